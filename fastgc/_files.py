@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._extras import parquet
 
 Name = str | os.PathLike[str]
@@ -124,7 +124,7 @@ def read_json(path: Name, what: str) -> Any:
         return json.loads(text)
 
 
-def read_npy(path: Name, what: str = "readable .npy file") -> NDArray[Any]:
+def read_npy(path: Name, what: str = "readable .npy file") -> Array:
     """Return the array of an ``.npy`` file, read-only."""
     with opened(path, what) as file:
         return _array(file, os.fstat(file.fileno()).st_size)
@@ -132,7 +132,7 @@ def read_npy(path: Name, what: str = "readable .npy file") -> NDArray[Any]:
 
 def read_npz(
     path: Name, choose: Callable[[Sequence[str]], Sequence[str]], what: str = "readable .npz file"
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Array]:
     """Return some arrays of an ``.npz`` file, read-only, by their names.
 
     `choose` takes the list of names in the file, and returns those of the arrays to read.
@@ -160,7 +160,7 @@ def read_parquet(path: Name, what: str) -> Any:
         return held.read()
 
 
-def _array(file: IO[bytes], size: int) -> NDArray[Any]:
+def _array(file: IO[bytes], size: int) -> Array:
     """Return the array of a file of `size` bytes; raise unless its header announces this size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):

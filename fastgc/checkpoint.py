@@ -30,8 +30,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._files import read_bytes
 from ._shown import listing
 from .codes import Code
@@ -427,7 +427,7 @@ def _excerpt(old: str, new: str) -> str:
     return " -> ".join(cut)
 
 
-def digest(arrays: Iterable[NDArray[Any]]) -> str:
+def digest(arrays: Iterable[Array]) -> str:
     """Return a short digest of arrays."""
     hashed = hashlib.blake2b(digest_size=8)
     for array in arrays:

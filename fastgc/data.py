@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import at_least, check_one_of, refuse_masks
+from ._arrays import Array, at_least, check_one_of, refuse_masks
 from ._extras import pip_install
 from ._files import read_bytes, read_npz
 from ._shown import listing
@@ -60,9 +60,9 @@ class Dataset:
 
     name: str
     X_train: Samples = field(repr=False)
-    y_train: NDArray[Any] = field(repr=False)
+    y_train: Array = field(repr=False)
     X_test: Samples = field(repr=False)
-    y_test: NDArray[Any] = field(repr=False)
+    y_test: Array = field(repr=False)
 
     def __post_init__(self) -> None:
         for part, X, y in (
@@ -343,7 +343,7 @@ def glyphs(
     return Dataset("glyphs", X[:train], y[:train], X[train:], y[train:])
 
 
-def partition(X: Samples, y: NDArray[Any], k: int) -> list[tuple[Samples, NDArray[Any]]]:
+def partition(X: Samples, y: Array, k: int) -> list[tuple[Samples, Array]]:
     """Cut samples into k contiguous partitions, as even as possible, the larger ones first.
 
     Parameters
@@ -415,7 +415,7 @@ class MiniBatches:
         return tuple(array[drawn] for array in shard)
 
 
-def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
+def read_idx(path: str | os.PathLike[str]) -> Array:
     """Read an idx file, the format MNIST is distributed in, gzipped or not.
 
     An idx file is two zero bytes, a type code, the number of axes, the length of each axis as a
@@ -472,7 +472,7 @@ def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return checked
 
 
-def _digits() -> tuple[NDArray[Any], ...]:
+def _digits() -> tuple[Array, ...]:
     package = importlib.util.find_spec("sklearn")
     if package is None:
         raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}")
@@ -491,7 +491,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
     return pixels / 16, labels
 
 
-def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
+def _read_npz(path: Path) -> tuple[Array, ...]:
     def choose(names: Sequence[str]) -> Sequence[str]:
         # Accept a lower-case x.
         keys = {name.replace("x", "X", 1): name for name in names}
@@ -506,7 +506,7 @@ def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
     return tuple(read_npz(path, choose).values())
 
 
-def _read_mnist(folder: Path) -> tuple[NDArray[Any], ...]:
+def _read_mnist(folder: Path) -> tuple[Array, ...]:
     return tuple(
         read_idx(_existing(folder, f"{part}-{content}-ubyte"))
         for part in ("train", "t10k")
@@ -534,7 +534,7 @@ def _existing(folder: Path, name: str) -> Path:
     raise FileNotFoundError(f"{folder}: expected one of {', '.join(spellings)}")
 
 
-def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
+def _samples(X: Array, dtype: np.dtype[Any], path: Path) -> Samples:
     """Copy samples into rows of floats."""
     if X.dtype.kind not in "biuf" or X.ndim < 2:
         raise ValueError(
@@ -547,14 +547,14 @@ def _samples(X: NDArray[Any], dtype: np.dtype[Any], path: Path) -> Samples:
     return rows
 
 
-def _has_fractions(y: NDArray[Any]) -> bool:
+def _has_fractions(y: Array) -> bool:
     """Whether labels can only be targets: floats in columns, or some with fractions."""
     if y.dtype.kind != "f":
         return False
     return y.ndim > 1 or bool((np.isfinite(y) & (y != np.rint(y))).any())
 
 
-def _targets(labels: tuple[NDArray[Any], ...], dtype: np.dtype[Any], path: Path) -> list[Targets]:
+def _targets(labels: tuple[Array, ...], dtype: np.dtype[Any], path: Path) -> list[Targets]:
     """Copy targets as floats."""
     for y in labels:
         if y.ndim not in (1, 2) or y.dtype.kind not in "biuf":
@@ -566,7 +566,7 @@ def _targets(labels: tuple[NDArray[Any], ...], dtype: np.dtype[Any], path: Path)
         return [y.astype(dtype, order="C") for y in labels]
 
 
-def _renumbered(labels: tuple[NDArray[Any], ...], path: Path) -> list[Labels]:
+def _renumbered(labels: tuple[Array, ...], path: Path) -> list[Labels]:
     """Renumber the labels 0 .. classes - 1 over all sets together."""
     for y in labels:
         if y.ndim != 1 or y.dtype.kind not in "biufU":

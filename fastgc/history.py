@@ -10,8 +10,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._files import read_json as read_json_file
 from ._files import refusing
 from ._shown import duration, facts, listing, plural, short
@@ -188,7 +188,7 @@ class History:
     delays: str
     seed: int
     rounds: list[Record] = field(default_factory=list)
-    theta: NDArray[Any] = field(default_factory=lambda: np.empty(0), repr=False)
+    theta: Array = field(default_factory=lambda: np.empty(0), repr=False)
     measure: str = MISCLASSIFIED
     message_counts: tuple[int, ...] = ()
     load: float = math.nan

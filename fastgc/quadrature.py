@@ -21,16 +21,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import interpolation
+from ._arrays import Array, Complexes, Floats, Ints
 
 __all__ = ["Quadrature"]
 
-Array = NDArray[np.float64]
 
 _PI = np.longdouble("3.14159265358979323846264338327950288")
 _STEP = 2.0**-20  # rounding of transforms is smaller, up to 10^8 points
@@ -42,8 +42,8 @@ _TOGETHER = 1 << 18  # entries of kernels made at a time: 2 MB
 class _Products(NamedTuple):
     """Signed products of the distances to all points that came, as mantissa times 2^exponent."""
 
-    mantissa: Array
-    exponent: NDArray[np.int64]
+    mantissa: Floats
+    exponent: Ints
 
 
 class Quadrature:
@@ -57,7 +57,7 @@ class Quadrature:
         self.K, self.M, self.roots = K, M, roots
         self._turn = M if roots else 2 * M  # places on the circle: Chebyshev points have mirrors
 
-    def weights(self, places: NDArray[np.int64]) -> NDArray[Any]:
+    def weights(self, places: Ints) -> Array:
         """Coefficients of the values at 2 K - 1 distinct places; Inf or NaN beyond float64."""
         products, u, top = self._charges(places)
         total = self._sums(u * self._given * self._phase, 1)[places]
@@ -65,10 +65,10 @@ class Quadrature:
             mantissa, exponent = (each[places] for each in products)
             factor = np.ldexp(1 / mantissa, np.clip(top - exponent, -9000, 9000).astype(np.intc))
             missing = total * factor * self._phase[places].conj()
-            found: NDArray[Any] = (self._given[places] + missing) * (self.K / self.M)
+            found: Array = (self._given[places] + missing) * (self.K / self.M)
         return found
 
-    def squares(self, places: NDArray[np.int64]) -> Array:
+    def squares(self, places: Ints) -> Floats:
         """For each coefficient, the sum of the squared moduli of the terms that it is made of."""
         products, u, top = self._charges(places)
         total = self._sums(np.abs(u * self._given) ** 2, 2)[places]
@@ -76,20 +76,20 @@ class Quadrature:
             mantissa, exponent = (each[places] for each in products)
             shift = np.clip(2 * (top - exponent), -9000, 9000).astype(np.intc)
             missing = np.ldexp(total / mantissa**2, shift)
-            found: Array = (np.abs(self._given[places]) ** 2 + missing) * (self.K / self.M) ** 2
+            found: Floats = (np.abs(self._given[places]) ** 2 + missing) * (self.K / self.M) ** 2
         return found
 
-    def basis(self, places: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[Any]:
+    def basis(self, places: Ints, at: Ints) -> Array:
         """``l_k(beta_j)`` on the nodes at `places`, for each place j in `at`, which are others."""
         mantissa, exponent = self._products(places)
         shift = np.clip(exponent[at][:, None] - exponent[places], -9000, 9000).astype(np.intc)
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.ldexp(mantissa[at][:, None] / mantissa[places], shift)
             found = found * self._inverse(at[:, None], places)
-            both: NDArray[Any] = found * self._phase[at][:, None] * self._phase[places].conj()
+            both: Array = found * self._phase[at][:, None] * self._phase[places].conj()
         return both
 
-    def values(self, at_alpha: NDArray[Any]) -> NDArray[Any]:
+    def values(self, at_alpha: Array) -> Array:
         """Values at all places of polynomials with these values at the K points, one a column."""
         K, M = self.K, self.M
         number = np.arange(K)[:, None]
@@ -105,7 +105,7 @@ class Quadrature:
         return np.asarray(np.fft.irfft(series, 2 * M, axis=0)[:M])
 
     @cached_property
-    def norms(self) -> Array:
+    def norms(self) -> Floats:
         """For each place, the sum of the squared moduli of the K points' Lagrange basis."""
         if self.roots:
             return np.ones(self.M)
@@ -117,7 +117,7 @@ class Quadrature:
         )
         return np.asarray(1 + (ratio - 1) / (2 * K))
 
-    def spread(self, places: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    def spread(self, places: Ints, count: int) -> Ints:
         """Choose `count` of these places, spread evenly over the grid. Returns their indices.
 
         Even targets get the nearest places; where several would get the same one, all move apart.
@@ -136,18 +136,18 @@ class Quadrature:
     # ------------------------------------------------------------------------------------ parts
 
     @cached_property
-    def _given(self) -> NDArray[Any]:
+    def _given(self) -> Array:
         """The factor of each value in the sum over all places."""
         if not self.roots:
             return np.ones(self.M)
         return 1 + self._root(-self.K)
 
     @cached_property
-    def _phase(self) -> NDArray[Any]:
+    def _phase(self) -> Array:
         """``l_k(beta_j)`` is ``phase_j / phase_k`` times a real number, for 2 K - 1 nodes."""
         return self._root(self.K - 1) if self.roots else np.ones(self.M)
 
-    def _root(self, power: int) -> NDArray[np.complex128]:
+    def _root(self, power: int) -> Complexes:
         """A power of all roots."""
         turns = power * (2 * np.arange(self.M) + 1) % (2 * self.M)
         return interpolation.roots_of_unity(2 * self.M)[turns]
@@ -159,11 +159,11 @@ class Quadrature:
         return np.asarray(2 * np.sin(_PI * np.minimum(t, self._turn - t) / self._turn))
 
     @cached_property
-    def _distances(self) -> Array:
+    def _distances(self) -> Floats:
         return self._sines.astype(np.float64)
 
     @cached_property
-    def _transformed(self) -> Array:
+    def _transformed(self) -> Floats:
         """Transforms of the logarithms of distances: of multiples of `_STEP`, and of the rests."""
         table = np.zeros(self._turn, dtype=np.longdouble)
         table[1:] = np.log2(self._sines[1:-1])
@@ -171,7 +171,7 @@ class Quadrature:
         parts = np.stack([whole, table - whole]).astype(np.float64)
         return np.asarray(np.fft.rfft(parts).real)
 
-    def _products(self, places: NDArray[np.int64]) -> _Products:
+    def _products(self, places: Ints) -> _Products:
         came = np.zeros(self.M)
         came[places] = 1
         on_circle = came if self.roots else np.concatenate([came, came[::-1]])
@@ -185,7 +185,7 @@ class Quadrature:
         mantissa = np.exp2(whole - exponent + rest) * np.where(above & 1, -1.0, 1.0)
         return _Products(mantissa, exponent)
 
-    def _charges(self, places: NDArray[np.int64]) -> tuple[_Products, Array, int]:
+    def _charges(self, places: Ints) -> tuple[_Products, Floats, int]:
         """Products, those at missing places divided by 2^top and 0 elsewhere, and top."""
         products = self._products(places)
         missing = np.ones(self.M, dtype=np.bool_)
@@ -194,7 +194,7 @@ class Quadrature:
         down = np.clip(products.exponent - top, -9000, 0).astype(np.intc)
         return products, np.where(missing, np.ldexp(products.mantissa, down), 0.0), top
 
-    def _inverse(self, j: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
+    def _inverse(self, j: Ints, k: Ints) -> Floats:
         """1 over the distance of places j and k without its phase, times 2 if not `roots`; or 0."""
         apart = j - k
         size = self._distances[np.abs(apart)]
@@ -209,7 +209,7 @@ class Quadrature:
     def _boxes(self) -> _Boxes:
         return _Boxes(self.M)
 
-    def _sums(self, u: NDArray[Any], power: int) -> NDArray[Any]:
+    def _sums(self, u: Array, power: int) -> Array:
         """``sum_j u_j _inverse(j, k)^power`` for all places k."""
         tree = self._boxes
         columns = np.ascontiguousarray(u).view(np.float64).reshape(self.M, -1)
@@ -233,9 +233,7 @@ class Quadrature:
         flat = np.ascontiguousarray(found.reshape(-1, columns.shape[1])[tree.slot])
         return np.asarray(flat.view(u.dtype).reshape(self.M))
 
-    def _pairs(
-        self, level: int, apart: int, size: int
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+    def _pairs(self, level: int, apart: int, size: int) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Boxes that get from, and that give to, boxes `apart`; -1 where that is around the circle.
 
         Boxes 3 apart are those whose parents are neighbours.
@@ -253,7 +251,7 @@ class Quadrature:
             inside = source % boxes
             yield some, inside, np.where(inside == source, 1.0, -1.0)
 
-    def _between(self, level: int, target: NDArray[np.int64], apart: int) -> Array:
+    def _between(self, level: int, target: Ints, apart: int) -> Floats:
         """`_inverse` between the inner points of boxes, those of the source in the last axis."""
         boxes, inner = 1 << level, self._boxes.inner / 2
         angle = np.pi / boxes if self.roots else np.pi / (2 * boxes)
@@ -285,13 +283,13 @@ class _Boxes:
         halves = np.concatenate([self.inner - 1, self.inner + 1]) / 2
         self.halves = interpolation.basis(self.inner, halves)
 
-    def spread(self, of_places: Array) -> Array:
+    def spread(self, of_places: Floats) -> Floats:
         """Rows for places, put into their boxes."""
         out = np.zeros((self.leaf << self.levels, of_places.shape[1]))
         out[self.slot] = of_places
         return out.reshape(1 << self.levels, self.leaf, -1)
 
-    def gathered(self, charge: Array) -> dict[int, Array]:
+    def gathered(self, charge: Floats) -> dict[int, Floats]:
         """Charges at the inner points of the boxes of each level."""
         found = {self.levels: self.basis.swapaxes(1, 2) @ charge}
         for level in range(self.levels, 2, -1):

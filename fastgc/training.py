@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import data as datasets
-from ._arrays import as_array, at_least, check_finite, check_real, store
+from ._arrays import Array, as_array, at_least, check_finite, check_real, store
 from .checkpoint import Checkpoint, describe, digest
 from .codes import Code, Grouped
 from .delays.interface import described
@@ -494,7 +494,7 @@ def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     return SoftmaxRegression(dataset.features, dataset.classes)
 
 
-def default_optimizer(model: Model, X: NDArray[Any]) -> Optimizer:
+def default_optimizer(model: Model, X: Array) -> Optimizer:
     learning_rate = getattr(model, "learning_rate", None)
     if learning_rate is None:
         raise ValueError(
@@ -528,7 +528,7 @@ def start_of(
     return start
 
 
-def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int) -> None:
+def _warn_of_saddle(model: Model, gradient: Array, shard: Any, seed: int) -> None:
     """Warn if, as with networks, most of theta cannot leave 0, where training starts."""
     idle = gradient == 0
     if 2 * np.count_nonzero(idle) <= gradient.size:
@@ -548,7 +548,7 @@ def _warn_of_saddle(model: Model, gradient: NDArray[Any], shard: Any, seed: int)
 
 
 def take_step(
-    model: Model, optimizer: Optimizer, gradient: NDArray[Any], samples: int, drawn: int | None
+    model: Model, optimizer: Optimizer, gradient: Array, samples: int, drawn: int | None
 ) -> None:
     """Turn a gradient into that of the mean loss, in place, and let the optimizer step.
 
@@ -776,12 +776,12 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
 
 def _partials(
     model: Model,
-    theta: NDArray[Any],
+    theta: Array,
     whole: Any,
     k: int,
     round: int,
     drawn: Callable[[Any, int], Any] | None,
-) -> NDArray[Any]:
+) -> Array:
     """Compute all partial gradients in this process."""
     X, y = whole
     partials = np.empty((k, theta.size), dtype=theta.dtype)

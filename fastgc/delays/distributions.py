@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_integer, check_real, check_reals
+from .._arrays import Array, Floats, check_integer, check_real, check_reals
 from .._extras import scipy
 from .interface import Per, check_per, tail_bounds
 
 __all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential"]
 
-Array = NDArray[np.float64]
 
 # For arguments from here on, the asymptotic series below are exact to the last digit.
 _LARGE = 24
@@ -39,7 +38,7 @@ class Delays(ABC):
 
     per: Per = "round"
 
-    def sample(self, round: int, workers: int, seed: int) -> Array:
+    def sample(self, round: int, workers: int, seed: int) -> Floats:
         """Return the times of all workers in one round.
 
         They depend only on ``seed``, ``round`` and the worker, not on earlier samples. So several
@@ -69,10 +68,10 @@ class Delays(ABC):
         # With a spawn key, even round 0 differs from a generator of the seed alone; entropy (seed,
         # 0) would not.
         stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round,)))
-        times: Array = self._draw(stream, 1, workers)[0]
+        times: Floats = self._draw(stream, 1, workers)[0]
         return times
 
-    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         """Return the times of all workers in many rounds at once, for simulations.
 
         Parameters
@@ -142,7 +141,7 @@ class Delays(ABC):
         return float(least[late - 1]), float(most[late - 1]), fewest
 
     @abstractmethod
-    def tail_indices(self, workers: int) -> Array:
+    def tail_indices(self, workers: int) -> Floats:
         """Return each worker's tail exponent x, P(T > t) ~ t^-x: float64, shape (workers,).
 
         It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist. Raises
@@ -150,7 +149,7 @@ class Delays(ABC):
         """
 
     @abstractmethod
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         """Draw as `draw` does, with arguments that are checked.
 
         Numbers are taken from `rng` round after round, and worker after worker within a round.
@@ -162,11 +161,11 @@ class Delays(ABC):
         return mean_of_late(lambda t: self._late(t, f, n), self.knots(), tail)
 
     @abstractmethod
-    def _late(self, t: Array, f: int, n: int) -> Array:
+    def _late(self, t: Floats, f: int, n: int) -> Floats:
         """Probability that the f-th smallest of n times is more than t, elementwise."""
 
     @abstractmethod
-    def knots(self) -> Array:
+    def knots(self) -> Floats:
         """Return ascending times between which the distribution is smooth, from the least time on.
 
         The last knot must not be far below a typical time. Integrals are split at the knots
@@ -183,15 +182,15 @@ class Distribution(Delays):
     """
 
     @abstractmethod
-    def cdf(self, t: ArrayLike) -> Array:
+    def cdf(self, t: ArrayLike) -> Floats:
         """Return the probability of at most t seconds, F(t), elementwise; NaN where t is NaN."""
 
     @abstractmethod
-    def survival(self, t: ArrayLike) -> Array:
+    def survival(self, t: ArrayLike) -> Floats:
         """Return P(T > t) = 1 - F(t), elementwise, without cancellation."""
 
     @abstractmethod
-    def quantile(self, q: ArrayLike) -> Array:
+    def quantile(self, q: ArrayLike) -> Floats:
         """Return the least time in seconds with F(t) >= q, elementwise; for q = 0 the least time.
 
         Raises ValueError if a q is not in [0, 1].
@@ -201,7 +200,7 @@ class Distribution(Delays):
         """Return the mean time in seconds; raise ValueError if it does not exist, or may not."""
         return self.order_statistic_mean(1, 1)
 
-    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+    def tail_indices(self, workers: int) -> Floats:  # noqa: D102
         return np.full(workers, math.nan)
 
     def _tails_of_late(self, late: int, n: int) -> tuple[float, float, int]:
@@ -210,14 +209,14 @@ class Distribution(Delays):
         fewest = n + 1 if most == 0 else int(min(math.floor(1 / most) + 1, n + 1))
         return late * least, late * most, fewest
 
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         return self.quantile(rng.random((rounds, workers)))
 
-    def _late(self, t: Array, f: int, n: int) -> Array:
-        late: Array = scipy("special").betainc(n - f + 1, f, self.survival(t))
+    def _late(self, t: Floats, f: int, n: int) -> Floats:
+        late: Floats = scipy("special").betainc(n - f + 1, f, self.survival(t))
         return late
 
-    def knots(self) -> Array:  # noqa: D102
+    def knots(self) -> Floats:  # noqa: D102
         return self.quantile([0, 0.5])
 
 
@@ -225,30 +224,30 @@ class _Continuous(Distribution):
     """A distribution given by its cumulative hazard H(t) = -log(1 - F(t)) and the inverse."""
 
     @abstractmethod
-    def _hazard(self, t: Array) -> Array: ...
+    def _hazard(self, t: Floats) -> Floats: ...
 
     @abstractmethod
-    def _time(self, hazard: Array) -> Array: ...
+    def _time(self, hazard: Floats) -> Floats: ...
 
-    def cdf(self, t: ArrayLike) -> Array:
+    def cdf(self, t: ArrayLike) -> Floats:
         with np.errstate(over="ignore"):  # a hazard of Inf gives the right probability
-            probability: Array = -np.expm1(-self._hazard(check_reals("t", t)))
+            probability: Floats = -np.expm1(-self._hazard(check_reals("t", t)))
         return probability
 
-    def survival(self, t: ArrayLike) -> Array:
+    def survival(self, t: ArrayLike) -> Floats:
         with np.errstate(over="ignore"):
-            probability: Array = np.exp(-self._hazard(check_reals("t", t)))
+            probability: Floats = np.exp(-self._hazard(check_reals("t", t)))
         return probability
 
-    def quantile(self, q: ArrayLike) -> Array:
+    def quantile(self, q: ArrayLike) -> Floats:
         q = check_probabilities(q)
         with np.errstate(divide="ignore"):
             return self._time(-np.log1p(-q))
 
-    def tail_indices(self, workers: int) -> Array:
+    def tail_indices(self, workers: int) -> Floats:
         return np.full(workers, math.inf)  # Pareto overrides this
 
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         return self._time(rng.standard_exponential((rounds, workers)))
 
 
@@ -280,11 +279,11 @@ class Pareto(_Continuous):
         check_real("shape", self.shape, positive=True)
         check_per(self.per)
 
-    def _hazard(self, t: Array) -> Array:
-        hazard: Array = self.shape * np.log(np.maximum(t, self.scale) / self.scale)
+    def _hazard(self, t: Floats) -> Floats:
+        hazard: Floats = self.shape * np.log(np.maximum(t, self.scale) / self.scale)
         return hazard
 
-    def _time(self, hazard: Array) -> Array:
+    def _time(self, hazard: Floats) -> Floats:
         time = np.asarray(hazard / self.shape)
         with np.errstate(over="ignore"):
             np.exp(time, out=time)
@@ -299,7 +298,7 @@ class Pareto(_Continuous):
             )
         return self.scale * self.shape / (self.shape - 1)
 
-    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+    def tail_indices(self, workers: int) -> Floats:  # noqa: D102
         return np.full(workers, float(self.shape))
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
@@ -339,11 +338,11 @@ class ShiftedExponential(_Continuous):
         check_real("rate", self.rate, positive=True)
         check_per(self.per)
 
-    def _hazard(self, t: Array) -> Array:
-        hazard: Array = self.rate * np.maximum(t - self.shift, 0)
+    def _hazard(self, t: Floats) -> Floats:
+        hazard: Floats = self.rate * np.maximum(t - self.shift, 0)
         return hazard
 
-    def _time(self, hazard: Array) -> Array:
+    def _time(self, hazard: Floats) -> Floats:
         return self.shift + hazard / self.rate
 
     def mean(self) -> float:
@@ -388,11 +387,11 @@ class Exponential(_Continuous):
     def __repr__(self) -> str:
         return f"Exponential(mean={self.scale!r}, per={self.per!r})"
 
-    def _hazard(self, t: Array) -> Array:
-        hazard: Array = np.maximum(t, 0) / self.scale
+    def _hazard(self, t: Floats) -> Floats:
+        hazard: Floats = np.maximum(t, 0) / self.scale
         return hazard
 
-    def _time(self, hazard: Array) -> Array:
+    def _time(self, hazard: Floats) -> Floats:
         return self.scale * hazard
 
     def mean(self) -> float:
@@ -455,7 +454,7 @@ def check_delays(delays: Delays) -> None:
         )
 
 
-def check_probabilities(q: ArrayLike) -> Array:
+def check_probabilities(q: ArrayLike) -> Floats:
     q = check_reals("q", q)
     if not np.all((q >= 0) & (q <= 1)):
         raise ValueError("q must be in [0, 1]")
@@ -477,7 +476,7 @@ _FARTHEST = np.exp(300.0)  # the largest time, in units of the time where the ta
 _NEAR = 4  # units in the last place by which knots may be off
 
 
-def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> float:
+def mean_of_late(late: Callable[[Floats], Floats], knots: Floats, tail: float) -> float:
     """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
     ``late(t)`` is P(T > t) for a vector of times. It is smooth between knots, ascending times that
@@ -489,10 +488,10 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
     # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
     g = min(tail - 1, 1.0)
 
-    def rest(v: Array) -> Array:
+    def rest(v: Floats) -> Floats:
         with np.errstate(over="ignore"):
             ratio = np.minimum(v ** (-1 / g), _FARTHEST)
-        left: Array = late(start * ratio) * ratio ** (1 + g) * (start / g)
+        left: Floats = late(start * ratio) * ratio ** (1 + g) * (start / g)
         return left
 
     mean = float(knots[0])
@@ -501,7 +500,7 @@ def mean_of_late(late: Callable[[Array], Array], knots: Array, tail: float) -> f
     return mean + by_halves(partial(_gauss, rest), edges, lambda more: _TOLERANCE * (mean + more))
 
 
-def _edges(knots: Array) -> Array:
+def _edges(knots: Floats) -> Floats:
     """Return the knots, and times in geometric progression between knots that lie far apart.
 
     Halving panels alone would not get near the lower of two such knots.
@@ -514,13 +513,13 @@ def _edges(knots: Array) -> Array:
         np.geomspace(low, high, count, endpoint=False) if count > 1 else [low]
         for low, high, count in zip(near.tolist(), knots[1:].tolist(), parts.tolist(), strict=True)
     ]
-    edges: Array = np.concatenate([*between, knots[-1:]])
+    edges: Floats = np.concatenate([*between, knots[-1:]])
     return edges
 
 
 def by_halves(
-    panels: Callable[[Array, Array], tuple[Array, Array | float]],
-    edges: Array,
+    panels: Callable[[Floats, Floats], tuple[Floats, Array | float]],
+    edges: Floats,
     allowed: Callable[[float], float],
 ) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
@@ -550,7 +549,9 @@ def by_halves(
     return total + float(whole.sum())
 
 
-def _gauss(function: Callable[[Array], Array], left: Array, right: Array) -> tuple[Array, Array]:
+def _gauss(
+    function: Callable[[Floats], Floats], left: Floats, right: Floats
+) -> tuple[Floats, Floats]:
     """Return integrals over panels, and bounds on what may hide between edges and nodes.
 
     If scales lie far apart, a fast change may be over before the first node, both on a panel and on

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_finite, check_numbers, check_reals
+from .._arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
 from .._extras import scipy
 from .._files import read_json, read_npy, read_npz, read_parquet, read_text
 from .distributions import (
@@ -28,8 +28,6 @@ from .distributions import (
 from .interface import Per, check_per
 
 __all__ = ["Empirical", "Fit", "fit"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -58,7 +56,7 @@ class Empirical(Distribution):
         number.
     """
 
-    samples: Array
+    samples: Floats
     per: Per
 
     def __init__(self, samples: ArrayLike, per: Per = "round") -> None:
@@ -143,43 +141,43 @@ class Empirical(Distribution):
         return self.samples.ndim == 2
 
     @cached_property
-    def _sorted(self) -> Array:
+    def _sorted(self) -> Floats:
         return np.sort(self.samples, axis=None)
 
     @cached_property
-    def _levels(self) -> Array:
+    def _levels(self) -> Floats:
         return np.arange(1, self.samples.size + 1) / self.samples.size
 
-    def cdf(self, t: ArrayLike) -> Array:  # noqa: D102
+    def cdf(self, t: ArrayLike) -> Floats:  # noqa: D102
         return self._count(t) / self.samples.size
 
-    def survival(self, t: ArrayLike) -> Array:  # noqa: D102
+    def survival(self, t: ArrayLike) -> Floats:  # noqa: D102
         return (self.samples.size - self._count(t)) / self.samples.size
 
-    def quantile(self, q: ArrayLike) -> Array:  # noqa: D102
-        time: Array = self._sorted[np.searchsorted(self._levels, check_probabilities(q))]
+    def quantile(self, q: ArrayLike) -> Floats:  # noqa: D102
+        time: Floats = self._sorted[np.searchsorted(self._levels, check_probabilities(q))]
         return time
 
     def mean(self) -> float:
         """Return the mean time in seconds."""
         return float(self.samples.mean())
 
-    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+    def tail_indices(self, workers: int) -> Floats:  # noqa: D102
         self._check_workers(workers)
         return np.full(workers, np.inf)
 
     _tails_of_late = Delays._tails_of_late  # for workers that may differ
 
-    def _count(self, t: ArrayLike) -> Array:
+    def _count(self, t: ArrayLike) -> Floats:
         """Return how many samples are at most t; NaN where t is NaN."""
         times = check_reals("t", t)
         count = np.searchsorted(self._sorted, times, side="right")
         return np.where(np.isnan(times), np.nan, count)
 
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         self._check_workers(workers)
         size = rounds if self.joint else (rounds, workers)
-        drawn: Array = self.samples[rng.integers(len(self.samples), size=size)]
+        drawn: Floats = self.samples[rng.integers(len(self.samples), size=size)]
         return drawn
 
     def _order_statistic_mean(self, f: int, n: int) -> float:
@@ -189,7 +187,7 @@ class Empirical(Distribution):
         below = scipy("special").betainc(f, n - f + 1, self._levels)
         return float(np.diff(below, prepend=0) @ self._sorted)
 
-    def knots(self) -> Array:  # noqa: D102
+    def knots(self) -> Floats:  # noqa: D102
         return np.unique(self._sorted)
 
     def _check_workers(self, workers: int) -> None:
@@ -200,7 +198,7 @@ class Empirical(Distribution):
             )
 
 
-def check_times(what: str, times: ArrayLike) -> Array:
+def check_times(what: str, times: ArrayLike) -> Floats:
     """Return a copy of `times`; raise an error unless they are finite and not negative."""
     checked = check_numbers(what, times)
     if checked.dtype.kind == "c":
@@ -225,7 +223,7 @@ _ONLY = "a file of times has one row for each round and one column for each work
 class _Table(NamedTuple):
     """The content of a file: times, NaN for a missing one, and a text for the place of each."""
 
-    times: NDArray[np.float64]
+    times: Floats
     place: Callable[..., str]
 
 
@@ -238,7 +236,7 @@ def check_unit(unit: str) -> float:
     return UNITS[unit.strip().lower()]
 
 
-def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.float64]:
+def read_times(path: str | os.PathLike[str], unit: str = "s") -> Floats:
     """Read seconds, finite and not negative, from a file, as `Empirical.read` does."""
     per_second = check_unit(unit)
     file = Path(path)
@@ -256,7 +254,7 @@ def read_times(path: str | os.PathLike[str], unit: str = "s") -> NDArray[np.floa
     return times / per_second
 
 
-def _check(times: NDArray[np.float64], place: Callable[..., str]) -> None:
+def _check(times: Floats, place: Callable[..., str]) -> None:
     if not times.size:
         raise ValueError("it holds no times")
     for wrong, what, remedy in (
@@ -286,7 +284,7 @@ def _numbers(held: Any) -> _Table:
     return _Table(times.astype(np.float64), place)
 
 
-def _npz(path: Path) -> NDArray[Any]:
+def _npz(path: Path) -> Array:
     def choose(names: Sequence[str]) -> Sequence[str]:
         wanted = ["times"] if "times" in names else names
         if len(wanted) != 1:
@@ -562,7 +560,7 @@ def fit(
     return sorted((_fit(kind, x, per, draws, rng) for kind in kinds), key=lambda each: each.aic)
 
 
-def _fit(kind: str, x: Array, per: Per, draws: int, rng: np.random.Generator) -> Fit:
+def _fit(kind: str, x: Floats, per: Per, draws: int, rng: np.random.Generator) -> Fit:
     parameters, standard, estimate = _KINDS[kind]
     model, log_likelihood = estimate(x, per)
     distance = _distance(x, model)
@@ -575,33 +573,33 @@ def _fit(kind: str, x: Array, per: Per, draws: int, rng: np.random.Generator) ->
     return Fit(model, log_likelihood, 2 * parameters - 2 * log_likelihood, distance, p_value)
 
 
-def _pareto(x: Array, per: Per) -> tuple[Distribution, float]:
+def _pareto(x: Floats, per: Per) -> tuple[Distribution, float]:
     scale = float(x[0])
     shape = 1 / float(np.log(x / scale).mean())
     return Pareto(scale, shape, per), x.size * (math.log(shape / scale) - 1 - 1 / shape)
 
 
-def _shifted_exponential(x: Array, per: Per) -> tuple[Distribution, float]:
+def _shifted_exponential(x: Floats, per: Per) -> tuple[Distribution, float]:
     shift = float(x[0])
     rate = 1 / float((x - shift).mean())
     return ShiftedExponential(shift, rate, per), x.size * (math.log(rate) - 1)
 
 
-def _exponential(x: Array, per: Per) -> tuple[Distribution, float]:
+def _exponential(x: Floats, per: Per) -> tuple[Distribution, float]:
     mean = float(x.mean())
     return Exponential(mean, per), -x.size * (math.log(mean) + 1)
 
 
 # For each kind: the number of parameters, a standard model, and a function that fits a model to
 # ascending times and returns it with its log-likelihood.
-_KINDS: dict[str, tuple[int, Distribution, Callable[[Array, Per], tuple[Distribution, float]]]] = {
+_KINDS: dict[str, tuple[int, Distribution, Callable[[Floats, Per], tuple[Distribution, float]]]] = {
     "pareto": (2, Pareto(1, 1), _pareto),
     "shifted-exponential": (2, ShiftedExponential(0, 1), _shifted_exponential),
     "exponential": (1, Exponential(1), _exponential),
 }
 
 
-def _distance(x: Array, model: Distribution) -> float:
+def _distance(x: Floats, model: Distribution) -> float:
     """Return the Kolmogorov-Smirnov distance of ascending times from a model."""
     steps, cdf = np.arange(x.size + 1) / x.size, model.cdf(x)
     return float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))

@@ -7,14 +7,13 @@ import math
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array
+from .._arrays import Floats, as_array
 
 __all__ = ["DelayModel"]
 
 Per = Literal["round", "computation"]
-Array = NDArray[np.float64]
 
 
 class DelayModel(Protocol):
@@ -62,7 +61,7 @@ def per_of(delays: DelayModel | None) -> Per:
     return per
 
 
-def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
+def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Floats:
     """Sample and check the times of all workers in one round, from any model.
 
     A time of Inf is a worker that never answers. Raises ValueError unless there is one time for
@@ -80,7 +79,7 @@ def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Array:
     return times.astype(np.float64)
 
 
-def tails(delays: DelayModel | None, workers: int) -> Array:
+def tails(delays: DelayModel | None, workers: int) -> Floats:
     """Return the exponent of each worker's tail, as `Delays.tail_indices`; NaN if unknown.
 
     Raises ValueError if the model's `tail_indices` returns anything else.
@@ -99,7 +98,7 @@ def tails(delays: DelayModel | None, workers: int) -> Array:
     return exponents
 
 
-def tail_bounds(exponents: Array) -> tuple[Array, Array]:
+def tail_bounds(exponents: Floats) -> tuple[Floats, Floats]:
     """Return lower and upper bounds on exponents of tails, each ascending: 0 and Inf if unknown."""
     unknown = np.isnan(exponents)
     return np.sort(np.where(unknown, 0.0, exponents)), np.sort(

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_real, check_reals
+from .._arrays import Floats, check_real, check_reals
 from ..coding.code import Code, Placed
 from ..coding.placement import Domains, labels_of, placement
 from .distributions import Delays, Distribution, check_counts, check_probabilities
@@ -19,8 +19,6 @@ from .empirical import Empirical
 from .interface import DelayModel, Per, check_model, per_of, sample, tails
 
 __all__ = ["Heterogeneous", "Mixture", "Outages"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, init=False)
@@ -61,14 +59,14 @@ class Mixture(Distribution):
         """The `per` of all models."""
         return self.models[0].per
 
-    def cdf(self, t: ArrayLike) -> Array:  # noqa: D102
+    def cdf(self, t: ArrayLike) -> Floats:  # noqa: D102
         # Rounding may add up to more than 1.
         return np.minimum(self._mix([model.cdf(t) for model in self.models]), 1)
 
-    def survival(self, t: ArrayLike) -> Array:  # noqa: D102
+    def survival(self, t: ArrayLike) -> Floats:  # noqa: D102
         return np.minimum(self._mix([model.survival(t) for model in self.models]), 1)
 
-    def quantile(self, q: ArrayLike) -> Array:  # noqa: D102
+    def quantile(self, q: ArrayLike) -> Floats:  # noqa: D102
         q = check_probabilities(q)
         each = np.stack([model.quantile(q) for model in self.models])
         low, high = each.min(axis=0), each.max(axis=0)
@@ -81,21 +79,21 @@ class Mixture(Distribution):
             enough = self.cdf(middle.view(np.float64)) >= q
             high = np.where(open_ & enough, middle, high)
             low = np.where(open_ & ~enough, middle + 1, low)
-        time: Array = np.where(q > 0, high, low).view(np.float64)
+        time: Floats = np.where(q > 0, high, low).view(np.float64)
         return time
 
     def mean(self) -> float:  # noqa: D102
         return float(self._mix([np.float64(model.mean()) for model in self.models]))
 
-    def tail_indices(self, workers: int) -> Array:  # noqa: D102
-        tails: Array = np.min([model.tail_indices(workers) for model in self.models], axis=0)
+    def tail_indices(self, workers: int) -> Floats:  # noqa: D102
+        tails: Floats = np.min([model.tail_indices(workers) for model in self.models], axis=0)
         return tails
 
-    def _mix(self, values: Sequence[ArrayLike]) -> Array:
-        mixed: Array = np.tensordot(self.weights, np.stack(values), 1)
+    def _mix(self, values: Sequence[ArrayLike]) -> Floats:
+        mixed: Floats = np.tensordot(self.weights, np.stack(values), 1)
         return mixed
 
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         picks, levels = np.moveaxis(rng.random((rounds, workers, 2)), -1, 0)
         kinds = np.searchsorted(np.cumsum(self.weights[:-1]), picks, side="right")
         drawn = np.empty((rounds, workers))
@@ -104,7 +102,7 @@ class Mixture(Distribution):
             drawn[at] = model.quantile(levels[at])
         return drawn
 
-    def knots(self) -> Array:  # noqa: D102
+    def knots(self) -> Floats:  # noqa: D102
         return _union(self.models)
 
 
@@ -137,18 +135,18 @@ class Heterogeneous(Delays):
         """The `per` of all workers' models."""
         return self.models[0].per
 
-    def tail_indices(self, workers: int) -> Array:  # noqa: D102
+    def tail_indices(self, workers: int) -> Floats:  # noqa: D102
         self._check_workers(workers)
         return np.concatenate([model.tail_indices(1) for model in self.models])
 
-    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def _draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         self._check_workers(workers)
         drawn = np.empty((rounds, workers))
         for model, columns in self._groups().items():
             drawn[:, columns] = model.draw(rng, rounds, len(columns))
         return drawn
 
-    def _late(self, t: Array, f: int, n: int) -> Array:
+    def _late(self, t: Floats, f: int, n: int) -> Floats:
         # counts[i]: probability that i of the workers so far are late (Poisson-binomial); the last
         # row is for n - f + 1 or more.
         needed = n - f + 1
@@ -161,10 +159,10 @@ class Heterogeneous(Delays):
                 more = counts[:-1] * late
                 counts[:-1] *= done
                 counts[1:] += more
-        enough: Array = counts[-1]
+        enough: Floats = counts[-1]
         return enough
 
-    def knots(self) -> Array:  # noqa: D102
+    def knots(self) -> Floats:  # noqa: D102
         return _union(self.models)
 
     def _groups(self) -> dict[Distribution, list[int]]:
@@ -198,7 +196,7 @@ def _check_models(models: Sequence[Distribution]) -> tuple[Distribution, ...]:
     return checked
 
 
-def _union(models: Sequence[Distribution]) -> Array:
+def _union(models: Sequence[Distribution]) -> Floats:
     return np.unique(np.concatenate([model.knots() for model in models]))
 
 
@@ -263,21 +261,21 @@ class Outages:
         """``"round"``."""
         return "round"
 
-    def tail_indices(self, workers: int) -> Array:
+    def tail_indices(self, workers: int) -> Floats:
         """Return the tail exponents of `model`; the delay of a failed domain is bounded."""
         self._check_workers(workers)
         return tails(self.model, workers)
 
-    def sample(self, round: int, workers: int, seed: int) -> Array:
+    def sample(self, round: int, workers: int, seed: int) -> Floats:
         """Return the times of all workers in one round, as `Delays.sample` does."""
         check_counts(round=round, workers=workers, seed=seed)
         self._check_workers(workers)
         # A second key: the model itself draws with the key of the round alone.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(round, 1)))
-        late: Array = self._outages(rng, 1)[0]
+        late: Floats = self._outages(rng, 1)[0]
         return late if self.model is None else late + sample(self.model, round, workers, seed)
 
-    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         """Return the times of all workers in many rounds at once, as `Delays.draw` does."""
         check_counts(rounds=rounds, workers=workers)
         self._check_workers(workers)
@@ -309,11 +307,11 @@ class Outages:
         labels_of(self.domains, code.n)
         return Placed(code, self.domains, placement(code.scheme, self.domains).order)
 
-    def _outages(self, rng: np.random.Generator, rounds: int) -> Array:
+    def _outages(self, rng: np.random.Generator, rounds: int) -> Floats:
         kinds = list(dict.fromkeys(self.domains))
         out = rng.random((rounds, len(kinds))) < self.probability
         of = [kinds.index(label) for label in self.domains]
-        late: Array = np.where(out[:, of], self.seconds, 0.0)
+        late: Floats = np.where(out[:, of], self.seconds, 0.0)
         return late
 
     def _check_workers(self, workers: int) -> None:

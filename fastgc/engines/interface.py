@@ -16,9 +16,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import at_least, check_dtype, check_real
+from .._arrays import Array, Floats, Ints, at_least, check_dtype, check_real
 from .._shown import duration, listed, plural
 from ..codes import Code, Request, Share
 from ..coding.format import Format
@@ -53,7 +53,6 @@ __all__ = [
     "sample_delays",
 ]
 
-Array = NDArray[Any]
 
 # gradient(theta, shard, out), with keywords partition= and round= if it has them
 Gradient = Callable[..., object]
@@ -299,14 +298,14 @@ class RoundReport(NamedTuple):
     """
 
     round: int
-    survivors: NDArray[np.int64]
+    survivors: Ints
     messages: int
     wait_seconds: float
     decode_seconds: float
     stale: int
     lost: tuple[int, ...]
-    received: NDArray[np.int64]
-    arrivals: NDArray[np.float64]
+    received: Ints
+    arrivals: Floats
     deaths: int = 0
     refused: int = 0
     residual: float = 0.0
@@ -689,9 +688,7 @@ def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: i
     return at_least("size", size, 1)
 
 
-def sample_delays(
-    model: DelayModel | None, loads: NDArray[np.int64], number: int, seed: int
-) -> list[float]:
+def sample_delays(model: DelayModel | None, loads: Ints, number: int, seed: int) -> list[float]:
     """Seconds that each worker sleeps in a round."""
     n = loads.size
     if model is None:

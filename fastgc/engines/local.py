@@ -33,17 +33,15 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array
 from . import fork_server
 from .interface import Answering, Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory, main_is_importable
 from .rings import Rings
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
-
-Array = NDArray[Any]
 
 _NOTICE = struct.Struct("=qq")  # kind, round: a notice that a worker sends over its line
 _SIZE = struct.Struct("=q")  # bytes of the question that follows

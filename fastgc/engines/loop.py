@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from .._arrays import check_dtype, check_index, check_vector
+from .._arrays import Array, Floats, Ints, check_dtype, check_index, check_vector
 from ..codes import AskingRound, Code, ReactiveRound, Round, SumRound
 from ..coding.round import Chosen, Gathering, Host
 from ..delays.interface import per_of
@@ -36,8 +36,6 @@ from .interface import (
 )
 from .worker import asked_of, partial_gradient
 
-Array = NDArray[Any]
-
 _ANSWER = Kind.ANSWER
 
 
@@ -48,7 +46,7 @@ class Run:
     rnd: Gathering
     asked: frozenset[int]  # workers that take part
     # Seconds from the round's start until each message came, by message number; NaN: not yet.
-    when: NDArray[np.float64]
+    when: Floats
     delays: list[float]  # seconds that each worker sleeps
     least: int  # the smallest number of messages that may suffice
     start: float = 0.0  # when the parameters were handed out
@@ -405,7 +403,7 @@ class RoundLoop:
         late = run.start - self._told_round
         return tuple((m, who, max(0.0, at - late)) for m, who, at in run.rnd.stood_in)
 
-    def _senders_of(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _senders_of(self, messages: Ints) -> Ints:
         """The workers of these messages, in the order of their first messages."""
         return np.array(list(dict.fromkeys(self._senders[messages].tolist())), dtype=np.int64)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array, Ints
 from .._shown import listed, plural
 from ..codes import Round, SumRound
 from ..coding.placement import losses, members_of, warn_of_machines
@@ -25,7 +25,6 @@ __all__ = ["Master"]
 
 _LOG = logging.getLogger("fastgc")
 
-Array = NDArray[Any]
 
 # Wake-up: the round's intake took messages straight from the transport's memory.
 _TAKEN = Event(Kind.MESSAGE, -1)
@@ -432,7 +431,7 @@ class Master(RoundLoop):
             self._left = max(0.0, before - self._now())
         return math.inf
 
-    def _within_reach(self, run: Run) -> NDArray[np.int64]:
+    def _within_reach(self, run: Run) -> Ints:
         """Numbers of the messages that came, and of those from workers still at work."""
         at_work = self._code.scheme.messages_of(run.asked & self._busy.keys())
         return np.union1d(at_work, run.rnd.taken)

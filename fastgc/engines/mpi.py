@@ -24,9 +24,10 @@ from functools import cache
 from typing import Any, NoReturn, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from .. import kernels
+from .._arrays import Array
 from .._extras import pip_install
 from .._shown import listed
 from ..codes import Code
@@ -58,7 +59,6 @@ except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MP
 
 __all__ = ["MPICluster"]
 
-Array = NDArray[Any]
 
 _LINE = 64  # bytes of a header, and alignment of what follows it
 # Kind; round; first message or index, or whether messages are kept; delay in seconds, or energy.

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from .. import _extras, kernels
-from .._arrays import check_real
+from .._arrays import Array, check_real
 from ..codes import Code
 from .interface import (
     NONSENSE,
@@ -40,8 +40,6 @@ from .interface import (
 )
 from .master import Master
 from .worker import Worker, failure
-
-Array = NDArray[Any]
 
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size

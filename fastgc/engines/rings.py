@@ -19,12 +19,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array, Ints
 from ..kernels.unchecked import Arrivals
-
-Array = NDArray[np.int64]
 
 # Sizes in numbers of 64 bits: a cache line, a record of news, an order, and a worker's orders.
 _LINE, _NEWS, _ORDER, _ORDERS = 8, 4, 4, 16
@@ -111,14 +109,14 @@ class Rings:
     tell: Callable[[int, int, int, float], None]
     take: Callable[[], list[News]]
     want: Callable[[int], list[News]]
-    gather: Callable[[Arrivals, Sequence[NDArray[Any]], int, int, float], list[News]] | None = None
+    gather: Callable[[Arrivals, Sequence[Array], int, int, float], list[News]] | None = None
     look: Callable[[int, int], list[News] | None] | None = None
 
     def __init__(
         self,
-        newest: Array,
-        orders: Array,
-        wanted: Array,
+        newest: Ints,
+        orders: Ints,
+        wanted: Ints,
         capacity: int,
         bell: int,
         rouse: Callable[[int], object] | None = None,
@@ -148,7 +146,7 @@ class Rings:
             "news": (_LINE + _NEWS * capacity,),
         }
 
-    def renew(self, worker: int, news: Array) -> None:
+    def renew(self, worker: int, news: Ints) -> None:
         """Take a new birth's news, whatever the one before told. For the master.
 
         `news` has the shape of `shapes` and is zero; the worker must `place` its news there.
@@ -158,7 +156,7 @@ class Rings:
         news[0] = taken[worker]
         self.place(worker, news)
 
-    def place(self, worker: int, news: Array) -> None:
+    def place(self, worker: int, news: Ints) -> None:
         """Set where a worker's news lie. For the worker."""
         self._news[worker], self._places[worker] = news, kernels.unchecked.address(news)
 
@@ -176,9 +174,9 @@ class Rings:
         orders, wanted, news, taken = self._orders, self._wanted, self._news, self._taken
         capacity = self._capacity
 
-        def record_of(worker: int, number: int) -> Array:
+        def record_of(worker: int, number: int) -> Ints:
             """The record of a worker's news of this number, counted from 0."""
-            found: Array = news[worker][_LINE:].reshape(-1, _NEWS)[number % capacity]
+            found: Ints = news[worker][_LINE:].reshape(-1, _NEWS)[number % capacity]
             return found
 
         def hand(
@@ -279,11 +277,7 @@ class Rings:
         last: tuple[Any, ...] = ()  # what `gather` took into last, and its struct in C
 
         def gather(
-            arrivals: Arrivals,
-            slots: Sequence[NDArray[Any]],
-            files: int,
-            heard: int,
-            seconds: float,
+            arrivals: Arrivals, slots: Sequence[Array], files: int, heard: int, seconds: float
         ) -> list[News]:
             nonlocal last
             if (
@@ -310,7 +304,7 @@ class Rings:
         self.gather, self.look = gather, look
 
 
-def _intake(arrivals: Arrivals, slots: Sequence[NDArray[Any]], files: int, heard: int) -> Any:
+def _intake(arrivals: Arrivals, slots: Sequence[Array], files: int, heard: int) -> Any:
     """The struct by which C takes a round's messages from `slots`."""
     from ..kernels.c.calls import struct_of
 

@@ -9,17 +9,15 @@ from operator import itemgetter
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import check_cost, check_real
+from .._arrays import Array, check_cost, check_real
 from .._shown import duration, plural
 from ..codes import AskingRound, Code, Encoder, Request, Share
 from ..delays.interface import per_of
 from .interface import Event, Gradient, Kind, RoundKeywords, RoundOptions, RoundReport
 from .loop import RoundLoop, Run
 from .worker import Cancelling
-
-Array = NDArray[Any]
 
 
 class SimulatedCluster(RoundLoop):

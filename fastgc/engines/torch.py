@@ -25,9 +25,9 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array
 from .._extras import pip_install
 from .fork_server import end_with
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
@@ -45,7 +45,6 @@ __all__ = ["TorchCluster"]
 
 dist: Any = torch.distributed  # exports less than it documents, for type checkers
 
-Array = NDArray[Any]
 # What the master sends: kind, round, first message, delay, and what follows the header.
 _Order = tuple[int, int, int, float, Array | bytes | None]
 

@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import kernels
+from .._arrays import Array
 from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
-
-Array = NDArray[Any]
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
 

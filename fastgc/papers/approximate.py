@@ -16,8 +16,8 @@ from math import comb, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array, Floats, Ints
 from .._extras import one_thread_of_blas
 from ..codes import (
     BernoulliCode,
@@ -32,7 +32,7 @@ from ..codes.raptor import degrees
 from ..delays import Exponential
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Array, Part, Row, Track, figure, positive, random_sets
+from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
 
 SETS = 2_000  # sets of survivors for each point, at most
 ERROR = "square of the residual"
@@ -40,13 +40,13 @@ ERROR = "square of the residual"
 
 def _errors(
     code: Code, f: int, count: int, rng: np.random.Generator, coefficient: float | None = None
-) -> Array:
+) -> Floats:
     """Return errors for random sets: by least squares, or with one coefficient for all messages."""
     came = np.zeros((count, code.n), dtype=bool)
     for mask, survivors in zip(came, random_sets(code.n, f, count, rng), strict=True):
         mask[survivors] = True
     vectors = code.decoding_vectors(came) if coefficient is None else coefficient * came
-    squares: Array = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
+    squares: Floats = np.mean((vectors @ code.matrix() - 1) ** 2, axis=1)
     return squares
 
 
@@ -195,10 +195,10 @@ def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     yield Panel("Largest error of any stragglers, by least squares", "stragglers", ERROR, lines)
 
 
-def _counts(code: GraphCode, came: NDArray[np.int64], vector: Any = None) -> NDArray[Any]:
+def _counts(code: GraphCode, came: Ints, vector: Any = None) -> Array:
     """Return how often each block is counted: with a decoding vector, or with coefficients of 1."""
     weights = None if vector is None else np.repeat(vector, 2)
-    counts: NDArray[Any] = np.bincount(code.ends[came].ravel(), weights, minlength=code.blocks)
+    counts: Array = np.bincount(code.ends[came].ravel(), weights, minlength=code.blocks)
     return counts
 
 
@@ -418,7 +418,7 @@ GROUPS, WITHIN, LOAD = 5, 0.5, 10  # parameters of stochastic blocks
 OPTIMAL = partial(Row, "glasgow2021 optimal decoding")
 
 
-def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
+def left_by_components(ends: Ints, blocks: int) -> float:
     """Error of messages by optimal decoding: the squared norm over the number of blocks.
 
     A bipartite component with a blocks on one side and b on the other contributes ``(a - b)^2 / (a
@@ -445,7 +445,7 @@ def left_by_components(ends: NDArray[np.int64], blocks: int) -> float:
     return left / blocks
 
 
-def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
+def isolated_first(code: Code, s: int) -> Ints:
     """Return the n - s survivors, sorted, if s stragglers isolate one partition after another.
 
     The next partition is the one with the fewest holders left.
@@ -468,7 +468,7 @@ def isolated_first(code: Code, s: int) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=32)
-def _partitions(code: Code) -> list[NDArray[np.int64]]:
+def _partitions(code: Code) -> list[Ints]:
     return [code.partitions(worker) for worker in range(code.n)]
 
 
@@ -545,7 +545,7 @@ def _of_graph(
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
     second, decode = _second(code), code.decoder()
 
-    def squared(came: NDArray[np.int64]) -> float:
+    def squared(came: Ints) -> float:
         """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
         return float(((_counts(code, came, decode(came)) - 1) ** 2).mean())
 

@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import Any, Generic, ParamSpec, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least
+from .._arrays import Ints, at_least
 from ..errors import InstabilityWarning
 from ..plotting.panels import Line, Panel, Style
 
@@ -26,7 +26,6 @@ SIMULATED = "the mean of simulated rounds estimates what the closed form compute
 # Wraps the items of a figure's loop, to show progress.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
-Array: TypeAlias = NDArray[np.float64]
 
 P = ParamSpec("P")
 
@@ -166,9 +165,7 @@ def positive(
     return Line(label, x[y > least], y[y > least], style)
 
 
-def random_sets(
-    n: int, f: int, count: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.int64]]:
+def random_sets(n: int, f: int, count: int, rng: np.random.Generator) -> Iterator[Ints]:
     """Yield `count` random sets of f of n workers, each sorted."""
     for _ in range(count):
         yield np.sort(rng.permutation(n)[:f])

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import data as datasets
-from .._arrays import at_least, check_real
+from .._arrays import Array, Bools, Floats, Ints, at_least, check_real
 from .._extras import one_thread_of_blas, scipy
 from ..codes import Code, CyclicRepetition, ReedSolomon, Uncoded
 from ..data import Dataset
@@ -23,7 +23,7 @@ from ..optimizers import Nesterov
 from ..planning.optimum import DecodeCost, Optimum, limit_time, optimal_fraction, optimal_threshold
 from ..plotting.panels import Line, Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Array, Part, Row, Track, figure, median_seconds, times_alone
+from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
 
 N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
@@ -136,7 +136,7 @@ def _measured() -> DecodingTimes:
     return DecodingTimes(*medians)
 
 
-def _decoders() -> list[tuple[int, Callable[[NDArray[np.int64]], NDArray[Any]]]]:
+def _decoders() -> list[tuple[int, Callable[[Ints], Array]]]:
     """Return, for each field of `DecodingTimes`, the number of survivors and the decoder."""
     rs = ReedSolomon(N, stragglers=N - THRESHOLD_RS)
     mds = _mds()
@@ -154,7 +154,7 @@ def _decoders() -> list[tuple[int, Callable[[NDArray[np.int64]], NDArray[Any]]]]
     ]
 
 
-def _costs(times: Array, operations: Array, f: int) -> tuple[float, float]:
+def _costs(times: Floats, operations: Floats, f: int) -> tuple[float, float]:
     """Return the least and the largest cost of an operation for which waiting for f is the best."""
     slower = times - times[f - 1]
     more = operations - operations[f - 1]
@@ -196,13 +196,13 @@ class Scheme:
         level = scipy("special").betaincinv(self.f, N - self.f + 1, 0.5)
         return float(DELAYS.quantile(level)) + self.work
 
-    def ends(self, delays: Array) -> Array:
+    def ends(self, delays: Floats) -> Floats:
         """Return when each round ends, for delays of shape (rounds, n)."""
         waits = np.partition(delays, self.f - 1, axis=1)[:, self.f - 1]
         return np.cumsum(waits + self.work)
 
 
-def drawn(rng: np.random.Generator, rounds: int) -> Array:
+def drawn(rng: np.random.Generator, rounds: int) -> Floats:
     """Draw delays (2, rounds, n): anew in every round, and sorted so that the same are late."""
     rank = rng.permutation(N)
     anew = DELAYS.draw(rng, rounds, N)
@@ -215,7 +215,7 @@ class Ran:
     In arrays and arguments, kind 0 is delays drawn anew, and kind 1 is the same workers late.
     """
 
-    def __init__(self, scheme: Scheme, delays: list[Array], budget: float) -> None:
+    def __init__(self, scheme: Scheme, delays: list[Floats], budget: float) -> None:
         self.scheme = scheme
         both = np.array(delays).swapaxes(0, 1)
         # (2, runs, rounds): seconds at which each round ends
@@ -228,24 +228,24 @@ class Ran:
         # (2 * runs, evaluations): test errors; a run that has ended repeats its last one.
         self.errors = np.ones((self.done.size, 1))
 
-    def of_kind(self, late: int) -> Array:
+    def of_kind(self, late: int) -> Floats:
         """Return the errors of the runs with one kind of delays, (runs, evaluations)."""
-        own: Array = self.errors.reshape(*self.done.shape, -1)[late]
+        own: Floats = self.errors.reshape(*self.done.shape, -1)[late]
         return own
 
-    def follow(self, errors: Array) -> None:
+    def follow(self, errors: Floats) -> None:
         """Store the errors after each round, which are the same in every run."""
         self.evaluated = np.arange(errors.size)
         self.errors = np.tile(errors, (self.done.size, 1))
 
-    def at(self, times: Array, late: int) -> Array:
+    def at(self, times: Floats, late: int) -> Floats:
         """Return the test errors of every run at these times in the budget, (runs, times)."""
         own = self.of_kind(late)
         done = [np.searchsorted(ends, times, side="right") for ends in self.ends[late]]
         taken = [np.searchsorted(self.evaluated, each, side="right") - 1 for each in done]
         return np.stack([errors[each] for errors, each in zip(own, taken, strict=True)])
 
-    def reached(self, target: float, late: int) -> Array:
+    def reached(self, target: float, late: int) -> Floats:
         """Return the seconds of each run to its first evaluation that meets the target, or Inf.
 
         Exact schemes may meet it after the budget.
@@ -296,7 +296,7 @@ class Training:
         self._test = np.hstack((tested, np.ones((len(tested), 1), dtype=np.float32)))
         self._answers = dataset.y_test
 
-    def exact(self, ran: list[Ran], rounds: int, pool: Executor) -> Array:
+    def exact(self, ran: list[Ran], rounds: int, pool: Executor) -> Floats:
         """Train with exact gradients; return test errors before and after each round."""
 
         def check(number: int, theta: Theta, gradient: Theta) -> None:
@@ -333,13 +333,13 @@ class Training:
 
     def _run(
         self,
-        came: NDArray[np.bool_],
-        lengths: NDArray[np.int64],
+        came: Bools,
+        lengths: Ints,
         scale: float,
-        numbers: NDArray[np.int64],
+        numbers: Ints,
         check: Callable[[int, Theta, Theta], None],
         pool: Executor,
-    ) -> Array:
+    ) -> Floats:
         """Train each run, and return its test errors after these numbers of rounds.
 
         `came`, (runs, rounds, N), says whose partial gradients are added up, and `scale` multiplies
@@ -366,10 +366,10 @@ class Training:
                 errors.append(self._errors(optimizers))
         return np.array(errors).T
 
-    def _gradients(self, tables: Theta, came: NDArray[np.bool_], pool: Executor) -> Theta:
+    def _gradients(self, tables: Theta, came: Bools, pool: Executor) -> Theta:
         """Return the sum of the partial gradients that came to each run, with two threads."""
 
-        def add(partitions: NDArray[np.int64]) -> Theta:
+        def add(partitions: Ints) -> Theta:
             total = np.zeros_like(tables)
             for j in partitions.tolist():
                 runs = np.flatnonzero(came[:, j])
@@ -389,18 +389,18 @@ class Training:
         first += second
         return first
 
-    def _errors(self, optimizers: list[Nesterov]) -> Array:
+    def _errors(self, optimizers: list[Nesterov]) -> Floats:
         tables = [o.theta.reshape(-1, self._model.classes) for o in optimizers]
         scores = (self._test @ np.hstack(tables)).reshape(len(self._test), len(tables), -1)
         wrong = scores.argmax(axis=2) != self._answers[:, np.newaxis]
-        errors: Array = wrong.mean(axis=0)
+        errors: Floats = wrong.mean(axis=0)
         return errors
 
-    def _partials(self, theta: Theta) -> Array:
+    def _partials(self, theta: Theta) -> Floats:
         theta = theta.astype(np.float64)
         return np.array([self._model.gradient(theta, X, y) for X, y in self._parts])
 
-    def _compare(self, scheme: Scheme, decoded: Array, wanted: Array, used: Theta) -> None:
+    def _compare(self, scheme: Scheme, decoded: Floats, wanted: Floats, used: Theta) -> None:
         """Raise ArithmeticError unless the decoded and the used gradient are near `wanted`."""
         size = np.linalg.norm(wanted)
         error, rounded = (float(np.linalg.norm(each - wanted) / size) for each in (decoded, used))
@@ -517,7 +517,7 @@ def _round_rows(schemes: list[Scheme], rounds: int, seed: int) -> Iterator[Row]:
         )
 
 
-def _interval(values: Array) -> str:
+def _interval(values: Floats) -> str:
     """Describe a confidence interval for the median of the distribution of `values`.
 
     The median lies between the r-th smallest and the r-th largest of m values unless fewer than r

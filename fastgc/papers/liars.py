@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats, Ints
 from ..codes import AskingRound, Code, FractionalRepetition, Round
 from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, Array, Part, Row, Track, figure
+from .figure import ROUNDS, Part, Row, Track, figure
 
 ASKED, VOTED = "hofmeister2024 abstract", "chen2018 redundancy"
 WORKERS = {1: 12, 2: 15}  # by the number of liars s: multiples of s + 1 and of 2 s + 1
@@ -21,7 +21,7 @@ ENOUGH = 200  # rounds for each s
 class _Liars:
     """Lying workers of a code: what they claim, and which of them answer truly when asked."""
 
-    def __init__(self, code: Code, s: int, true: Array, rng: np.random.Generator) -> None:
+    def __init__(self, code: Code, s: int, true: Floats, rng: np.random.Generator) -> None:
         self.code, self.true = code, true
         self.workers: list[int] = rng.permutation(code.n)[:s].tolist()
         agreed = _lie(rng, true, code.partitions(self.workers[0])) if rng.random() < 0.5 else None
@@ -31,30 +31,30 @@ class _Liars:
             self._claims[i] = claim if rng.random() < 0.9 else true
         self._frank = rng.random(code.n) < 0.5
 
-    def held(self, worker: int, frank: bool = False) -> Array:
+    def held(self, worker: int, frank: bool = False) -> Floats:
         """Return a worker's partial gradients: those it claims, or the true ones if `frank`."""
         claims = self.true if frank else self._claims.get(worker, self.true)
-        held: Array = claims[self.code.partitions(worker)]
+        held: Floats = claims[self.code.partitions(worker)]
         return held
 
     def send(self, rnd: Round) -> None:
         for i in range(self.code.n):
             rnd.receive(i, self.code.encode(i, self.held(i)))
 
-    def ask(self, workers: list[int], question: int) -> dict[int, Array]:
+    def ask(self, workers: list[int], question: int) -> dict[int, Floats]:
         """Return the workers' answers to a question."""
         return {
             i: AskingRound.answer(self.code, i, list(self.held(i, bool(self._frank[i]))), question)
             for i in workers
         }
 
-    def compute(self, partition: int) -> Array:
+    def compute(self, partition: int) -> Floats:
         """Return a partial gradient that the master computes itself."""
-        gradient: Array = self.true[partition]
+        gradient: Floats = self.true[partition]
         return gradient
 
 
-def _lie(rng: np.random.Generator, true: Array, group: NDArray[np.int64]) -> Array:
+def _lie(rng: np.random.Generator, true: Floats, group: Ints) -> Floats:
     """Return partial gradients of which some in `group` are false."""
     said = true.copy()
     wrong = rng.choice(group, rng.integers(1, group.size + 1), replace=False)

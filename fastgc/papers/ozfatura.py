@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._arrays import Floats
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
 from ..delays import ShiftedExponential
@@ -22,7 +23,7 @@ from ..simulation import (
     covered_messages,
     simulate,
 )
-from .figure import ROUNDS, SIMULATED, Array, Part, Row, Track, figure, median_seconds, times_alone
+from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds, times_alone
 
 DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)
 LOADS = tuple(range(1, 41))  # loads in figure 2
@@ -36,7 +37,7 @@ NO_LAW = "the paper has no closed form of it"
 
 SECOND = partial(Row, "ozfatura2018 figure 2")
 
-Times = Array
+Times = Floats
 Figures = dict[str, dict[int, float]]  # by scheme and load
 Runs = dict[str, dict[int, Simulation]]
 

@@ -8,15 +8,14 @@ from itertools import combinations, permutations, product
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import at_least
+from .._arrays import Floats, Ints, at_least
 from .._extras import one_thread_of_blas
 from ..codes import ExpanderCode, PartialWork, Uncoded
 from ..delays import Exponential
 from ..plotting.panels import Line, Panel
 from ..simulation import covered_mean, simulate
-from .figure import ROUNDS, Array, Part, Row, Track, figure, positive
+from .figure import ROUNDS, Part, Row, Track, figure, positive
 
 CLAIM, EXACT, NEAR = (
     partial(Row, f"ramamoorthy2024 figure 3{part}") for part in ("", "(b)", "(a)")
@@ -52,7 +51,7 @@ Held = Sequence[Sequence[int]]
 
 def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list[int]]:
     """Assign n partitions to n workers at random: `load` to each worker, each to `load` workers."""
-    held: NDArray[np.int64] = np.empty((n, 0), dtype=np.int64)
+    held: Ints = np.empty((n, 0), dtype=np.int64)
     while held.shape[1] < load:
         drawn = rng.permutation(n)
         clash = (drawn[:, np.newaxis] == held).any(axis=1)
@@ -65,9 +64,9 @@ def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list
     return mixed
 
 
-def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Array:
+def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Floats:
     """Draw seconds per computation of each worker; for `failed` random workers they are Inf."""
-    speed: Array = DELAYS.draw(rng, rounds, n)
+    speed: Floats = DELAYS.draw(rng, rounds, n)
     if failed:
         dead = np.argpartition(rng.random((rounds, n)), failed - 1, axis=1)[:, :failed]
         np.put_along_axis(speed, dead, np.inf, axis=1)
@@ -76,7 +75,7 @@ def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Array
 
 def completion_times(
     held: Held, copies: int, rounds: int, seed: int, failed: int = 0
-) -> tuple[Array, Array]:
+) -> tuple[Floats, Floats]:
     """Return when every partition was computed `copies` times, as two (rounds,) arrays of seconds.
 
     The first counts all computations, the second only those of workers that have finished. Each
@@ -105,7 +104,7 @@ def completion_times(
 
 def uncovered_norms(
     held: Held, copies: int, time: float, rounds: int, seed: int, failed: int = 0
-) -> Array:
+) -> Floats:
     """Return, for each round, the norm of what partial work leaves out at time `time`.
 
     Partial gradients have norm 1 and random directions. The gradient has `copies` pieces; for a
@@ -119,7 +118,7 @@ def uncovered_norms(
     for i, mine in enumerate(held):
         for place, partition in enumerate(mine, 1):
             counted[:, partition] += through[:, i] >= place
-    norms: Array = np.sqrt(np.maximum(copies - counted, 0).sum(axis=1))
+    norms: Floats = np.sqrt(np.maximum(copies - counted, 0).sum(axis=1))
     return norms
 
 
@@ -194,7 +193,7 @@ def figure_3(
             yield from _near(regular, seed, rounds, track)
 
 
-def _completion_rows(kind: str, found: Array, theirs: bool) -> Iterator[Row]:
+def _completion_rows(kind: str, found: Floats, theirs: bool) -> Iterator[Row]:
     """Yield the mean completion times of an assignment, in whole units."""
     note = "2,000 rounds that the authors stored"
     if kind == "circular":

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array, Floats
 from .._files import opened, read_parquet
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded, catalogue
 from ..coding.arguments import unasked
@@ -25,7 +25,7 @@ from ..plotting.panels import Line, Panel, Style
 from ..sequential import MSGC, SRSGC, Independent, SequentialRun, simulate_sequential
 from ..sequential.scheme import SequentialScheme
 from ..simulation import simulate
-from .figure import Array, Part, Row, Track, figure, times_alone
+from .figure import Part, Row, Track, figure, times_alone
 
 KRISHNAN, BYTEDANCE = "krishnan2023", "bytedance2025"
 
@@ -62,10 +62,10 @@ class Recorded:
         """Number of rounds."""
         return len(self.delays.samples)
 
-    def seconds(self, code: Code) -> Array:
+    def seconds(self, code: Code) -> Floats:
         """Return the seconds of each round until the gradient could be decoded."""
         run = simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds)
-        times: Array = run.times
+        times: Floats = run.times
         return times
 
 
@@ -75,27 +75,27 @@ class _Replayed:
     def __init__(self, delays: Empirical) -> None:
         self.per, self._times = delays.per, delays.samples
 
-    def sample(self, round: int, workers: int, seed: int) -> Array:
-        times: Array = self._times[round]
+    def sample(self, round: int, workers: int, seed: int) -> Floats:
+        times: Floats = self._times[round]
         return times
 
-    def tail_indices(self, workers: int) -> Array:
+    def tail_indices(self, workers: int) -> Floats:
         return np.full(workers, np.inf)
 
 
-def _resampled(seconds: Array, seed: int) -> Array:
+def _resampled(seconds: Floats, seed: int) -> Floats:
     """Return means of rounds drawn with replacement; equal seeds draw equal rounds."""
     drawn = np.random.default_rng(seed).integers(seconds.size, size=(_RESAMPLED, seconds.size))
-    means: Array = seconds[drawn].mean(axis=1)
+    means: Floats = seconds[drawn].mean(axis=1)
     return means
 
 
-def _between(means: Array) -> tuple[float, float]:
+def _between(means: Floats) -> tuple[float, float]:
     low, high = np.quantile(means, _LEVELS).tolist()
     return low, high
 
 
-def interval(seconds: Array, seed: int) -> tuple[float, float]:
+def interval(seconds: Floats, seed: int) -> tuple[float, float]:
     """Return the 95 % interval of the mean, by a bootstrap over rounds."""
     return _between(_resampled(seconds, seed))
 
@@ -129,7 +129,7 @@ class Timed:
 
     name: str
     load: float  # in partitions
-    seconds: Array  # of each round
+    seconds: Floats  # of each round
     scale: float = 1.0  # rounds per gradient
     note: str = ""
     picked: bool = False  # whether the load was picked for these rounds
@@ -155,7 +155,7 @@ def overall(figure: str, found: list[list[Timed]], seed: int) -> Iterator[Row]:
     over the rounds of each.
     """
     rng = np.random.default_rng(seed)
-    logs: dict[str, list[Array]] = {}
+    logs: dict[str, list[Floats]] = {}
     for timed in found:
         plain = timed[0]
         drawn = rng.integers(plain.seconds.size, size=(_RESAMPLED, plain.seconds.size))
@@ -296,7 +296,7 @@ def _number(kind: _Kind, held: bytes) -> float:
     return float(np.frombuffer(held, np.dtype(kind.text.replace("|", "")))[0])
 
 
-def read_profile(path: Path) -> Array:
+def read_profile(path: Path) -> Floats:
     """Read the seconds of each worker in each round, (rounds, workers), from a ``.pkl`` file.
 
     They are the raw times from a request to its answer, ``finished - started``. Nothing else in the
@@ -502,11 +502,11 @@ _RANK = (
 class Trace(NamedTuple):
     """The steps of a recorded job."""
 
-    times: Array  # seconds of each rank in each step, (steps, ranks)
-    forward: Array  # seconds of each computation, (steps, ranks, stages, microbatches)
-    backward: Array
+    times: Floats  # seconds of each rank in each step, (steps, ranks)
+    forward: Floats  # seconds of each computation, (steps, ranks, stages, microbatches)
+    backward: Floats
 
-    def seconds(self, loads: Sequence[int]) -> Array:
+    def seconds(self, loads: Sequence[int]) -> Floats:
         """Return the seconds of each rank in each step at these loads; the recorded load is 1."""
         longer = {w: makespan(self.forward, self.backward, w) for w in {1, *loads}}
         times = self.times.copy()
@@ -531,7 +531,7 @@ def one_forward_one_backward(
             yield _BACKWARD, at - ahead
 
 
-def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
+def makespan(forward: Floats, backward: Floats, copies: int = 1) -> Floats:
     """Return the seconds of pipelines that compute all their microbatches `copies` times over.
 
     Durations have shape (..., stages, microbatches). Messages between stages take no time.
@@ -540,7 +540,7 @@ def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
     orders = [
         list(one_forward_one_backward(stage, stages, copies * recorded)) for stage in range(stages)
     ]
-    done: dict[tuple[str, int, int], Array] = {}  # when a kind, stage and microbatch is done
+    done: dict[tuple[str, int, int], Floats] = {}  # when a kind, stage and microbatch is done
     free = np.zeros((stages, *forward.shape[:-2]))  # when each stage is free
     following = [0] * stages  # next place in each stage's order
     while any(next_ < len(order) for next_, order in zip(following, orders, strict=True)):
@@ -560,7 +560,7 @@ def makespan(forward: Array, backward: Array, copies: int = 1) -> Array:
                 free[at] += took[..., at, microbatch % recorded]
                 done[kind, at, microbatch] = free[at].copy()
                 following[at] += 1
-    ends: Array = free.max(axis=0)
+    ends: Floats = free.max(axis=0)
     return ends
 
 
@@ -593,9 +593,9 @@ def read_trace(path: Path) -> Trace:
     kind = kind.astype(str)
     computed = np.isin(kind, _COMPUTE)
     end = np.full((steps.size, ranks.size), -np.inf)
-    ends: NDArray[Any] = start.astype(np.float64) + duration
+    ends: Array = start.astype(np.float64) + duration
     np.maximum.at(end, (at[computed], of[computed]), ends[computed])
-    times: Array = end - begin[:, None]
+    times: Floats = end - begin[:, None]
     if not (times > 0).all():
         i, j = np.argwhere(~(times > 0))[0].tolist()
         raise ValueError(f"{wrong}: rank {ranks[j]} computes nothing in step {steps[i]}")

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._arrays import Floats
 from .._extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
 from ..plotting.panels import Panel
 from ..simulation import simulate
-from .figure import ROUNDS, Array, Part, Row, Track, compared, figure
+from .figure import ROUNDS, Part, Row, Track, compared, figure
 
 N = 8
 
@@ -41,21 +42,21 @@ class _ComputeThenSend:
     load: int
     m: int
 
-    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Array:
+    def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
         compute = COMPUTE + rng.exponential(1 / COMPUTE_RATE, (rounds, workers))
         send = SEND + rng.exponential(1 / SEND_RATE, (rounds, workers))
         return np.asarray(self.load * compute + send / self.m)
 
-    def sample(self, round: int, workers: int, seed: int) -> Array:
+    def sample(self, round: int, workers: int, seed: int) -> Floats:
         return self.draw(np.random.default_rng([seed, round]), 1, workers).ravel()
 
-    def tail_indices(self, workers: int) -> Array:
+    def tail_indices(self, workers: int) -> Floats:
         return np.full(workers, math.inf)
 
     def least(self) -> float:
         return self.load * COMPUTE + SEND / self.m
 
-    def survival(self, t: Array) -> Array:
+    def survival(self, t: Floats) -> Floats:
         """Return the probability of more than t seconds beyond the least time."""
         a, b = COMPUTE_RATE / self.load, SEND_RATE * self.m
         if math.isclose(a, b):
@@ -139,7 +140,9 @@ def _parts(
     yield Panel(f"{panel} (lines: formula, points: simulated)", "load d", "time (s)", lines)
 
 
-def _mean_beyond(late: Callable[[Array], Array], start: float, bend: float, decay: float) -> float:
+def _mean_beyond(
+    late: Callable[[Floats], Floats], start: float, bend: float, decay: float
+) -> float:
     """Return the mean of a time of at least `start` with survival function `late`.
 
     `late` is smooth, except at the first N multiples of `bend` after `start`. After these it falls
@@ -156,7 +159,7 @@ def _order_statistic_mean(delays: _ComputeThenSend) -> float:
     f = N - (delays.load - delays.m)
     betainc = scipy("special").betainc
 
-    def late(t: Array) -> Array:
+    def late(t: Floats) -> Floats:
         """Return the probability that fewer than f of N messages have come."""
         return np.asarray(betainc(N - f + 1, f, delays.survival(t - delays.least())))
 
@@ -173,7 +176,7 @@ def _queue_mean(d: int, m: int) -> float:
     """
     f, each = N - (d - m), LINK / m
 
-    def late(t: Array) -> Array:
+    def late(t: Floats) -> Floats:
         bounds = t - each * np.arange(f, 0, -1)[:, None]
         there = -np.expm1(-COMPUTE_RATE / d * np.maximum(bounds - d * COMPUTE, 0.0))
         return 1 - _probability_of_order(there)
@@ -181,7 +184,7 @@ def _queue_mean(d: int, m: int) -> float:
     return _mean_beyond(late, d * COMPUTE + each, each, d / COMPUTE_RATE)
 
 
-def _probability_of_order(there: Array) -> Array:
+def _probability_of_order(there: Floats) -> Floats:
     """Probability that for each i at least i of N messages have come by the i-th bound.
 
     A message has come by the i-th bound with probability ``there[i - 1]``. Columns are cases.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import data as datasets
-from .._arrays import at_least
+from .._arrays import Bools, Floats, at_least
 from ..codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
 from ..delays import DelayModel, Exponential, ShiftedExponential
 from ..models import LinearRegression
@@ -20,7 +20,7 @@ from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
 from ..plotting.panels import Line, Panel
 from ..simulation import closed_forms, simulate
 from ..training import train
-from .figure import ROUNDS, SIMULATED, Array, Part, Row, Track, compared, figure
+from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
 FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")
 # Section VI states 3 groups of 4; the loads that it reports are those of groups of 3.
@@ -52,7 +52,7 @@ FEW_STEPS = 200  # steps of these runs
 SGD_NAME, ADAM = "distributed SGD", "distributed Adam"
 
 
-def script_smoothness(groups: int) -> Array:
+def script_smoothness(groups: int) -> Floats:
     """Return the constants L_m of the script, 1.3^(m - 1) + 1 for m = 0, 1, ..."""
     return np.asarray(1.3 ** np.arange(-1.0, groups - 1) + 1)
 
@@ -96,7 +96,7 @@ SMOOTHNESS = np.geomspace(0.03, 0.3, M)
 SMOOTHNESS_GROUPS = np.geomspace(0.05, 0.5, GROUPS)
 FEATURES = 10
 # Method, constants L and c, workers in a group, and the equations of number selected, time, loads.
-OF_SECTION: dict[str, tuple[type[GCADA], Array, float, int, tuple[str, ...]]] = {
+OF_SECTION: dict[str, tuple[type[GCADA], Floats, float, int, tuple[str, ...]]] = {
     "CADA": (CADA, SMOOTHNESS, C, 1, ("(12)", "(13)", "(18)", "(21)")),
     "G-CADA": (GCADA, SMOOTHNESS_GROUPS, C_GROUPS, SIZE, ("(15)", "(16)", "(19)", "(22)")),
 }
@@ -192,8 +192,8 @@ def _selection_rows(
 
 
 def _selected(
-    kind: type[GCADA], smoothness: Array, c: float, rounds: int, rng: np.random.Generator
-) -> tuple[NDArray[np.bool_], float]:
+    kind: type[GCADA], smoothness: Floats, c: float, rounds: int, rng: np.random.Generator
+) -> tuple[Bools, float]:
     """Return which groups are selected in each round, (rounds, groups), and how straight steps are.
 
     Group g has the function L_g / 2 ||theta - t||^2 with its own t, which varies from gradient to
@@ -357,8 +357,8 @@ class _Run(NamedTuple):
     """A run of a method: values before each round, and after the last."""
 
     name: str
-    loss: Array
-    spent: Array  # (4, rounds + 1): fields of `_Spent`, up to this point
+    loss: Floats
+    spent: Floats  # (4, rounds + 1): fields of `_Spent`, up to this point
 
     def to_level(self) -> _Spent:
         """Return what the method spent until it reached the level; NaN if it did not."""
@@ -478,29 +478,29 @@ def _absolute_rows(problem: _Problem, taken: Sequence[_Taken]) -> Iterator[Row]:
     )
 
 
-def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> Array:
+def _ratios(taken: Sequence[_Taken], one: str, other: str, at: int) -> Floats:
     """Return the ratio of two methods in one of `METRICS`, for each run."""
     return np.array([run[one][1 + at] / run[other][1 + at] for run in taken])
 
 
-def _geometric(ratios: Array) -> float:
+def _geometric(ratios: Floats) -> float:
     return math.exp(float(np.mean(np.log(ratios))))
 
 
-def _range(ratios: Array) -> str:
+def _range(ratios: Floats) -> str:
     if np.isnan(ratios).any():
         return "not reached by all"
     return f"{ratios.min():.2f} to {ratios.max():.2f}" if ratios.size > 1 else "one run"
 
 
-def _standard_error(ratios: Array) -> str:
+def _standard_error(ratios: Floats) -> str:
     if ratios.size == 1 or np.isnan(ratios).any():
         return "unknown"
     return f"{100 * np.std(np.log(ratios), ddof=1) / math.sqrt(ratios.size):.0f}%"
 
 
 def _run_panels(runs: Sequence[_Run]) -> Iterator[Panel]:
-    def panel(y: str, of: Callable[[_Run], Array], log: bool) -> Panel:
+    def panel(y: str, of: Callable[[_Run], Floats], log: bool) -> Panel:
         lines = [Line(run.name, 1e3 * run.spent[1], of(run)) for run in runs]
         return Panel("", "time (ms)", y, lines, log_y=log)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_real, check_reals
+from .._arrays import Floats, check_real, check_reals
 from .._files import read_json, refusing
 from .._shown import duration, plural
 from ..codes import Code, Uncoded
@@ -49,7 +48,7 @@ class Recording:
         The number of processors that the workers shared, if there were fewer than workers.
     """
 
-    times: NDArray[np.float64]
+    times: Floats
     cost: float
     source: str = ""
     per: Per = "round"
@@ -192,7 +191,7 @@ def record(
     more = 1 + -(-n // 4)  # partitions, about a code's load
     shards = partition(*prepared(model, data.X_train, data.y_train), n)
 
-    def run(workers: int, load: int, rounds: int) -> NDArray[np.float64]:
+    def run(workers: int, load: int, rounds: int) -> Floats:
         times = np.empty((rounds, workers))
         repeated = [shards[j % n] for j in range(workers * load)]
         code = Uncoded(workers, workers * load)
@@ -227,7 +226,7 @@ def measured_rounds(
     rounds: int = 200,
     seed: int = 0,
     progress: Callable[[], object] = lambda: None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Run rounds of a code on this machine, and return the time of each: waiting and decoding.
 
     Parameters as in `record`.

@@ -8,9 +8,9 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_cost, check_integer, check_reals
+from .._arrays import Bools, Floats, Ints, at_least, check_cost, check_integer, check_reals
 from .._extras import scipy
 from ..codes import BinaryCode
 from ..codes.binary import ASSIGNMENTS
@@ -45,7 +45,7 @@ _SEARCHED, _ALL = 5_000, 1_000
 _MOST = 2**48  # partitions shared out, at most; floats still resolve fractions of a partition
 
 
-def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.int64]:
+def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
     """Loads with which all workers are expected to end at the same time.
 
     These are the loads of Charalambides et al., section VI, for any number of kinds of workers:
@@ -84,7 +84,7 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> NDArray[np.in
     return _apportion((stragglers + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
 
 
-def balanced_loads(rates: ArrayLike, k: int) -> NDArray[np.int64]:
+def balanced_loads(rates: ArrayLike, k: int) -> Ints:
     """Loads in proportion to the workers' rates, without redundancy: load balancing.
 
     Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
@@ -123,8 +123,8 @@ class Allocation(NamedTuple):
         Fraction of the assigned partial gradients that is needed.
     """
 
-    loads: NDArray[np.int64]
-    real_loads: NDArray[np.float64]
+    loads: Ints
+    real_loads: Floats
     time: float
     returned: float
 
@@ -207,7 +207,7 @@ class LeastTime(NamedTuple):
         Mean seconds until the number has been returned, exact: `received_mean` of these loads.
     """
 
-    loads: NDArray[np.int64]
+    loads: Ints
     time: float
 
 
@@ -246,7 +246,7 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     kinds = np.unique(np.stack([shifts, rates]), axis=1, return_inverse=True)[1].ravel()
     known: dict[tuple[tuple[int, int], ...], float] = {}
 
-    def time(loads: NDArray[np.int64]) -> float:
+    def time(loads: Ints) -> float:
         if loads.sum() < needed:
             return math.inf
         # Workers of the same kind may swap loads.
@@ -271,12 +271,7 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     return LeastTime(best, time(best))
 
 
-def _descend(
-    loads: NDArray[np.int64],
-    kinds: NDArray[np.int64],
-    most: int,
-    time: Callable[[NDArray[np.int64]], float],
-) -> NDArray[np.int64]:
+def _descend(loads: Ints, kinds: Ints, most: int, time: Callable[[Ints], float]) -> Ints:
     """Change loads in 0 .. most as long as `time` falls; halve the step when no change helps."""
     step = 1 << max(0, int(loads.max()).bit_length() - 3)
     while True:
@@ -291,9 +286,7 @@ def _descend(
             return loads
 
 
-def _changes(
-    loads: NDArray[np.int64], kinds: NDArray[np.int64], most: int, step: int
-) -> Iterator[NDArray[np.int64]]:
+def _changes(loads: Ints, kinds: Ints, most: int, step: int) -> Iterator[Ints]:
     """Yield loads that differ by `step` for one worker, for two, or for all that are alike."""
     _, first, alike = np.unique(
         np.stack([kinds, loads]), axis=1, return_index=True, return_inverse=True
@@ -382,7 +375,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     return CoverageBounds(_least_mean(k, shifts, rates), upper + 1)
 
 
-def _least_mean(k: int, shifts: NDArray[np.float64], rates: NDArray[np.float64]) -> float:
+def _least_mean(k: int, shifts: Floats, rates: Floats) -> float:
     """Return a lower bound on the mean time until k partial gradients have come, for any loads."""
     kinds, counts = np.unique(np.stack([shifts, rates]), axis=1, return_counts=True)
     # Intervals of loads from `low` to `high`: `low` is done soonest, `high` returns the most, so
@@ -500,7 +493,7 @@ def assign(
     return Assigned(codes[names[0]], {name: found[name] for name in names})
 
 
-def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _parameters(delays: Delays) -> tuple[Floats, Floats]:
     """Return the shifts and rates of all workers."""
     check_delays(delays)
     models = delays.models if isinstance(delays, Heterogeneous) else ()
@@ -513,7 +506,7 @@ def _parameters(delays: Delays) -> tuple[NDArray[np.float64], NDArray[np.float64
     return np.array([m.shift for m in fit]), np.array([m.rate for m in fit])
 
 
-def _root(c: NDArray[np.float64]) -> NDArray[np.float64]:
+def _root(c: Floats) -> Floats:
     """Return the positive root y of y = c + log(1 + y)."""
     y = c + np.sqrt(2 * c)
     for _ in range(100):  # monotone and quadratic: about 6 steps
@@ -525,12 +518,7 @@ def _root(c: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _limited_time(
-    needed: int,
-    shifts: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    slope: NDArray[np.float64],
-    limit: int,
-    least: float,
+    needed: int, shifts: Floats, rates: Floats, slope: Floats, limit: int, least: float
 ) -> float:
     """Return t* for loads of at most `limit`; it is at least `least`, the t* without a limit."""
     if needed == shifts.size * limit:
@@ -548,11 +536,8 @@ def _limited_time(
 
 
 def _apportion(
-    total: int,
-    n: int,
-    weights: Callable[[NDArray[np.bool_]], NDArray[np.float64]],
-    limit: int | None = None,
-) -> NDArray[np.int64]:
+    total: int, n: int, weights: Callable[[Bools], Floats], limit: int | None = None
+) -> Ints:
     """Share out `total` in whole numbers by n weights, up to `limit` each, by largest remainders.
 
     ``weights(some)`` returns the weights of some workers. It may scale them anew, because relative
@@ -569,7 +554,7 @@ def _apportion(
         ideal[~capped] = (total - limit * capped.sum()) * rest / rest.sum()
     loads = np.floor(ideal).astype(np.int64)
     loads[np.argsort(loads - ideal, kind="stable")[: total - loads.sum()]] += 1
-    whole: NDArray[np.int64] = loads
+    whole: Ints = loads
     return whole
 
 
@@ -587,7 +572,7 @@ def _check_countable(total: float) -> None:
         )
 
 
-def _positive(what: str, numbers: ArrayLike) -> NDArray[np.float64]:
+def _positive(what: str, numbers: ArrayLike) -> Floats:
     array = check_reals(what, numbers)
     if array.ndim != 1 or not array.size or not np.all((array > 0) & (array < math.inf)):
         raise ValueError(f"{what} must be positive and finite, one a worker, not {numbers!r}")

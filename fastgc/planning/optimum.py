@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer, check_one_of, check_real
+from .._arrays import Floats, check_integer, check_one_of, check_real
 from .._extras import scipy
 from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
@@ -148,7 +147,7 @@ class Optimum(NamedTuple):
     load: int
     stragglers: int
     time: float
-    times: NDArray[np.float64]
+    times: Floats
 
 
 def optimal_threshold(

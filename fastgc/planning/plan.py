@@ -15,10 +15,10 @@ from timeit import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .. import kernels
-from .._arrays import at_least, check_cost, check_integer, check_real
+from .._arrays import Ints, at_least, check_cost, check_integer, check_real
 from .._extras import one_thread_of_blas
 from .._shown import duration, html_table, plural, short
 from ..codes import Code, catalogue
@@ -104,7 +104,7 @@ class Choice:
     wait: float
     decode: float
     simulation: Simulation
-    _sets: Sequence[NDArray[np.int64]] = field(repr=False)
+    _sets: Sequence[Ints] = field(repr=False)
     allowed: float = 0.0
 
     @property
@@ -446,7 +446,7 @@ def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
         return catalogue.make(name, n, k, stragglers, seed)
 
 
-def trusted_error(code: Code, survivors: NDArray[np.int64]) -> float:
+def trusted_error(code: Code, survivors: Ints) -> float:
     """Return the relative error that `Code.trust` predicts; Inf if no vector is in float64."""
     try:
         return code.trust(survivors).relative_error
@@ -563,7 +563,7 @@ class _Meter:
         seconds = float(np.median(repeat(task, number=1, repeat=5)))
         self._per_row = seconds / count * (p / timed)
 
-    def decode_seconds(self, code: Code, sets: Sequence[NDArray[np.int64]]) -> float:
+    def decode_seconds(self, code: Code, sets: Sequence[Ints]) -> float:
         """Return the median seconds to compute a decoding vector and combine the messages it uses.
 
         Return Inf if the code has no decoding vector in float64.

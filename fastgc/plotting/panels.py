@@ -14,9 +14,8 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import at_least, check_one_of, check_word
+from .._arrays import Floats, at_least, check_one_of, check_word
 from .._extras import pip_install
 
 if TYPE_CHECKING:
@@ -568,14 +567,14 @@ def _names(panel: Panel, width: float) -> dict[str, str]:
     return {label: said[first] for label, first in group_of.items()}
 
 
-_Place = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+_Place = Callable[[Floats], Floats]
 
 
 def _places(panel: Panel) -> tuple[_Place, _Place]:
     """Return functions that place values on either axis, in units of the span of all lines."""
 
-    def place(lines: list[NDArray[np.float64]], log: bool) -> _Place:
-        def along(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def place(lines: list[Floats], log: bool) -> _Place:
+        def along(values: Floats) -> Floats:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return np.log(values) if log else values
 

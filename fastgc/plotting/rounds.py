@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._shown import duration, plural
 from ..coding.display import colours, evenly, grid, hue
 from .panels import (
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from ..coding.scheme import Coded
 
-Array = NDArray[Any]
 
 _MOST = 600  # rows or columns of a picture, at most: more would be narrower than a pixel
 _WRITTEN = 12  # up to this many workers and partitions, coefficients are written out

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import check_integer
+from .._arrays import Bools, Ints, check_integer
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded
 from .scheme import Arbitrary, Bursty, SequentialScheme, State, Tasks, check_part
 
@@ -131,14 +130,14 @@ class SRSGC(_BurstyScheme):
         return (times * burst + 1 for times in _WINDOWS)
 
     def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+        self, state: State, live: Sequence[int], silent: Ints
     ) -> Tasks:
         age = np.full((self.n, 1), 0 if 0 in live else -1)
         if self.delay in live:
             age[self._repeating(state[self.delay, 0].copy(), silent)] = self.delay
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
 
-    def _repeating(self, came: NDArray[np.bool_], silent: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _repeating(self, came: Bools, silent: Ints) -> Ints:
         """Return the workers that compute their messages for the job due, as few as suffice."""
         lacking = self.lacks(0, came)
         # Workers silent for fewer rounds are likelier to answer; dead ones come last.
@@ -155,7 +154,7 @@ class SRSGC(_BurstyScheme):
                 came[worker] = False
         return np.array(repeating, dtype=np.int64)
 
-    def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:  # noqa: D102
+    def excused(self, tasks: Tasks, straggled: Bools) -> bool:  # noqa: D102
         # Up to s stragglers: the code of the new job makes up for them, if no worker repeated.
         return int(straggled.sum()) <= self.s and not (tasks.age > 0).any()
 
@@ -237,7 +236,7 @@ class MSGC(_BurstyScheme):
         return range(burst + 1, delay + 3 - burst)
 
     def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+        self, state: State, live: Sequence[int], silent: Ints
     ) -> Tasks:
         age = np.full((self.n, self.slots), -1)
         part = np.zeros((self.n, self.slots), dtype=np.int64)

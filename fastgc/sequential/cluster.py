@@ -8,17 +8,15 @@ from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from .._arrays import at_least, check_dtype, check_real, check_vector
+from .._arrays import Array, Ints, at_least, check_dtype, check_real, check_vector
 from ..codes import Code, Encoder, Round, Uncoded
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import Batch, Gathering, Gradient, RoundOptions
 from ..engines.worker import partial_gradient
 from ..errors import NotDecodableError
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
-
-Array = NDArray[Any]
 
 # The options of `RoundOptions` that make sense when a job's messages come in several rounds.
 _OPTIONS = ("delays", "seed", "timeout", "patience")
@@ -421,7 +419,7 @@ class _Gathering(Gathering):
         code: Code,
         work: _Work,
         dtype: np.dtype[Any],
-        busy: NDArray[np.int64],
+        busy: Ints,
         mu: float,
     ) -> None:
         self.code, self.linger = code, mu
@@ -437,7 +435,7 @@ class _Gathering(Gathering):
         return self._ready
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         return np.array(list(self.came), dtype=np.int64)
 
     def receive(
@@ -449,7 +447,7 @@ class _Gathering(Gathering):
             self._ready = self._schedule.enough(self.answered)
         return self._ready
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         answered = self.answered.copy()
         answered[messages] = True
         if not self._schedule.enough(answered):

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, at_least, check_index, check_integer, check_workers
+from .._arrays import Bools, Ints, as_array, at_least, check_index, check_integer, check_workers
 from ..codes import Code
 
 
-def _runs(pattern: ArrayLike, window: int) -> NDArray[np.bool_]:
+def _runs(pattern: ArrayLike, window: int) -> Bools:
     """Return all runs of `window` rounds, (runs, window, workers); a shorter pattern is one run."""
     checked = as_array("pattern", pattern)
     if checked.dtype.kind != "b":
@@ -169,7 +169,7 @@ class Arbitrary(_OfWindows):
 
 
 # [age, part, worker]: whether the message came. The job that begins in a round has age 0.
-State = NDArray[np.bool_]
+State = Bools
 
 
 class Tasks(NamedTuple):
@@ -183,8 +183,8 @@ class Tasks(NamedTuple):
         Part of the job.
     """
 
-    age: NDArray[np.int64]
-    part: NDArray[np.int64]
+    age: Ints
+    part: Ints
 
 
 class SequentialScheme:
@@ -254,7 +254,7 @@ class SequentialScheme:
         """
         yield {}
 
-    def tasks(self, state: State, live: Sequence[int], silent: NDArray[np.int64]) -> Tasks:
+    def tasks(self, state: State, live: Sequence[int], silent: Ints) -> Tasks:
         """Return the mini-tasks of a round.
 
         Parameters
@@ -275,14 +275,14 @@ class SequentialScheme:
         """
         raise NotImplementedError
 
-    def excused(self, tasks: Tasks, straggled: NDArray[np.bool_]) -> bool:
+    def excused(self, tasks: Tasks, straggled: Bools) -> bool:
         """Whether a round's stragglers do not count in the model's later windows.
 
         They are the workers that had mini-tasks and did not answer. Default: they count.
         """
         return False
 
-    def lacks(self, part: int, came: NDArray[np.bool_]) -> int:
+    def lacks(self, part: int, came: Bools) -> int:
         """Return the least number of further messages that a part needs."""
         return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
 
@@ -518,7 +518,7 @@ class Independent(SequentialScheme):
         return f"Independent({self.parts[0]!r})"
 
     def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: NDArray[np.int64]
+        self, state: State, live: Sequence[int], silent: Ints
     ) -> Tasks:
         age = np.full((self.n, 1), 0 if live else -1)
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))

@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_finite, check_real, check_reals, check_word
+from .._arrays import (
+    Bools,
+    Floats,
+    Ints,
+    at_least,
+    check_finite,
+    check_real,
+    check_reals,
+    check_word,
+)
 from .._shown import duration
 from .catalogue import Candidate, candidates
 from .scheme import Schedule, SequentialScheme, check_scheme
@@ -36,10 +45,10 @@ class SequentialRun:
         than the scheme's model admits.
     """
 
-    rounds: NDArray[np.float64]
-    done: NDArray[np.float64]
-    stragglers: NDArray[np.int64]
-    waited: NDArray[np.bool_]
+    rounds: Floats
+    done: Floats
+    stragglers: Ints
+    waited: Bools
 
     @property
     def seconds(self) -> float:
@@ -66,7 +75,7 @@ class SequentialRun:
         return scale * float(np.std(means, ddof=1)) / math.sqrt(count)
 
 
-def _checked(times: ArrayLike, scheme: SequentialScheme) -> NDArray[np.float64]:
+def _checked(times: ArrayLike, scheme: SequentialScheme) -> Floats:
     seconds = check_reals("times", times)
     if seconds.ndim != 2 or seconds.shape[1] != scheme.n:
         raise ValueError(
@@ -161,9 +170,9 @@ def simulate_sequential(
         raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
     # The stragglers of the last rounds that count in the model's windows.
-    past: deque[NDArray[np.bool_]] = deque(maxlen=0 if model is None else model.window - 1)
+    past: deque[Bools] = deque(maxlen=0 if model is None else model.window - 1)
 
-    def admits(straggled: NDArray[np.bool_]) -> bool:
+    def admits(straggled: Bools) -> bool:
         return model is None or model.admits(np.array([*past, straggled]))
 
     jobs = len(seconds) - scheme.delay
@@ -199,7 +208,7 @@ def simulate_sequential(
     return SequentialRun(rounds, done, stragglers, waited)
 
 
-def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Return `load_slope` for each round and worker."""
     slope = check_reals("load_slope", load_slope)
     if slope.shape not in ((), shape[1:], shape):
@@ -213,12 +222,8 @@ def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
 
 
 def _round(
-    schedule: Schedule,
-    arrival: NDArray[np.float64],
-    busy: NDArray[np.bool_],
-    mu: float,
-    admits: Callable[[NDArray[np.bool_]], bool],
-) -> tuple[float, bool, NDArray[np.bool_]]:
+    schedule: Schedule, arrival: Floats, busy: Bools, mu: float, admits: Callable[[Bools], bool]
+) -> tuple[float, bool, Bools]:
     """Return the seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import data as datasets
-from .._arrays import at_least, check_real
+from .._arrays import Array, at_least, check_real
 from ..checkpoint import Checkpoint, describe
 from ..delays.interface import described
 from ..engines import Cluster, find_engine
@@ -37,8 +36,6 @@ from ..training import (
 )
 from .cluster import Done, SequentialCluster
 from .scheme import SequentialScheme, check_scheme
-
-Array = NDArray[Any]
 
 
 def train_models(

@@ -15,9 +15,9 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_integer, check_real, check_reals
+from .._arrays import Array, Floats, Ints, at_least, check_integer, check_real, check_reals
 from .._extras import scipy
 from ..delays import Delays, Distribution, Empirical, Exponential, Heterogeneous, ShiftedExponential
 from ..delays.distributions import by_halves, check_delays, mean_of_late
@@ -47,7 +47,6 @@ __all__ = [
     "total_mean",
 ]
 
-Array = NDArray[np.float64]
 
 _ENTRIES = 1 << 24  # the largest number of entries in a table of probabilities
 _HELD = 1 << 18  # probabilities convolved at a time
@@ -75,21 +74,21 @@ class Work(NamedTuple):
     load: int
     cost: float
 
-    def cdf(self, t: Array) -> Array:
+    def cdf(self, t: Floats) -> Floats:
         """Probability that all `load` computations are done by time t."""
         return self.delays.cdf(self._delay(t, self.load))
 
-    def survival(self, t: Array, done: int | NDArray[np.int64] | None = None) -> Array:
+    def survival(self, t: Floats, done: int | Ints | None = None) -> Floats:
         """Probability that fewer than `done` computations, by default all, are done by time t."""
         return self.delays.survival(self._delay(t, self.load if done is None else done))
 
-    def _delay(self, t: Array, done: int | NDArray[np.int64]) -> Array:
+    def _delay(self, t: Floats, done: int | Ints) -> Floats:
         """Return the longest delay with which `done` computations are done by time t."""
         if self.delays.per == "round":
             return t - self.cost * done
         return t / done - self.cost
 
-    def knots(self, done: float) -> Array:
+    def knots(self, done: float) -> Floats:
         """Return the times that `done` computations take at the knots of the delays' law."""
         return seconds_of(self.delays, self.delays.knots(), done, self.cost)
 
@@ -122,7 +121,7 @@ def works_of(delays: Delays, loads: Sequence[int], cost: float) -> list[Work]:
     return works
 
 
-def messages_pmf(t: Array, work: Work, batch: int) -> Array:
+def messages_pmf(t: Floats, work: Work, batch: int) -> Floats:
     """Probability that a worker has sent s messages by time t, for s = 0, 1, ... (last axis)."""
     done = np.arange(batch, work.load + 1, batch)
     fewer = np.zeros((*t.shape, done.size + 2))  # probability of fewer than s messages
@@ -138,14 +137,14 @@ class CompletionTime:
     A unit is a message, a partial gradient, or a worker, as the closed form counts.
     """
 
-    late: Callable[[Array], Array]  # P(T > t) for a vector of times
+    late: Callable[[Floats], Floats]  # P(T > t) for a vector of times
     works: Sequence[Work]  # the different works of the workers, each once
-    sent: Array  # fractions of a worker's work after which it sends a message
+    sent: Floats  # fractions of a worker's work after which it sends a message
     delays: Delays
     counts: Sequence[int]  # the most units that each worker brings
     needed: int
 
-    def cdf(self, t: ArrayLike) -> Array:
+    def cdf(self, t: ArrayLike) -> Floats:
         """P(T <= t), elementwise; NaN where t is."""
         times = check_reals("t", t)
         done = 1 - self.late(times.ravel()).reshape(times.shape)
@@ -195,7 +194,7 @@ class CompletionTime:
         return least
 
 
-def _least_sum(exponents: Array, counts: Sequence[int], needed: int) -> float:
+def _least_sum(exponents: Floats, counts: Sequence[int], needed: int) -> float:
     """Exponent of the tail of the time until `needed` of `counts` have come.
 
     T is late if all workers of a set are late without which fewer than `needed` come. The tails of
@@ -219,7 +218,7 @@ def _least_sum(exponents: Array, counts: Sequence[int], needed: int) -> float:
 
 def threshold_cdf(
     t: ArrayLike, n: int, threshold: int, delays: Delays, load: int, *, cost: float = 0.0
-) -> Array:
+) -> Floats:
     """Probability that `threshold` of n workers have done all their work by time t.
 
     Ozfatura et al., eq. (18), for any model. It is computed as a regularised incomplete beta
@@ -253,7 +252,7 @@ def threshold_cdf(
     if isinstance(delays, Heterogeneous):
         return received_cdf(t, [load] * n, delays, threshold * load, cost=cost)
     [work] = works_of(delays, [load], cost)
-    done: Array = scipy("special").betainc(
+    done: Floats = scipy("special").betainc(
         threshold, n - threshold + 1, work.cdf(check_reals("t", t))
     )
     return done
@@ -283,7 +282,7 @@ def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
 
 def completions_pmf(
     t: ArrayLike, load: int, delays: Delays, *, batch: int = 1, cost: float = 0.0
-) -> Array:
+) -> Floats:
     r"""Probability P_s(t) that a worker has sent exactly s messages by time t.
 
     Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, except that
@@ -310,7 +309,7 @@ def total_cdf(
     *,
     batch: int = 1,
     cost: float = 0.0,
-) -> Array:
+) -> Floats:
     """Probability that n workers together have sent `threshold` messages by time t.
 
     Ozfatura et al., eqs. (14) and (15), M(t) >= M_th. Instead of the sum over all N(t), about n^r
@@ -351,7 +350,7 @@ def _total(
     threshold = in_range("threshold", threshold, most, f"{most}, the messages of {n} workers,")
     groups = Counter(works_of(delays, [load] * n, cost))
 
-    def late(t: Array) -> Array:
+    def late(t: Floats) -> Floats:
         """Probability that fewer messages have been sent."""
         late = np.zeros((t.size, threshold))
         late[:, 0] = 1
@@ -364,20 +363,20 @@ def _total(
                     late = _of_sums(late, square)
                 if count := count >> 1:
                     square = _of_sums(square, square)
-        found: Array = np.minimum(late.sum(axis=1), 1.0)
+        found: Floats = np.minimum(late.sum(axis=1), 1.0)
         return found
 
     sent = np.arange(batch, load + 1, batch) / load
     return CompletionTime(late, list(groups), sent, delays, [load // batch] * n, threshold)
 
 
-def _of_sums(first: Array, second: Array) -> Array:
+def _of_sums(first: Floats, second: Floats) -> Floats:
     """Convolve each row of `first` with the same row of `second`, cut off at their length."""
     size = second.shape[1]
     before = np.zeros((len(second), 2 * size - 1))  # zeros in front, so that windows align
     before[:, size - 1 :] = second
     windows = np.lib.stride_tricks.sliding_window_view(before, size, axis=1)
-    sums: Array = np.einsum("tj,tkj->tk", first[:, ::-1], windows)
+    sums: Floats = np.einsum("tj,tkj->tk", first[:, ::-1], windows)
     return sums
 
 
@@ -386,7 +385,7 @@ def _of_sums(first: Array, second: Array) -> Array:
 
 def received_cdf(
     t: ArrayLike, loads: ArrayLike, delays: Delays, needed: int, *, cost: float = 0.0
-) -> Array:
+) -> Floats:
     """Probability that the workers done by time t hold `needed` partial gradients together.
 
     This is the distribution of the time T in eq. (18) of Li et al., computed exactly by a
@@ -422,7 +421,7 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     counts = each.tolist()
     groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
 
-    def late(t: Array) -> Array:
+    def late(t: Floats) -> Floats:
         """Probability that fewer partial gradients have come."""
         held = np.zeros((t.size, needed))
         held[:, 0] = 1
@@ -432,7 +431,7 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
                 more = (1 - late) * held[:, : max(needed - work.load, 0)]
                 held *= late
                 held[:, work.load :] += more
-        less: Array = held.sum(axis=1).clip(max=1.0)
+        less: Floats = held.sum(axis=1).clip(max=1.0)
         return less
 
     step = max(1, _HELD // needed)
@@ -440,7 +439,7 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     return CompletionTime(some, list(groups), np.ones(1), delays, counts, needed)
 
 
-def _in_parts(late: Callable[[Array], Array], t: Array, step: int) -> Array:
+def _in_parts(late: Callable[[Floats], Floats], t: Floats, step: int) -> Floats:
     """Return `late` of a vector of times, computed for `step` times at once."""
     return np.concatenate([late(t[at : at + step]) for at in range(0, max(t.size, 1), step)])
 
@@ -470,7 +469,7 @@ def covered_cdf(
     needed: int | None = None,
     batch: int = 1,
     cost: float = 0.0,
-) -> Array:
+) -> Floats:
     """Probability that n workers together have sent `needed` different partitions by time t.
 
     Pr(T <= t) of UC-MMC and UC-MMC-PG of Ozfatura et al. (section III and eq. (11)), for any model
@@ -624,26 +623,26 @@ class _Circle:
         sent, each, needed = self.done / self.work.load, [1] * self.n, self.n + 1 - silent
         return CompletionTime(self.late, [self.work], sent, self.work.delays, each, needed)
 
-    def late(self, t: Array) -> Array:
+    def late(self, t: Floats) -> Floats:
         """Probability that `lost` or more partitions are missing at each of the times."""
         step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
         return _in_parts(self._late, t, step)
 
-    def _late(self, t: Array) -> Array:
+    def _late(self, t: Floats) -> Floats:
         reach = self._reach(t)
         arcs = self._arcs(reach)
         rest = self._rest(reach, arcs)
         size = np.arange(self.n + 1)  # an arc of this length covers block 0 in as many positions
-        some: Array = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
+        some: Floats = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
         return np.minimum(some, 1.0)
 
-    def _reach(self, t: Array) -> Array:
+    def _reach(self, t: Floats) -> Floats:
         """Probability of each reach of a worker, padded with zeros to a block at least."""
         reach = np.zeros((t.size, max(self.farthest + 1, self.block)))
         reach[:, : self.farthest + 1 : self.batch] = messages_pmf(t, self.work, self.batch)
         return reach
 
-    def _rest(self, reach: Array, arcs: Array) -> Array:
+    def _rest(self, reach: Floats, arcs: Floats) -> Floats:
         """Probability that the arcs after the first one fill the circle and keep the round going.
 
         Entry [m, :, b] is for a first arc that misses m partitions and leaves b blocks: the other
@@ -660,7 +659,7 @@ class _Circle:
         firsts = range(1, self.block + 1)
         return np.stack([lose[0], *(lose[max(self.lost - first, 0)] for first in firsts)])
 
-    def _arcs(self, reach: Array) -> Array:
+    def _arcs(self, reach: Floats) -> Floats:
         """Probability of an arc, by the partitions missing in its last block, and by its length.
 
         An array (block + 1, times, n + 1), with zeros for no missing partition and for length 0.
@@ -677,7 +676,7 @@ class _Circle:
             arcs[1:, :, length] = here[:, block - 1 :: -1].T
         return arcs
 
-    def _any_arcs(self, reach: Array) -> Array:
+    def _any_arcs(self, reach: Floats) -> Floats:
         """Probability of a cut so many blocks after a cut, whatever lies between: (times, n + 1).
 
         This is the probability that no worker between the cuts reaches the end of the last block.
@@ -695,7 +694,7 @@ class _Circle:
         """
         return by_halves(self._messages, self._edges(), lambda total: tolerance * self.n)
 
-    def _edges(self) -> Array:
+    def _edges(self) -> Floats:
         """Return the edges of the panels of quadrature, up to a time after which hardly any counts.
 
         Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
@@ -719,7 +718,7 @@ class _Circle:
         late = self.late_after(at)[0, 0] * self.work.survival(at, int(self.done[-1]))[0]
         return self.n * self.done.size * float(late)
 
-    def _messages(self, left: Array, right: Array) -> tuple[Array, float]:
+    def _messages(self, left: Floats, right: Floats) -> tuple[Floats, float]:
         """Return the mean number of messages in each panel that come before a round is over, and 0.
 
         A worker's message s (from 0) counts if the round goes on given its s messages before. The
@@ -732,7 +731,7 @@ class _Circle:
         rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # per half a panel
         return self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS), 0.0
 
-    def late_after(self, t: Array) -> Array:
+    def late_after(self, t: Floats) -> Floats:
         """Probability of `late` given that one worker has sent s messages.
 
         An array (times, messages), for s from 0 to one less than a worker sends in all.
@@ -741,7 +740,7 @@ class _Circle:
         step = max(1, _KEPT // (self.n * width))
         return _in_parts(self._late_after, t, step)
 
-    def _late_after(self, t: Array) -> Array:
+    def _late_after(self, t: Floats) -> Floats:
         n, block = self.n, self.block
         reach = self._reach(t)
         shorter = np.cumsum(reach, axis=1)  # probability that a reach is as short, or shorter
@@ -775,7 +774,7 @@ class _Circle:
         return found
 
 
-def _beyond(reach: Array, block: int) -> Array:
+def _beyond(reach: Floats, block: int) -> Floats:
     """Return the probability of each reach left at the next block; drop reaches that end before."""
     beyond = np.zeros_like(reach)
     beyond[:, : reach.shape[1] - block] = reach[:, block:]
@@ -979,13 +978,11 @@ def coverage_probability(loads: ArrayLike, k: int) -> float:
     return min(float(lacking[0]), 1.0)
 
 
-def _found_probability(
-    missing: NDArray[np.int64], found: NDArray[np.int64], k: int, load: int
-) -> Array:
+def _found_probability(missing: Ints, found: Ints, k: int, load: int) -> Floats:
     """Probability that `load` random ones of k partitions include `found` of the `missing` ones."""
     log_factorial = scipy("special").gammaln(np.arange(1.0, k + 2))
 
-    def log_binomial(n: NDArray[np.int64], r: NDArray[np.int64]) -> Array:
+    def log_binomial(n: Ints, r: Ints) -> Floats:
         possible = (n <= k) & (r >= 0) & (r <= n)
         n, r = np.where(possible, n, 0), np.where(possible, r, 0)
         logs = log_factorial[n] - log_factorial[r] - log_factorial[n - r]
@@ -997,7 +994,7 @@ def _found_probability(
     # Logarithms of large factorials have rounding errors. Dividing by the sum removes the part of
     # the error that all probabilities of the same `missing` share.
     whole = np.bincount(missing.ravel(), chance.ravel())
-    divided: Array = chance / np.where(whole > 0, whole, 1.0)[missing]
+    divided: Floats = chance / np.where(whole > 0, whole, 1.0)[missing]
     return divided
 
 
@@ -1036,7 +1033,7 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
         harmonic = float(scipy("special").digamma(groups + 1)) + np.euler_gamma
         return shift + (delays.mean() - shift) / size * harmonic
 
-    def late(t: Array) -> Array:
+    def late(t: Floats) -> Floats:
         with np.errstate(divide="ignore"):  # where all workers are late for certain
             none = np.log1p(-(work.survival(t) ** size))
         return -np.expm1(groups * none)

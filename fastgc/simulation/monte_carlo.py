@@ -9,12 +9,22 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, at_least, check_cost, check_real, check_reals, check_word
+from .._arrays import (
+    Array,
+    Floats,
+    Ints,
+    as_array,
+    at_least,
+    check_cost,
+    check_real,
+    check_reals,
+    check_word,
+)
 from .._shown import duration, plural, short
 from ..codes import Code
 from ..codes.graph import Parts
@@ -78,13 +88,13 @@ class Simulation:
         decodes only what is exact up to rounding; residuals are then not computed.
     """
 
-    times: NDArray[np.float64]
-    messages: NDArray[np.int64]
-    workers: NDArray[np.int64]
-    computations: NDArray[np.int64]
+    times: Floats
+    messages: Ints
+    workers: Ints
+    computations: Ints
     message_weight: float = 1.0
     mean_exists: bool | None = None
-    residuals: NDArray[np.float64] | None = None
+    residuals: Floats | None = None
 
     @property
     def residual(self) -> float:
@@ -130,13 +140,13 @@ class Simulation:
         """Mean size of the messages received, in gradients (Li et al., definition 3)."""
         return self.mean_messages * self.message_weight
 
-    def quantile(self, q: ArrayLike) -> NDArray[np.float64]:
+    def quantile(self, q: ArrayLike) -> Floats:
         """Time in seconds within which the fraction `q` of the rounds ended, elementwise."""
         return np.asarray(np.quantile(self.times, check_reals("q", q)))
 
-    def cdf(self, t: ArrayLike) -> NDArray[np.float64]:
+    def cdf(self, t: ArrayLike) -> Floats:
         """Fraction of the rounds that ended within t seconds, elementwise."""
-        over: NDArray[np.float64] = (
+        over: Floats = (
             np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
             / self.times.size
         )
@@ -240,7 +250,7 @@ def simulate(
     judge = _Judge(code, rounds) if code.scheme.approximate else None
     run = _simulator(code, method, processors, request, judge)
     late = np.zeros(code.n)
-    parts: list[tuple[NDArray[Any], ...]] = []
+    parts: list[tuple[Array, ...]] = []
     told: Callable[[int, int], object] = progress if callable(progress) else lambda *_: None
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     step = max(1, _DRAWN // code.n)
@@ -344,7 +354,7 @@ def _checked(
     seed: int,
     interrupted: bool,
     asks: bool,
-) -> tuple[int, int, NDArray[np.float64], Conditions, bool | None]:
+) -> tuple[int, int, Floats, Conditions, bool | None]:
     """Check arguments; return rounds, seed, work of each worker, conditions, `require_mean`."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
@@ -433,7 +443,7 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
         if min(code.scheme.message_counts) < 1:
             return None
         wait, rule = rule.wait, rule.rule
-    spare: NDArray[np.float64] | None = np.empty((0, 0))
+    spare: Floats | None = np.empty((0, 0))
     if isinstance(rule, Span) and wait:
         if (spare := rule.spare()) is None:
             return None
@@ -478,9 +488,9 @@ class _Judge:
         solves = type(code.scheme).vector is Scheme.vector
         affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
         self.most = min(rounds, _JUDGED, max(affordable, 20))
-        self._taken: list[NDArray[np.int64]] = []
+        self._taken: list[Ints] = []
 
-    def take(self, survivors: NDArray[np.int64]) -> None:
+    def take(self, survivors: Ints) -> None:
         if len(self._taken) < self.most:
             self._taken.append(survivors)
 
@@ -488,7 +498,7 @@ class _Judge:
         if seen.decoded is not None:
             self.take(seen.decoded)
 
-    def residuals(self) -> NDArray[np.float64]:
+    def residuals(self) -> Floats:
         """Return the residual of each round; solve equal sets of messages only once."""
         masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
@@ -499,7 +509,7 @@ class _Judge:
         distinct = sorted(first)
         index = {row: at for at, row in enumerate(distinct)}
         sets = masks[[first[row] for row in distinct]]
-        found: NDArray[np.float64] = residual_of_each(self._code.scheme, sets)
+        found: Floats = residual_of_each(self._code.scheme, sets)
         return found[[index[row] for row in packed]]
 
 
@@ -520,9 +530,9 @@ class Law(NamedTuple):
     positive. All are float64 arrays of shape (n,).
     """
 
-    shift: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    power: NDArray[np.float64]
+    shift: Floats
+    scale: Floats
+    power: Floats
 
 
 def law_of(delays: DelayModel | None, workers: int) -> Law | None:
@@ -555,7 +565,7 @@ def _numbers(model: DelayModel | Distribution | None) -> tuple[float, float, flo
 def draw(
     code: Code,
     delays: DelayModel | None,
-    work: NDArray[np.float64],
+    work: Floats,
     receive: float,
     rounds: int,
     seed: int,
@@ -589,7 +599,7 @@ def draw(
 
 def _given(
     delays: DelayModel, rounds: int, n: int, seed: int, step: int
-) -> Iterator[tuple[int, NDArray[np.float64]]]:
+) -> Iterator[tuple[int, Floats]]:
     """Yield, for every `step` rounds, the first and the delays that the model draws for them."""
     rng = np.random.default_rng(seed)
     draw = getattr(delays, "draw", None)

@@ -10,17 +10,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import check_real, check_reals
+from .._arrays import Array, Bools, Floats, Ints, check_real, check_reals
 from .._shown import duration, plural
 from ..codes import Code
 from ..coding.reactive import Dues
 from ..coding.rules import Cells, Span, Waiting
 from ..coding.solve import SOLVED
 from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
-
-Array = NDArray[np.float64]
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
 # starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.
@@ -65,10 +63,10 @@ class FollowedRound(NamedTuple):
     round: int
     time: float
     wait: float
-    received: NDArray[np.int64]
-    arrivals: NDArray[np.float64]
+    received: Ints
+    arrivals: Floats
     decode: float = 0.0
-    decoded: NDArray[np.int64] | None = None
+    decoded: Ints | None = None
     stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
@@ -86,8 +84,8 @@ class Simulator(ABC):
 
     @abstractmethod
     def __call__(
-        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
-    ) -> tuple[NDArray[Any], ...]:
+        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
+    ) -> tuple[Array, ...]:
         """Simulate `rounds` rounds from number `first`, with delays drawn from `delays`.
 
         Return times, messages, workers and computations, as ``kernels.unchecked.completion`` does;
@@ -102,17 +100,14 @@ class Kernel(Simulator):
     """
 
     def __init__(
-        self,
-        rule: CompletionPlan,
-        judge: Callable[[NDArray[np.int64]], None] | None = None,
-        judged: int = 0,
+        self, rule: CompletionPlan, judge: Callable[[Ints], None] | None = None, judged: int = 0
     ) -> None:
         self._rule, self._judge, self._judged = rule, judge, judged
         self._sender = np.repeat(np.arange(rule.loads.size), np.diff(rule.first))
 
     def __call__(  # noqa: D102
-        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
-    ) -> tuple[NDArray[Any], ...]:
+        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
+    ) -> tuple[Array, ...]:
         rule, out = self._rule, Completion.empty(rounds)
         lo = 0
         while lo < rounds:
@@ -136,7 +131,7 @@ class Kernel(Simulator):
 
 # One round: `wait`, `received`, `arrivals` and `decoded` of its `FollowedRound`, the number of
 # workers heard from, and the number of partial gradients computed by the time it is ready.
-Outcome = tuple[float, NDArray[np.int64], Array, NDArray[np.int64] | None, int, int]
+Outcome = tuple[float, Ints, Floats, Ints | None, int, int]
 
 
 class RoundByRound(Simulator):
@@ -147,8 +142,8 @@ class RoundByRound(Simulator):
         self._stood_in: list[tuple[int, int, float]] = []  # `stood_in` of the current round
 
     def __call__(  # noqa: D102
-        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
-    ) -> tuple[NDArray[Any], ...]:
+        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
+    ) -> tuple[Array, ...]:
         rows = []
         for number, drawn in enumerate(zip(*delays.draw(first, rounds), strict=True), first + 1):
             wait, received, arrivals, decoded, senders, done = self._one(*drawn, late, how)
@@ -161,7 +156,7 @@ class RoundByRound(Simulator):
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
 
     @abstractmethod
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+    def _one(self, wait: Floats, work: Floats, late: Floats, how: Conditions) -> Outcome:
         """Simulate one round."""
 
 
@@ -176,7 +171,7 @@ class MessageByMessage(RoundByRound):
         self._sender = np.repeat(np.arange(code.n), code.scheme.message_counts)
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
-    def _last(self, order: NDArray[np.int64]) -> int:
+    def _last(self, order: Ints) -> int:
         """Return the message that makes a round ready if they come in `order`; -1 if none does."""
         self._round.reset()
         for number in order.tolist():
@@ -184,7 +179,7 @@ class MessageByMessage(RoundByRound):
                 return int(number)
         return -1
 
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+    def _one(self, wait: Floats, work: Floats, late: Floats, how: Conditions) -> Outcome:
         code, sender, begin = self._code, self._sender, late + wait
         arrival = begin[sender] + work[sender] * self._shares
         order = np.argsort(arrival, kind="stable")
@@ -215,7 +210,7 @@ class ByRule(MessageByMessage):
         super().__init__(code, watch)
         self._tally = code.scheme.rule.tally()
 
-    def _last(self, order: NDArray[np.int64]) -> int:
+    def _last(self, order: Ints) -> int:
         self._tally.reset()
         for at, number in enumerate(order.tolist(), 1):
             if self._tally.add(number) and (
@@ -234,19 +229,19 @@ class FirstWorkers(MessageByMessage):
         assert isinstance(rule, Waiting)
         self._rule, self._wait = rule.rule, rule.wait
         self._sent = np.array(code.scheme.message_counts)
-        self._support: NDArray[np.bool_] | None = None
+        self._support: Bools | None = None
         if isinstance(self._rule, Span) and code.scheme.message_count * code.k <= _SUPPORT:
             rows = code.matrix().reshape(code.scheme.message_count, code.k, -1)
             self._support = np.asarray(rows.any(axis=2))
 
-    def _exact(self, some: NDArray[np.int64]) -> bool:
+    def _exact(self, some: Ints) -> bool:
         if not some.size or (self._support is not None and not self._support[some].any(0).all()):
             return False
         if isinstance(self._rule, Span):
             return self._rule.residual(some) <= SOLVED
         return not self._rule.missing(some)
 
-    def _last(self, order: NDArray[np.int64]) -> int:
+    def _last(self, order: Ints) -> int:
         at = np.empty(order.size, dtype=np.int64)
         at[order] = np.arange(order.size)
         # Where each worker's last message comes.
@@ -282,8 +277,8 @@ class OnRequest(Simulator):
         self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
 
     def __call__(  # noqa: D102
-        self, delays: DelayPlan, first: int, rounds: int, late: Array, how: Conditions
-    ) -> tuple[NDArray[Any], ...]:
+        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
+    ) -> tuple[Array, ...]:
         wait, work = delays.draw(first, rounds)
         # Without interruption, a round's `late` depends on the round before: one at a time.
         step = max(1, _AT_ONCE // self._sender.size) if how.interrupted else 1
@@ -298,8 +293,8 @@ class OnRequest(Simulator):
         return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _some(
-        self, begin: Array, work: Array, arrival: Array, receive: float
-    ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+        self, begin: Floats, work: Floats, arrival: Floats, receive: float
+    ) -> tuple[Floats, Ints, Ints]:
         """Return each round's time, workers asked, and computations done when the master asks."""
         each = np.minimum.reduceat(arrival[:, self._by_cell], self._cells, axis=1)
         ready = each.max(axis=1, keepdims=True)
@@ -325,7 +320,7 @@ class Reacting(RoundByRound):
         self._dues = Dues([scheme.holders_of(i) for i in range(code.n)], scheme.deadline)
         self._request, self._loads = request, scheme.loads
 
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+    def _one(self, wait: Floats, work: Floats, late: Floats, how: Conditions) -> Outcome:
         begin = late + wait
         own, loads = begin + work, self._loads.tolist()
         each, order = (work / self._loads).tolist(), np.argsort(own, kind="stable").tolist()
@@ -387,8 +382,8 @@ class Reacting(RoundByRound):
 
 
 def computed(
-    ready: Array | float, begin: Array, work: Array, loads: NDArray[Any], sent: Array | float
-) -> Array:
+    ready: Floats | float, begin: Floats, work: Floats, loads: Array, sent: Floats | float
+) -> Floats:
     """Return how many partial gradients each worker has computed by time `ready`.
 
     `sent`, the part of its work that a worker had done when it sent its last message received, is a
@@ -396,11 +391,11 @@ def computed(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(work > 0, (ready - begin) / work, np.where(begin <= ready, 1.0, 0.0))
-    done: Array = np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
+    done: Floats = np.floor(loads * np.maximum(np.clip(part, 0, 1), sent) + 1e-9)
     return done
 
 
-def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late: Array) -> None:
+def finish_messages(arrival: Floats, sender: Ints, end: float, late: Floats) -> None:
     """Set `late` for the next round: each worker finishes the message that it is computing.
 
     A worker that is still late at `end` has not begun this round; it stays late for the rest.
@@ -411,19 +406,19 @@ def finish_messages(arrival: Array, sender: NDArray[np.int64], end: float, late:
     late[:] = np.where(late > end, late - end, rest)
 
 
-def link_times(times: NDArray[np.float64], receive: float) -> NDArray[np.float64]:
+def link_times(times: Floats, receive: float) -> Floats:
     """Return when messages with ascending arrival `times` are through a link, `receive` s each."""
     if not receive > 0:
         return times
     at = np.arange(times.size)
-    received: NDArray[np.float64] = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
+    received: Floats = np.maximum.accumulate(times - receive * at) + receive * (at + 1)
     return received
 
 
 # -------------------------------------------------------------------- workers that share processors
 
 
-def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], float]:
+def check_processors(n: int, processors: ArrayLike) -> tuple[Ints, float]:
     """Return the machine of each of n workers, and how many processors each machine has.
 
     Raises ValueError or TypeError unless `processors` is a positive number or an array of n labels.
@@ -440,12 +435,12 @@ def check_processors(n: int, processors: ArrayLike) -> tuple[NDArray[np.int64], 
     return machine.astype(np.int64), 1.0
 
 
-def crowding(n: int, processors: ArrayLike | None) -> NDArray[np.float64]:
+def crowding(n: int, processors: ArrayLike | None) -> Floats:
     """Return, for each of n workers, the workers per processor on its machine, at least 1."""
     if processors is None:
         return np.ones(n)
     machine, power = check_processors(n, processors)
-    crowd: NDArray[np.float64] = np.maximum(np.bincount(machine)[machine] / power, 1.0)
+    crowd: Floats = np.maximum(np.bincount(machine)[machine] / power, 1.0)
     return crowd
 
 
@@ -561,12 +556,12 @@ class SharedProcessors(RoundByRound):
         # Seconds that each worker still sleeps and computes for a message of an earlier round.
         self._sleep, self._left = [0.0] * code.n, [0.0] * code.n
 
-    def _one(self, wait: Array, work: Array, late: Array, how: Conditions) -> Outcome:
+    def _one(self, wait: Floats, work: Floats, late: Floats, how: Conditions) -> Outcome:
         """Simulate one round; `_sleep` and `_left` take the place of `late`."""
         it = _Crowd(self._machine.tolist(), self._power, self._ends, work.tolist(), self._left)
         ready, through, end = math.inf, 0.0, math.inf
         order, moments = list[int](), list[float]()  # numbers and times of messages received
-        counted: NDArray[np.int64] | None = None
+        counted: Ints | None = None
         self._tally.reset()
         for each, delay in enumerate(wait.tolist()):
             if self._sleep[each] > 0 or self._left[each] > 0:
@@ -597,7 +592,7 @@ class SharedProcessors(RoundByRound):
             it.at[worker] += 1
             it.compute(worker)
         received = np.array(order, dtype=np.int64)
-        decoded: NDArray[np.int64] | None = received
+        decoded: Ints | None = received
         if counted is None:  # the messages never suffice
             counted, through, decoded = self._computed(it, 0.0), math.inf, None
         if not how.interrupted:
@@ -612,7 +607,7 @@ class SharedProcessors(RoundByRound):
             return bool(enough)
         return not self._code.scheme.awaits_more(np.array(order))
 
-    def _computed(self, it: _Crowd, later: float) -> NDArray[np.int64]:
+    def _computed(self, it: _Crowd, later: float) -> Ints:
         """Return how many partial gradients each worker has computed `later` seconds from now."""
         part = np.zeros(len(it.at))
         for worker, index in enumerate(it.at):
@@ -624,7 +619,7 @@ class SharedProcessors(RoundByRound):
                 if index >= 0 and it.work[worker] > 0:
                     left = until - machine.given - gained
                     part[worker] = self._ends[worker][index] - left / it.work[worker]
-        done: NDArray[np.int64] = np.floor(self._loads * part + 1e-9).astype(np.int64)
+        done: Ints = np.floor(self._loads * part + 1e-9).astype(np.int64)
         return done
 
     def _keep(self, it: _Crowd, end: float) -> None:

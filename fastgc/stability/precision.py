@@ -8,10 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
 from .._arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
     as_array,
     at_least,
     check_dtype,
@@ -84,7 +88,7 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     return amplification_of(code, checked, vector)
 
 
-def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[Any]) -> float:
+def amplification_of(code: Code, survivors: Ints, vector: Array) -> float:
     """`amplification` of a given vector."""
     size = np.abs(vector).reshape(survivors.size, -1)
     used = np.flatnonzero(size.any(axis=1))
@@ -92,7 +96,7 @@ def amplification_of(code: Code, survivors: NDArray[np.int64], vector: NDArray[A
         return float((code.scheme.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
 
 
-def log_amplification(code: Code, survivors: NDArray[np.int64], logs: NDArray[Any]) -> float:
+def log_amplification(code: Code, survivors: Ints, logs: Array) -> float:
     """Logarithm of `amplification`, of a vector given by the logarithms of its moduli."""
     each = logs.reshape(survivors.size, -1) + code.scheme.log_row_sums[survivors, None]
     return float(np.logaddexp.reduce(each).max())
@@ -123,9 +127,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     return float(np.abs(code.scheme.deviation(checked, a)).max())
 
 
-def _checked(
-    code: Code, vector: ArrayLike, survivors: NDArray[np.int64], paired: bool = False
-) -> NDArray[Any]:
+def _checked(code: Code, vector: ArrayLike, survivors: Ints, paired: bool = False) -> Array:
     a = as_array("the vector", vector)
     columns = 2 if paired else code.scheme.pieces
     if a.shape != (survivors.shape if columns == 1 else (survivors.size, columns)):
@@ -205,8 +207,8 @@ class Assessment(NamedTuple):
 
 def assess(
     scheme: Scheme,
-    survivors: NDArray[np.int64],
-    vector: NDArray[Any],
+    survivors: Ints,
+    vector: Array,
     dtype: DTypeLike,
     gradient_dtype: np.dtype[Any] | None,
     *,
@@ -241,7 +243,7 @@ def assess(
 
 def _roundings(
     scheme: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
-) -> NDArray[np.float64]:
+) -> Floats:
     """Relative errors that are amplified: of each message, and of its part in combining them."""
     message = unit_roundoff(kind)
     if is_pairs(kind):  # as `kernels.combine_pairs` says
@@ -258,11 +260,11 @@ def _roundings(
     # Rows are added in their order: the first go through the most sums.
     combine = _summing(np.arange(used, 0, -1), parts, half, result) + _gamma(1, result)
     # each part of a complex number has its own errors
-    errors: NDArray[np.float64] = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
+    errors: Floats = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
     return errors
 
 
-def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> NDArray[np.float64]:
+def _summing(rows: Ints, parts: int, half: bool, result: float) -> Floats:
     """Relative errors of the first row in sums of so many rows, by the backend in use."""
     if half or result == _DOUBLE:
         return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
@@ -275,7 +277,7 @@ def _summing(rows: NDArray[np.int64], parts: int, half: bool, result: float) -> 
     return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
 
 
-def _gammas(counts: NDArray[np.int64], unit: float) -> NDArray[np.float64]:
+def _gammas(counts: Ints, unit: float) -> Floats:
     part = counts * unit
     return np.where(part < 1, part / (1 - part), math.inf)
 
@@ -301,9 +303,9 @@ class CircleValues(NamedTuple):
         The same for the near-exact vector; rarely -Inf.
     """
 
-    lost: NDArray[np.bool_]
-    exact: NDArray[np.float64]
-    near_exact: NDArray[np.float64]
+    lost: Bools
+    exact: Floats
+    near_exact: Floats
 
 
 def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float64) -> CircleValues:
@@ -379,7 +381,7 @@ class MeasuredError(NamedTuple):
     scaled: float
 
 
-def _exact_least_squares(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) -> Pair:
+def _exact_least_squares(X: Array, y: Array, theta: Array) -> Pair:
     """``X' (X theta - y)`` in about twice float64's precision."""
     X, y, theta = X.astype(np.float64), y.astype(np.float64), theta.astype(np.float64)
     products = two_product(X, theta)
@@ -388,7 +390,7 @@ def _exact_least_squares(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any]) 
     return exact_sum(np.concatenate([*products, X * rest[:, None]]))
 
 
-def _largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: int) -> float:
+def _largest_pair(X: Array, y: Array, theta: Array, rows: int) -> float:
     """``max || |X_j|' (|X_j'| |theta| + |y_j'|) ||`` over pairs of blocks.
 
     A pair is left out if the product of both norms is below the largest that is known.
@@ -414,10 +416,10 @@ def _largest_pair(X: NDArray[Any], y: NDArray[Any], theta: NDArray[Any], rows: i
     return largest
 
 
-class _Computed(Sequence[NDArray[Any]]):
+class _Computed(Sequence[Array]):
     """What workers compute on coded blocks, each when it is asked for."""
 
-    def __init__(self, shards: Sequence[Any], theta: NDArray[Any]) -> None:
+    def __init__(self, shards: Sequence[Any], theta: Array) -> None:
         self._shards, self._theta = shards, theta
 
     def __len__(self) -> int:
@@ -428,7 +430,7 @@ class _Computed(Sequence[NDArray[Any]]):
 
 
 class _Work(NamedTuple):
-    computed: Sequence[NDArray[Any]]  # the partial gradients, or results, that workers encode
+    computed: Sequence[Array]  # the partial gradients, or results, that workers encode
     exact: Pair
     unit: float  # the unit of error_bound
     terms: int  # its argument
@@ -472,7 +474,7 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
 
 def _many(
     scheme: Scheme,
-    computed: Sequence[NDArray[Any]],
+    computed: Sequence[Array],
     dtype: np.dtype[Any],
     sent: np.dtype[Any] | None,
     progress: Callable[[int, int], object],
@@ -493,7 +495,7 @@ def _many(
     form = scheme.format(computed[0].size, dtype)
     padded = np.zeros((len(computed), m * form.length))
     padded[:, : form.gradient_size] = computed
-    reals: NDArray[Any] = padded
+    reals: Array = padded
     if scheme.layout == "packed":
         reals = padded.view(np.complex128)
     given = reals.reshape(len(computed), m, -1)
@@ -549,7 +551,7 @@ class Experiment:
                 progress(len(messages), count)
             self.messages = np.array(messages)
 
-    def error(self, survivors: NDArray[np.int64], vector: NDArray[Any]) -> MeasuredError:
+    def error(self, survivors: Ints, vector: Array) -> MeasuredError:
         """Decode with this vector, and compare."""
         decoded = self.code.combine(
             vector, survivors, self.messages[survivors], p=self.p, check_finite=False
@@ -557,31 +559,31 @@ class Experiment:
         error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
-    def trust(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
+    def trust(self, survivors: Ints, vector: Array | None = None) -> float:
         """Relative error that `Code.trust` predicts; with `vector`, for that vector."""
         if vector is None:
             return self.code.trust(survivors, *self._trusted).relative_error
         form = self.code.scheme.format(1, *self._trusted)
         return trust_by_rows(self.code.scheme, survivors, vector, form).relative_error
 
-    def bound(self, survivors: NDArray[np.int64], vector: NDArray[Any] | None = None) -> float:
+    def bound(self, survivors: Ints, vector: Array | None = None) -> float:
         """`error_bound`, relative to the norm of the exact gradient."""
         bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
         return _over(bound * self.unit, self.norm)
 
 
-def relative_error(gradient: NDArray[Any], exact: Pair) -> float:
+def relative_error(gradient: Array, exact: Pair) -> float:
     """Error relative to the norm of the exact gradient."""
     return _over(_error(gradient, exact), _norm(exact[0]))
 
 
-def _error(gradient: NDArray[Any], exact: Pair) -> float:
+def _error(gradient: Array, exact: Pair) -> float:
     wide = gradient.astype(np.result_type(gradient, np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
         return _norm((wide - exact[0]) - exact[1])
 
 
-def _norm(x: NDArray[Any]) -> float:
+def _norm(x: Array) -> float:
     """2-norm; Inf if an element is not finite, but not because squares overflow."""
     largest = float(np.abs(x).max())
     if not math.isfinite(largest):
@@ -589,7 +591,7 @@ def _norm(x: NDArray[Any]) -> float:
     return largest * float(np.linalg.norm(x / largest)) if largest else 0.0
 
 
-def _largest_norm(rows: NDArray[Any]) -> float:
+def _largest_norm(rows: Array) -> float:
     """The largest `_norm` of a row."""
     largest = float(np.abs(rows).max())
     if not 0 < largest < math.inf:

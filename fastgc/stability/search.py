@@ -7,12 +7,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import at_least, check_dtype, check_integer, check_real, gradient_dtype_of
+from .._arrays import (
+    Array,
+    Bools,
+    Ints,
+    at_least,
+    check_dtype,
+    check_integer,
+    check_real,
+    gradient_dtype_of,
+)
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
@@ -34,9 +43,7 @@ _NEAR = 8  # most places that an exchange nearby moves
 
 _BEYOND = 1e4  # logarithm that stands for errors beyond float64
 
-Numbers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Found = tuple[float, str, Numbers]  # how bad a set is, its pattern, and its silent workers
+Found = tuple[float, str, Ints]  # how bad a set is, its pattern, and its silent workers
 
 
 class WorstCase(NamedTuple):
@@ -61,8 +68,8 @@ class WorstCase(NamedTuple):
         Sets whose errors were computed.
     """
 
-    survivors: Numbers
-    stragglers: Numbers
+    survivors: Ints
+    stragglers: Ints
     log10_amplification: float
     pattern: str
     error: float
@@ -70,7 +77,7 @@ class WorstCase(NamedTuple):
     sets: int
 
 
-def messages_without(code: Code, stragglers: ArrayLike) -> Numbers:
+def messages_without(code: Code, stragglers: ArrayLike) -> Ints:
     """Numbers of the messages that come when these workers are silent."""
     heard = np.ones(code.n, dtype=np.bool_)
     heard[np.asarray(stragglers, dtype=np.int64)] = False
@@ -153,7 +160,7 @@ def worst_survivors(
     starts = list(_starts(code, s, trials, rng))
     total = len(starts) + (_CLIMBED * trials if s else 0)
 
-    def measured(lost: Numbers) -> float:
+    def measured(lost: Ints) -> float:
         value = look(lost)
         if progress is not None:
             progress(look.sets, total)
@@ -180,9 +187,7 @@ def worst_survivors(
 
 
 def _worst_of(
-    starts: list[tuple[str, Callable[[], Numbers]]],
-    measured: Callable[[Numbers], float],
-    until: float,
+    starts: list[tuple[str, Callable[[], Ints]]], measured: Callable[[Ints], float], until: float
 ) -> list[Found]:
     """The _CLIMBED worst of these sets, the worst first."""
     known: list[Found] = []
@@ -199,7 +204,7 @@ def _worst_of(
 
 
 def _anneal(
-    start: Found, moves: _Moves, measured: Callable[[Numbers], float], trials: int, until: float
+    start: Found, moves: _Moves, measured: Callable[[Ints], float], trials: int, until: float
 ) -> Found:
     """The worst set that simulated annealing meets on its way from `start`."""
     value, _, lost = best = start
@@ -233,7 +238,7 @@ class Sight:
         self.dtype = kind = check_dtype(dtype, halves=True, pairs=True)
         self.form = code.scheme.format(1, gradient_dtype_of(kind), kind)
 
-    def __call__(self, lost: Numbers) -> float:
+    def __call__(self, lost: Ints) -> float:
         """How bad it is that these workers are silent."""
         self.sets += 1
         survivors = messages_without(self.code, lost)
@@ -251,15 +256,15 @@ class Sight:
             return _BEYOND + self.amplification(survivors)
         return math.log(max(error, sys.float_info.min))
 
-    def error(self, lost: Numbers) -> float:
+    def error(self, lost: Ints) -> float:
         """The relative error; Inf if the set is not decodable."""
         value = self(lost)
         return math.inf if value == -math.inf else _error(value)
 
-    def _vector(self, survivors: Numbers) -> NDArray[Any]:
+    def _vector(self, survivors: Ints) -> Array:
         return self.code.decoding_vector(survivors, self.method, message_dtype=self.dtype)
 
-    def amplification(self, survivors: Numbers) -> float:
+    def amplification(self, survivors: Ints) -> float:
         """Logarithm of the amplification, by this method's vector."""
         try:
             vector = self._vector(survivors)
@@ -280,7 +285,7 @@ class _Moves:
         for r, ring in enumerate(self.rings):
             self.ring[ring], self.place[ring] = r, np.arange(ring.size)
 
-    def __call__(self, lost: Mask) -> Mask:
+    def __call__(self, lost: Bools) -> Bools:
         """A neighbour of this set, or the set itself."""
         rng, there = self.rng, lost.copy()
         silent, heard = np.flatnonzero(lost), np.flatnonzero(~lost)
@@ -312,7 +317,7 @@ class _Moves:
 
 def _starts(
     code: Code, s: int, trials: int, rng: np.random.Generator
-) -> Iterator[tuple[str, Callable[[], Numbers]]]:
+) -> Iterator[tuple[str, Callable[[], Ints]]]:
     """Pairs of a pattern's name and a function that makes a set of it."""
     n = code.n
     for lost in contiguous(n, s, _PLACES, rng):
@@ -344,17 +349,17 @@ def _starts(
         yield "random", lambda: rng.permutation(n)[:s]
 
 
-def _taken(ring: Numbers, places: Numbers) -> Callable[[], Numbers]:
+def _taken(ring: Ints, places: Ints) -> Callable[[], Ints]:
     return lambda: ring[places]
 
 
-def _arcs(m: int, size: int, parts: int) -> Numbers:
+def _arcs(m: int, size: int, parts: int) -> Ints:
     """`size` places on a circle of m, in `parts` arcs of equal lengths and distances."""
     i = np.arange(size)
     return i + i * parts // size * (m - size) // parts
 
 
-def _graded(m: int, size: int, width: float, grade: float) -> Numbers:
+def _graded(m: int, size: int, width: float, grade: float) -> Ints:
     """`size` places in a window of a circle of m, more densely at its ends or in its middle."""
     x = (np.arange(size) + 0.5) / size
     density = 0.3 - grade  # from 0.3, in the middle, to -0.7, at the ends
@@ -366,7 +371,7 @@ def _graded(m: int, size: int, width: float, grade: float) -> Numbers:
     return np.minimum(at, m - size + rank)
 
 
-def contiguous(n: int, s: int, count: int, rng: np.random.Generator) -> Iterator[Numbers]:
+def contiguous(n: int, s: int, count: int, rng: np.random.Generator) -> Iterator[Ints]:
     """Windows of s neighbours around the circle of n workers: all, or `count` random ones."""
     starts = np.arange(n) if n <= count else np.sort(rng.permutation(n)[:count])
     for start in starts.tolist():

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import at_least, check_dtype, check_one_of, name_of
+from .._arrays import Array, Ints, at_least, check_dtype, check_one_of, name_of
 from ..codes import Code
 from ..coding.trust import residuals
 from ..errors import NotDecodableError
@@ -174,7 +174,7 @@ def compare(
 
 def _silent(
     code: Code, s: int, pattern: str, method: str, dtype: np.dtype[Any], sets: int, seed: int
-) -> Iterator[NDArray[np.int64]]:
+) -> Iterator[Ints]:
     """Yield sets of s silent workers; none if no set that an adversary tries is decodable."""
     rng = np.random.default_rng(seed)
     if pattern == "random":
@@ -194,12 +194,12 @@ def _measure(
     code: Code,
     method: str,
     experiment: Experiment | None,
-    silent: Sequence[NDArray[np.int64]],
+    silent: Sequence[Ints],
     within: Callable[[int, int], object] = lambda decoded, sets: None,
 ) -> tuple[int, float, float, float, float, float, float, float] | None:
     kind = np.dtype(np.float64) if experiment is None else experiment.dtype
     seconds, errors, factors, predicted = (list[float]() for _ in range(4))
-    decoded: list[tuple[NDArray[np.int64], NDArray[Any] | None]] = []
+    decoded: list[tuple[Ints, Array | None]] = []
     for done, lost in enumerate(silent):
         within(done, len(silent))
         survivors = messages_without(code, lost)
@@ -232,9 +232,7 @@ def _measure(
     return len(factors), taken, error, max(errors), expected, bound, factor, max(factors)
 
 
-def _vector(
-    code: Code, survivors: NDArray[np.int64], method: str, kind: np.dtype[Any]
-) -> NDArray[Any] | None:
+def _vector(code: Code, survivors: Ints, method: str, kind: np.dtype[Any]) -> Array | None:
     try:
         return code.decoding_vector(survivors, method, message_dtype=kind)
     except OverflowError:  # the vector is beyond float64
@@ -578,7 +576,7 @@ def measure(
     decoder = code.decoder()
     decoder(np.arange(messages))  # make now what the code makes once
     errors, times, workers = list[float](), list[float](), list[int]()
-    sets: list[NDArray[np.int64]] = []
+    sets: list[Ints] = []
     for done, order in enumerate(orders, 1):
         sets.append(np.array(order, dtype=np.int64))
         start = time.perf_counter()
@@ -613,11 +611,7 @@ def measure(
 
 
 def _left_out(
-    code: Code,
-    sets: list[NDArray[np.int64]],
-    others: int,
-    seed: int,
-    progress: Callable[[int], object],
+    code: Code, sets: list[Ints], others: int, seed: int, progress: Callable[[int], object]
 ) -> tuple[float, float, bool]:
     """Mean and worst residual, and whether the latter is the largest possible.
 

@@ -7,12 +7,12 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .._arrays import as_array, at_least, check_word
+from .._arrays import Array, Ints, as_array, at_least, check_word
 from .._shown import plural
 from ..coding.format import Format
 from ..coding.scheme import Scheme
@@ -108,7 +108,7 @@ class StabilityTracker:
         self.measure_every = at_least("measure_every", measure_every, 0)
         self.rounds: list[TrackedRound] = []
 
-    def __getattr__(self, name: str) -> NDArray[Any]:
+    def __getattr__(self, name: str) -> Array:
         if name not in TrackedRound._fields or "rounds" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return np.array([getattr(each, name) for each in self.rounds])
@@ -133,12 +133,7 @@ class StabilityTracker:
             return False
 
     def record(
-        self,
-        scheme: Scheme,
-        survivors: NDArray[np.int64],
-        vector: NDArray[Any],
-        form: Format,
-        predicted: float,
+        self, scheme: Scheme, survivors: Ints, vector: Array, form: Format, predicted: float
     ) -> None:
         """Record a round that was decoded with this vector.
 

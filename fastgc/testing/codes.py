@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import planning
+from .._arrays import Array, Floats, Ints
 from .._registry import functions_of, load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
@@ -52,7 +52,6 @@ from ..training import train
 
 __all__ = ["CHECKS", "ENGINES", "check"]
 
-Numbers = NDArray[np.int64]
 
 # Number of sets of messages to check: all sets if there are no more, otherwise random ones.
 SETS = 300
@@ -74,7 +73,7 @@ class Subject:
         return np.random.default_rng(self.seed)
 
     @cached_property
-    def sets(self) -> list[Numbers]:
+    def sets(self) -> list[Ints]:
         """Sets of messages: all of a small code; otherwise random ones, some just sufficient."""
         count, rng = self.code.scheme.message_count, self.rng
         if 2**count <= SETS:
@@ -88,15 +87,15 @@ class Subject:
         return [F for F in found if F.size]
 
     @cached_property
-    def ready(self) -> list[Numbers]:
+    def ready(self) -> list[Ints]:
         """The sets that the code decodes."""
         return [F for F in self.sets if self.code.decodable(F)]
 
-    def some(self, sets: Sequence[Numbers], most: int) -> list[Numbers]:
+    def some(self, sets: Sequence[Ints], most: int) -> list[Ints]:
         """Return at most `most` of the sets, spread over all."""
         return list(sets[:: max(1, len(sets) // most)])[:most]
 
-    def left(self, survivors: Numbers) -> float:
+    def left(self, survivors: Ints) -> float:
         """Return the share of the gradient that least squares leaves out."""
         if self.code.scheme.codes_data:
             return least_squares(self.code.scheme.equations(survivors))[1]
@@ -104,7 +103,7 @@ class Subject:
         vector = np.linalg.lstsq(rows.T, target)[0]
         return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
 
-    def left_by(self, survivors: Numbers, vector: NDArray[Any]) -> float:
+    def left_by(self, survivors: Ints, vector: Array) -> float:
         """Return the share of the gradient that a vector leaves out."""
         rows, target = self._system(survivors)
         lacking = rows.T @ vector.reshape(survivors.size, -1) - target
@@ -113,16 +112,16 @@ class Subject:
         return float(np.linalg.norm(lacking) / np.linalg.norm(target))
 
     @cached_property
-    def _matrix(self) -> NDArray[Any]:
+    def _matrix(self) -> Array:
         return self.code.matrix()
 
-    def _system(self, survivors: Numbers) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def _system(self, survivors: Ints) -> tuple[Array, Floats]:
         """Return the rows of messages, and what they are to span."""
         rows = self._matrix[survivors].reshape(survivors.size, -1)
         return rows, np.tile(np.eye(self.code.scheme.pieces), (self.code.k, 1))
 
     @cached_property
-    def work(self) -> tuple[list[Any], list[NDArray[Any]], NDArray[Any], NDArray[Any]]:
+    def work(self) -> tuple[list[Any], list[Array], Array, Array]:
         """Shards, their partial gradients, the gradient, and the parameters."""
         code, rng = self.code, self.rng
         X, y = rng.standard_normal((3 * code.k, P)), rng.standard_normal(3 * code.k)
@@ -132,18 +131,18 @@ class Subject:
         return shards, partials, least_squares_gradient(theta, X, y), theta
 
     @cached_property
-    def messages(self) -> list[NDArray[Any]]:
+    def messages(self) -> list[Array]:
         code, (_, partials, _, _) = self.code, self.work
         return [
             code.encode(worker, [partials[j] for j in code.partitions(worker, index)], index=index)
             for worker, index in map(code.scheme.sender, range(code.scheme.message_count))
         ]
 
-    def expected(self, survivors: Numbers) -> float:
+    def expected(self, survivors: Ints) -> float:
         """Return the relative error that a gradient from these messages may have, by its trust."""
         return OFF * self.code.trust(survivors).relative_error + 1e-12
 
-    def gradients_error(self, gradient: NDArray[Any]) -> float:
+    def gradients_error(self, gradient: Array) -> float:
         truth = self.work[2]
         return float(np.linalg.norm(gradient - truth) / np.linalg.norm(truth))
 
@@ -162,7 +161,7 @@ def close(found: float, expected: float, what: str, slack: float = 0.0) -> None:
     )
 
 
-def alike(found: NDArray[Any], expected: NDArray[Any], what: str, tolerance: float) -> None:
+def alike(found: Array, expected: Array, what: str, tolerance: float) -> None:
     """Require two arrays to be equal up to `tolerance` times the norm."""
     size = float(np.linalg.norm(expected)) or 1.0
     off = float(np.linalg.norm(found - expected)) / size
@@ -218,7 +217,7 @@ def _mpiexec() -> str | None:
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 
 
-def _gradient(theta: NDArray[Any], shard: Any, out: NDArray[Any]) -> None:
+def _gradient(theta: Array, shard: Any, out: Array) -> None:
     out[:] = least_squares_gradient(theta, *shard)
 
 

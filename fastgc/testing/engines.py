@@ -25,9 +25,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from .. import codes
+from .._arrays import Array, Floats, Ints
 from .._registry import functions_of, load_object
 from ..codes import Code, Grouped
 from ..engines.interface import Cluster, Event, Gathering, Kind, RoundReport
@@ -39,7 +40,6 @@ from ..optimizers import Nesterov
 
 __all__ = ["CHECKS", "WORKERS", "check", "intrude"]
 
-Array = NDArray[Any]
 Engine = Callable[..., Cluster]
 
 WORKERS = 4
@@ -54,7 +54,7 @@ class Delays:
     def __init__(self, *rounds: list[float], per: str = "round") -> None:
         self._rounds, self.per = rounds, per
 
-    def sample(self, round: int, workers: int, seed: int) -> NDArray[np.float64]:
+    def sample(self, round: int, workers: int, seed: int) -> Floats:
         """Seconds of each worker."""
         given = self._rounds[round] if round < len(self._rounds) else [0.0] * workers
         return np.array(given)
@@ -89,7 +89,7 @@ class Taking(Gathering):
         return len(self.came) >= self._need
 
     @property
-    def survivors(self) -> NDArray[np.int64]:
+    def survivors(self) -> Ints:
         """The workers whose messages came."""
         return np.array(list(self.came), dtype=np.int64)
 
@@ -100,7 +100,7 @@ class Taking(Gathering):
         self.came[worker] = message.copy()
         return self.ready
 
-    def require(self, messages: NDArray[np.int64]) -> None:
+    def require(self, messages: Ints) -> None:
         """Raise unless these are `need` messages."""
         if len(messages) < self._need:
             raise NotDecodableError(f"{self._need} messages are needed", self._need)
@@ -252,7 +252,7 @@ def recorded_survivors_give_the_same_bits(engine: Engine) -> None:
     rng = np.random.default_rng(4)
     code = codes.ReedSolomon(WORKERS, stragglers=2)
     shards = list(rng.standard_normal((code.k, 33)))
-    received: list[NDArray[np.int64]] = []
+    received: list[Ints] = []
     end = _train(engine, code, shards, None, received)
     np.testing.assert_array_equal(end, _train(engine, code, shards, received))
     np.testing.assert_array_equal(end, _train(SimulatedCluster, code, shards, received))
@@ -724,7 +724,7 @@ def _silence(cluster: Master, late: bool) -> list[int]:
     return silent
 
 
-def _enough(code: Code, rng: np.random.Generator) -> NDArray[np.int64]:
+def _enough(code: Code, rng: np.random.Generator) -> Ints:
     """Return messages that suffice, in a random order in which workers could send them."""
     left = dict(enumerate(code.scheme.message_counts))
     chosen: list[int] = []
@@ -741,8 +741,8 @@ def _train(
     engine: Engine,
     code: Code,
     shards: list[Array],
-    orders: list[NDArray[np.int64]] | None,
-    received: list[NDArray[np.int64]] | None = None,
+    orders: list[Ints] | None,
+    received: list[Ints] | None = None,
 ) -> Array:
     """Return the parameters after twelve rounds."""
     optimizer, gradient = Nesterov(lr=0.1), np.empty(33)

@@ -39,9 +39,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, Self
 import numpy as np
 import torch
 import torch.distributed
-from numpy.typing import NDArray
 
-from .._arrays import at_least, check_real, check_word
+from .._arrays import Array, at_least, check_real, check_word
 from ..codes import Code
 from ..coding.graphs import owners
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
@@ -802,7 +801,7 @@ class CodedAllReduce:
             own += [int(j in self._reactive.done) for j in range(self._code.k)]
         return own
 
-    def _coefficients(self, ranks: list[int]) -> tuple[NDArray[Any], float]:
+    def _coefficients(self, ranks: list[int]) -> tuple[Array, float]:
         """Return the ranks' coefficients and their residual."""
         try:
             vector = self._code.decoding_vector(ranks)

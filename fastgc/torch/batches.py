@@ -30,11 +30,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
-from .._arrays import at_least
+from .._arrays import Ints, at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
 
-Indices = NDArray[np.int64]
+Indices = Ints
 
 
 def edges(size: int, partitions: int) -> list[int]:
@@ -210,7 +210,7 @@ class _Order(NamedTuple):
     indices: bytes  # of int64
 
     @classmethod
-    def of(cls, step: int, partition: int, indices: NDArray[np.int64]) -> _Order:
+    def of(cls, step: int, partition: int, indices: Ints) -> _Order:
         return cls(step, partition, indices.tobytes())
 
     @property
@@ -247,14 +247,14 @@ class Loader:
         self._oldest[0] = step
         self._ready = {order: found for order, found in self._ready.items() if order.step >= step}
 
-    def ask(self, step: int, partition: int, indices: NDArray[np.int64]) -> None:
+    def ask(self, step: int, partition: int, indices: Ints) -> None:
         """Ask a process for samples that will be taken, unless one was asked already."""
         order = _Order.of(step, partition, indices)
         if order in self._ready or any(order in each.asked for each in self._processes):
             return
         min(self._processes, key=lambda each: len(each.asked)).ask(order)
 
-    def take(self, step: int, partition: int, indices: NDArray[np.int64]) -> Any:
+    def take(self, step: int, partition: int, indices: Ints) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
         If the dataset raised, raise RuntimeError with its traceback.
@@ -304,9 +304,7 @@ class Loader:
 class _Process:
     """A process that fetches samples, as its owner sees it."""
 
-    def __init__(
-        self, feed: Feed, seed: int, oldest: NDArray[np.int64], life: tuple[int, int]
-    ) -> None:
+    def __init__(self, feed: Feed, seed: int, oldest: Ints, life: tuple[int, int]) -> None:
         self.asked: list[_Order] = []  # orders without an answer yet; it answers in this order
         # The order at which the processes before it ended, and how many of them ended there.
         self.first: list[_Order] = []
@@ -362,7 +360,7 @@ def _receive(line: socket.socket) -> Any:
 def _serve(
     feed: Feed,
     seed: int,
-    oldest: NDArray[np.int64],
+    oldest: Ints,
     life: tuple[int, int],
     line: socket.socket,
     other: socket.socket,

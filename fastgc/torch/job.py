@@ -12,15 +12,14 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array, Ints
 from ..codes import Code
 from ..coding.format import Format
 from ..engines import Task
 from .batches import Drawn, Feed, Loader, edges, pickled, seed_all
 from .parameters import as_tensor, trainable, views
 
-Array = NDArray[Any]
 Loss = Callable[[torch.nn.Module, Any], Any]
 Device = Any  # of torch.device, or a function from a worker's number to one
 
@@ -85,13 +84,13 @@ class Layout(NamedTuple):
         found: Array = parts.sum(axis=0, dtype=np.float64)
         return found
 
-    def put(self, theta: Array, step: int, indices: NDArray[np.int64]) -> None:
+    def put(self, theta: Array, step: int, indices: Ints) -> None:
         """Write a step and indices, a row for each batch, behind parameters and buffers."""
         digits = theta[self.parameters + self.buffers :].reshape(-1, 2)
         digits[0] = divmod(step, _DIGIT)
         digits[1:, 0], digits[1:, 1] = np.divmod(indices.ravel(), _DIGIT)
 
-    def take(self, theta: Array) -> tuple[int, NDArray[np.int64]]:
+    def take(self, theta: Array) -> tuple[int, Ints]:
         """Return the step and the indices that `put` wrote."""
         digits = theta[self.parameters + self.buffers :].reshape(-1, 2).astype(np.int64)
         numbers = digits[:, 0] * _DIGIT + digits[:, 1]
@@ -359,7 +358,7 @@ class _Replica:
         together = not self._random and len({weight for _, weight in jobs}) == 1
         return [partitions] if together else [[j] for j in partitions]
 
-    def _samples(self, batch: NDArray[np.int64], partitions: list[int]) -> NDArray[np.int64]:
+    def _samples(self, batch: Ints, partitions: list[int]) -> Ints:
         return np.concatenate([batch[self._edges[j] : self._edges[j + 1]] for j in partitions])
 
     def write(self, out: Array, jobs: list[tuple[int, float]]) -> None:

@@ -7,12 +7,12 @@ import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .._arrays import Array
 from .shards import local
 
 
@@ -75,7 +75,7 @@ def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor
     return found
 
 
-def apart(array: NDArray[Any], like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+def apart(array: Array, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Return `views` with a storage each, so that saving one does not save the whole array."""
     return [torch.from_numpy(each.numpy()) for each in views(torch.from_numpy(array), like)]
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
-from .._arrays import at_least, check_index
+from .._arrays import Floats, Ints, at_least, check_index
 from ..codes import Code
 from .batches import Batches, Indices, edges
 from .place import own_rank
@@ -27,7 +26,7 @@ def check_code(code: Any) -> None:
         )
 
 
-def real_row(code: Code, rank: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def real_row(code: Code, rank: int) -> tuple[Ints, Floats]:
     """Return a rank's partitions, and the factors of their samples' gradients.
 
     Raise TypeError or ValueError if the code's messages are not gradients of a weighted loss.
