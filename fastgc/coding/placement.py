@@ -29,7 +29,6 @@ from .scheme import Row, Scheme
 # Domains as users give them: a label for each worker, or the workers of each label.
 Domains = Sequence[Hashable] | Mapping[Any, Iterable[int]]
 
-Workers = Ints
 
 ALL_TRIED = 12  # largest number of workers for which all orders are tried
 
@@ -97,7 +96,7 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 class Placement(NamedTuple):
     """An order of a code's workers."""
 
-    order: Workers  # the worker whose work each rank does
+    order: Ints  # the worker whose work each rank does
     survived: tuple[Hashable, ...]  # labels of the domains any one of which may be lost
     why: str  # why others may not be, as far as it is known; empty if any may
 
@@ -120,7 +119,7 @@ def placement(scheme: Scheme, labels: Sequence[Hashable]) -> Placement:
 
 
 def survived(
-    scheme: Scheme, members: Mapping[Hashable, Sequence[int]], order: Workers
+    scheme: Scheme, members: Mapping[Hashable, Sequence[int]], order: Ints
 ) -> tuple[Hashable, ...]:
     """Return the labels of the domains any one of which may be lost in this order."""
     loss = _Loss(scheme)
@@ -284,7 +283,7 @@ def _by_copies(rule: Rule, sizes: Sequence[int]) -> tuple[list[list[int]], str]:
     return sets, ""
 
 
-def _why_no_copies(block: Workers, spare: Workers, sizes: Sequence[int]) -> str:
+def _why_no_copies(block: Ints, spare: Ints, sizes: Sequence[int]) -> str:
     if not spare.all():
         return "it holds something once only, and tolerates no loss at all"
     held = np.bincount(block)
@@ -301,7 +300,7 @@ def _why_no_copies(block: Workers, spare: Workers, sizes: Sequence[int]) -> str:
     )
 
 
-def _blocks_of(rule: Rule) -> tuple[Workers, Workers] | None:
+def _blocks_of(rule: Rule) -> tuple[Ints, Ints] | None:
     """Return the block of each worker, and how many workers each block may miss; or None."""
     if isinstance(rule, Cells) and int(rule.weight.sum()) == rule.need:
         rule = Blocks(rule.cell, np.ones_like(rule.weight))
@@ -464,13 +463,13 @@ class PlacedScheme(Scheme):
     say how, for hooks that need nothing else.
     """
 
-    def __init__(self, scheme: Scheme, order: Workers) -> None:
+    def __init__(self, scheme: Scheme, order: Ints) -> None:
         self.inner, self.order = scheme, order
         for name in _THE_SAME:
             setattr(self, name, getattr(scheme, name))
 
     @cached_property
-    def _number(self) -> Workers:
+    def _number(self) -> Ints:
         """The inner scheme's number of each message."""
         first = self.inner.first_messages
         return np.concatenate(
@@ -503,9 +502,7 @@ class PlacedScheme(Scheme):
     def rule(self) -> Rule:
         return renumbered(self.inner.rule, self._number)
 
-    def bind_vector(
-        self, survivors: Workers, vector: Array, unit: float = DOUBLE
-    ) -> VectorFunction:
+    def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         number, theirs = self._number, np.zeros_like(survivors)
         mask = SurvivorMask(self.message_count, survivors)
         inner = self.inner.bind_vector(theirs, vector, unit)
@@ -525,7 +522,7 @@ class PlacedScheme(Scheme):
         inner = self.inner.jit_rule()
         return None if inner is None else PlacedRule(self._number, inner)
 
-    def follower(self, survivors: Workers, vector: Array, unit: float = DOUBLE) -> Follower | None:
+    def follower(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> Follower | None:
         theirs = np.zeros_like(survivors)
         inner = self.inner.follower(theirs, vector, unit)
         return None if inner is None else _Follower(inner, self._number, survivors, theirs)
@@ -534,11 +531,11 @@ class PlacedScheme(Scheme):
         return self.inner.touched(int(self._number[number]))
 
     @property
-    def copies(self) -> Workers | None:
+    def copies(self) -> Ints | None:
         copies = self.inner.copies
         return None if copies is None else copies[self._number]
 
-    def rings(self) -> list[Workers]:
+    def rings(self) -> list[Ints]:
         new = np.argsort(self.order)
         return [new[ring] for ring in self.inner.rings()]
 
@@ -570,7 +567,7 @@ def _of_messages(name: str) -> cached_property[Array]:
 
 
 def _of_survivors(name: str) -> Callable[..., Any]:
-    def call(placed: PlacedScheme, survivors: Workers, *args: Any, **named: Any) -> Any:
+    def call(placed: PlacedScheme, survivors: Ints, *args: Any, **named: Any) -> Any:
         return getattr(placed.inner, name)(placed._number[survivors], *args, **named)
 
     return call
@@ -587,9 +584,7 @@ for _name in _OF_SURVIVORS:
 class _Follower:
     """The inner scheme's follower, called with its own numbers."""
 
-    def __init__(
-        self, inner: Follower, number: Workers, survivors: Workers, theirs: Workers
-    ) -> None:
+    def __init__(self, inner: Follower, number: Ints, survivors: Ints, theirs: Ints) -> None:
         self._inner, self._number = inner, number
         self._survivors, self._theirs = survivors, theirs
         self.reset = inner.reset

@@ -37,7 +37,6 @@ NO_LAW = "the paper has no closed form of it"
 
 SECOND = partial(Row, "ozfatura2018 figure 2")
 
-Times = Floats
 Figures = dict[str, dict[int, float]]  # by scheme and load
 Runs = dict[str, dict[int, Simulation]]
 
@@ -82,7 +81,7 @@ def figure_1(
     yield Panel(title, "time t (s)", "probability of T ≤ t", lines)
 
 
-def _closed(code: Code) -> tuple[float, Callable[[Times], Times]]:
+def _closed(code: Code) -> tuple[float, Callable[[Floats], Floats]]:
     """Return mean and distribution function of the completion time: eqs. (18) or (15) to (17).
 
     For UC-MMC the paper has no closed form; they are those of `covered_cdf`.

@@ -34,8 +34,6 @@ from .._arrays import Ints, at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
 
-Indices = Ints
-
 
 def edges(size: int, partitions: int) -> list[int]:
     """Where in a batch each partition begins, and the last one ends; sizes differ by at most 1."""
@@ -86,9 +84,9 @@ class Batches:
         self._sampler: Any = sampler
         self._ahead = ahead
         self.step = 0  # batches taken so far
-        self._coming: deque[Indices] = deque()
+        self._coming: deque[Ints] = deque()
         self._epoch = self._given = -1
-        self._order: Indices = np.empty(0, np.int64)
+        self._order: Ints = np.empty(0, np.int64)
         self._drawn: Iterator[int] | None = None
 
     @property
@@ -100,7 +98,7 @@ class Batches:
             raise TypeError(f"the sampler, {type(self._sampler).__name__}, has no length")
         return len(self._sampler) // self.size
 
-    def take(self) -> Indices:
+    def take(self) -> Ints:
         """Return the indices of the next batch and of those that come after it, a row each.
 
         Rows of -1 stand for batches that a sampler does not give, or not yet.
@@ -118,7 +116,7 @@ class Batches:
         self.step += 1
         return found
 
-    def _drawn_next(self) -> Indices:
+    def _drawn_next(self) -> Ints:
         if self._sampler is not None:
             return self._sampled()
         epoch, at = divmod(self.step + len(self._coming), self._samples // self.size)
@@ -127,7 +125,7 @@ class Batches:
             self._order, self._epoch = rng.permutation(self._samples), epoch
         return self._order[at * self.size : (at + 1) * self.size]
 
-    def _sampled(self) -> Indices:
+    def _sampled(self) -> Ints:
         for _ in range(2):
             if self._drawn is None:
                 self._given += 1
@@ -140,7 +138,7 @@ class Batches:
             self._drawn = None
         raise ValueError(f"the sampler gives fewer than batch_size = {self.size} indices")
 
-    def _checked(self, taken: Sequence[Any]) -> Indices:
+    def _checked(self, taken: Sequence[Any]) -> Ints:
         try:
             indices = np.array([int(i) for i in taken], np.int64)
         except (TypeError, ValueError):

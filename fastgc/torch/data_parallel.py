@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from .._arrays import at_least, check_dtype, check_word, is_half
+from .._arrays import Ints, at_least, check_dtype, check_word, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords, check_names
 from ..errors import CorruptMessageError
 from .all_reduce import CodedAllReduce
-from .batches import Batches, Drawn, Feed, Indices, Loader, restored, seed_all
+from .batches import Batches, Drawn, Feed, Loader, restored, seed_all
 from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
 from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
 from .place import place_of
@@ -227,7 +227,7 @@ class CodedDataParallel:
 
     def _begin(self) -> None:
         """Make the parameters views of the vector that is sent, and note what must not change."""
-        self._last: tuple[int, Indices] | None = None
+        self._last: tuple[int, Ints] | None = None
         self._requires = [p.requires_grad for p in self._module.parameters()]
         self._modes = [m.training for m in self._module.modules()]
         self._views = apart(self._theta, self._parameters)
@@ -323,7 +323,7 @@ class CodedDataParallel:
         with plainly():
             return self._backward(*self._last)
 
-    def _backward(self, step: int, indices: Indices) -> Result:
+    def _backward(self, step: int, indices: Ints) -> Result:
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
                 if p.data_ptr() != view.data_ptr():  # another tensor was put in its place
@@ -602,7 +602,7 @@ class _Peers:
 
     # ------------------------------------------------------------------------- what a rank computes
 
-    def _compute(self, rows: Indices) -> list[float]:
+    def _compute(self, rows: Ints) -> list[float]:
         """Put the gradient of this rank's partitions into ``.grad``; return their loss and sums."""
         step, jobs = self.sampler.step - 1, self.sampler.own
         with plainly(device=self._device.type), restored(self._device):
@@ -629,7 +629,7 @@ class _Peers:
         return [partitions] if together else [[j] for j in partitions]
 
     def _by_passes(
-        self, step: int, batch: Indices, jobs: list[tuple[int, float]]
+        self, step: int, batch: Ints, jobs: list[tuple[int, float]]
     ) -> list[float] | None:
         """Compute all passes; None if a pass of several partitions drew random numbers.
 
@@ -657,7 +657,7 @@ class _Peers:
         assert total is not None
         return total
 
-    def _drawn_for(self, partitions: list[int], indices: Indices) -> int:
+    def _drawn_for(self, partitions: list[int], indices: Ints) -> int:
         """Return the seed of a pass, besides the step: equal for ranks that compute the same."""
         return self._k + int(indices[0]) if self._reactive else partitions[0]
 

@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 
 from .._arrays import Floats, Ints, at_least, check_index
 from ..codes import Code
-from .batches import Batches, Indices, edges
+from .batches import Batches, edges
 from .place import own_rank
 
 
@@ -113,7 +113,7 @@ class CodedSampler(Sampler[list[int]]):
         counts = np.diff(self._bounds)[partitions]
         self.weights = torch.from_numpy(np.repeat(row, counts)).to(torch.get_default_dtype())
         # Of each batch taken since the first `give`: the partitions given, and all indices.
-        self._taken: dict[int, tuple[list[int], Indices]] = {}
+        self._taken: dict[int, tuple[list[int], Ints]] = {}
         self._remembers = False
 
     @property
@@ -151,7 +151,7 @@ class CodedSampler(Sampler[list[int]]):
         while self.epoch == epoch:
             yield self.take()[0][self._own].tolist()
 
-    def take(self) -> Indices:
+    def take(self) -> Ints:
         """Return the next batch's indices and those of batches that come after it, a row each."""
         rows = self._batches.take()
         if self._remembers:
@@ -163,11 +163,11 @@ class CodedSampler(Sampler[list[int]]):
         """The rank's partitions in coming batches, and the factors of their losses."""
         return list(zip(self._partitions, self._row, strict=True))
 
-    def of(self, batch: Indices, partitions: list[int]) -> Indices:
+    def of(self, batch: Ints, partitions: list[int]) -> Ints:
         """Return the samples of these partitions of a batch."""
         return batch[self._places(partitions)]
 
-    def _places(self, partitions: list[int]) -> Indices:
+    def _places(self, partitions: list[int]) -> Ints:
         """Return where in a batch the samples of these partitions are."""
         bounds = self._bounds
         return np.array([i for j in partitions for i in range(bounds[j], bounds[j + 1])], np.int64)
