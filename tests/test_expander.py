@@ -117,7 +117,11 @@ def test_groups_have_their_share():
         (ExpanderCode, {"n": 3, "load": 2, "graph": [[0, 1], [1, 2], [2, 0]]}, "leave it out"),
         (ExpanderCode, {"n": 12, "load": 3, "wait": 0}, "wait must be in 1 .. n = 12"),
         (BernoulliCode, {"n": 7, "load": 8}, "load must be in 1 .. k = 7"),
-        (BernoulliCode, {"n": 7, "load": 2, "groups": 8}, "groups must be in 1 .. 7"),
+        (
+            BernoulliCode,
+            {"n": 7, "load": 2, "groups": 8},
+            r"groups must be in 1 .. min\(n, k\) = 7",
+        ),
         (BernoulliCode, {"n": 7, "load": 2, "within": 1.5}, "a part of the load, not 1.5"),
         (BernoulliCode, {"n": 8, "load": 4, "groups": 4, "within": 1}, "has 2 partitions, too few"),
         (BernoulliCode, {"n": 7, "load": 1}, "not even all messages give the exact gradient"),

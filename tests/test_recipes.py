@@ -357,7 +357,7 @@ def test_an_option_is_added_by_the_file_that_the_guide_names(copy):
     }
     edit(
         copy / "fastgc/cli/stability.py",
-        ("    steps: int = option", f"    {ABOVE[1]}\n\\g<0>"),
+        ("    steps: int \\| None = option", f"    {ABOVE[1]}\n\\g<0>"),
         (
             r"    if not output\.write\(rows, rows\):",
             r"    rows = [row for row in rows if row['error'] > what.above]\n\g<0>",

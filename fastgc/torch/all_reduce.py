@@ -81,6 +81,11 @@ _GRADIENTS = (
     "samples a rank has (BatchNorm, but with FractionalRepetition, whose ranks have all or none in "
     "common)"
 )
+_MEANS = (
+    "losses are means over a rank's samples: a rank that computes another's share would change the "
+    'scale. Take the sum (reduction="sum"), divided by the same number on all ranks'
+)
+_HALVED = 4  # samples that can be halved: BatchNorm needs two
 _SAMPLERS = (
     ": all ranks take the same batches. Their datasets, batch sizes and seeds are the same, and "
     "where each step adds up the gradients of k batches, accumulate=k says so"
@@ -286,7 +291,8 @@ class CodedAllReduce:
 
     The first step, and then every thousandth, checks that ranks agree on gradients of the same
     samples, on batches, and on buffers. If gradients overflow, as in a first step with a
-    `torch.amp.GradScaler`, the next step is checked instead.
+    `torch.amp.GradScaler`, the next step is checked instead. With reactive redundancy, the first
+    check calls `recompute`, to find losses that are means over a rank's samples.
     """
 
     def __init__(
@@ -828,8 +834,11 @@ class CodedAllReduce:
                 ranks = rest
         own = 0 if self._averaged else fingerprint(self._module.buffers())
         try:
-            buffers, halves = self._told(view, own, in_half(gradients(self._parameters)))
+            half = in_half(gradients(self._parameters))
+            buffers, halves, means = self._told(view, own, half, self._takes_means(half))
             self._compare(view, buffers, "buffers of the module differ", _BUFFERS)
+            if any(means):
+                self._fail(view, RuntimeError(_MEANS))
             if self.residual or len(ranks) == len(view.ranks):
                 return
             others = dict(zip(ranks, self._coefficients(ranks)[0].tolist(), strict=True))
@@ -842,6 +851,13 @@ class CodedAllReduce:
         # A rank's part of a replica may be empty.
         if mine.numel() and bool((mine - theirs).abs().max() > same * mine.abs().max()):
             self._fail(view, RuntimeError(f"gradients of the same samples differ{_GRADIENTS}"))
+
+    def _takes_means(self, half: bool) -> bool:
+        """Whether, in the first step, this rank's gradient is of a mean over its samples."""
+        if self._reactive is None or self._tried:
+            return False
+        with restored(self._parameters[0].device), unchanged_buffers(self._module):
+            return self._reactive.is_mean(SAME_HALF if half else SAME)
 
     # ------------------------------------------------------------------------------- after changes
 
@@ -1261,22 +1277,56 @@ class _Reactive:
 
     def apart(self, partitions: list[int]) -> list[torch.Tensor | None]:
         """Return the gradients of `partitions` alone, and leave ``.grad`` as it is."""
+        return self._of(self._samples(partitions))
+
+    def is_mean(self, same: float) -> bool:
+        """Return whether ``.grad`` is that of the mean over samples, and not of their sum.
+
+        The gradients of two halves of the samples tell, up to `same`. What forward draws at random
+        looks like neither.
+        """
+        samples = self._samples(sorted(self.done))
+        size = min(map(len, samples), default=0)
+        if size < _HALVED:
+            return False
+        whole = _flat(self._parameters, gradients(self._parameters))
+        cuts = [len(each) // 2 for each in samples]
+        halves = [
+            _flat(self._parameters, self._of(part))
+            for part in (
+                [each[:cut] for each, cut in zip(samples, cuts, strict=True)],
+                [each[cut:] for each, cut in zip(samples, cuts, strict=True)],
+            )
+        ]
+        if not whole.numel():  # this rank's part of a replica
+            return False
+        weight = sum(cuts) / sum(map(len, samples))
+        mean = weight * halves[0] + (1 - weight) * halves[1]
+        off = [float((whole - other).abs().max()) for other in (mean, halves[0] + halves[1])]
+        limit = same * float(whole.abs().max())
+        return off[0] <= limit < off[1]
+
+    def _samples(self, partitions: list[int]) -> list[list[int]]:
+        """Return the samples of these partitions in each batch of the step."""
+        return [self.sampler.samples(batch, partitions) for batch in self._batches if partitions]
+
+    def _of(self, samples: list[list[int]]) -> list[torch.Tensor | None]:
+        """Return the gradients of these samples, and leave ``.grad`` as it is."""
         with without_gradients(self._parameters):
-            for batch in self._batches if partitions else ():
-                self._recompute(self.sampler.samples(batch, partitions))
+            for each in samples:
+                self._recompute(each)
             return [p.grad for p in self._parameters]
 
     def _add(self, more: list[int]) -> None:
-        if more:
-            for batch in self._batches:
-                found = self._recompute(self.sampler.samples(batch, more)) or [0.0] * len(self.sums)
-                if len(found) != len(self.sums):
-                    raise ValueError(
-                        f"recompute returned {len(found)} sums, and the call was given "
-                        f"{len(self.sums)}: it must return the same sums for its samples"
-                    )
-                self.sums = [x + float(y) for x, y in zip(self.sums, found, strict=True)]
-            self.done |= set(more)
+        for each in self._samples(more):
+            found = self._recompute(each) or [0.0] * len(self.sums)
+            if len(found) != len(self.sums):
+                raise ValueError(
+                    f"recompute returned {len(found)} sums, and the call was given "
+                    f"{len(self.sums)}: it must return the same sums for its samples"
+                )
+            self.sums = [x + float(y) for x, y in zip(self.sums, found, strict=True)]
+        self.done |= set(more)
 
     def _drop(self) -> None:
         for p in self._parameters:

@@ -229,6 +229,9 @@ class _Hooked(CodedAllReduce):
             view.sum(message.flat[begin:end], self._patience(view))
             end = begin
 
+    def _takes_means(self, half: bool) -> bool:
+        return self._backward is None and super()._takes_means(half)
+
     def _give(self) -> None:
         if self._backward is None:
             super()._give()

@@ -173,7 +173,7 @@ def _emit_plan(context, builder, encoding, mode, rows, out):
     fail_if(builder.icmp_signed("==", stride, long(0)), ValueError, _SHARED)
     # 2 is FGC_CHECK
     null = cgutils.get_null_value(ir.IntType(8).as_pointer())
-    values = [word(int(mode)), word(2), null, stride, word(0), null, extent, many, few]
+    values = [word(int(mode)), word(2), null, stride, long(0), null, extent, many, few]
     plan = cgutils.alloca_once(builder, ir.LiteralStructType([each.type for each in values]))
     for at, value in enumerate(values):
         builder.store(value, cgutils.gep_inbounds(builder, plan, 0, at))
