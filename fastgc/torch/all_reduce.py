@@ -695,7 +695,7 @@ class CodedAllReduce:
         self._require_same_parameters(view, prints)
 
         def compute(partitions: list[int]) -> tuple[torch.Tensor, bool]:
-            with restored(self._parameters[0].device), unchanged_buffers(self._module):
+            with self._without_trace():
                 found = reactive.apart(partitions)
             return _flat(self._parameters, found), in_half(found)
 
@@ -856,8 +856,14 @@ class CodedAllReduce:
         """Whether, in the first step, this rank's gradient is of a mean over its samples."""
         if self._reactive is None or self._tried:
             return False
-        with restored(self._parameters[0].device), unchanged_buffers(self._module):
+        with self._without_trace():
             return self._reactive.is_mean(SAME_HALF if half else SAME)
+
+    @contextlib.contextmanager
+    def _without_trace(self) -> Iterator[None]:
+        """Restore what `recompute` changes besides gradients: random numbers' state and buffers."""
+        with restored(self._parameters[0].device), unchanged_buffers(self._module):
+            yield
 
     # ------------------------------------------------------------------------------- after changes
 
