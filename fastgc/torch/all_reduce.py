@@ -352,6 +352,10 @@ class CodedAllReduce:
             for _ in range(2)
         )
         self._given = _Given(self._parameters)
+        # PyTorch imports parts of save and load on first use. A rank that hands over its state may
+        # have no file descriptor left for that.
+        torch.save((), empty := io.BytesIO())
+        torch.load(io.BytesIO(empty.getvalue()), weights_only=False)
         enough = code.decodable if self._reactive is None else self._reactive.enough
         if not partial and group is None and replica is None:
             warn_of_host(code, enough)
