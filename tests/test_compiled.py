@@ -169,9 +169,15 @@ def from_compiled_code(function):
         return function(*arguments)
 
     @numba.njit
+    def call_inlined(code, which, rows, out):  # Numba inlines no call with *arguments
+        return function(code, which, rows, out)
+
+    @numba.njit
     def call_bound(f, *arguments):
         return function(*arguments)(f)
 
+    if function in (nb.encode, nb.decode):
+        return call_inlined
     if not function.__name__.startswith("bind_"):
         return call
     return lambda *arguments: call_bound(arguments[1 + (len(arguments) == 4)].size - 1, *arguments)

@@ -377,6 +377,8 @@ def _decode(c, vector, numbers, messages, out):
 def encode(code, message, partials, out):
     """Write a worker's message, as `fastgc.Code.encode` does.
 
+    Numba inlines the call, which therefore cannot be made with ``*arguments``.
+
     Parameters
     ----------
     code : JittedCode
@@ -428,6 +430,8 @@ def _decode_by_steps(code, survivors, messages, out):
 
 def decode(code, survivors, messages, out):
     """Write the gradient from the survivors' messages, as `fastgc.Code.decode` does.
+
+    Numba inlines the call, as with `encode`.
 
     Parameters
     ----------
