@@ -9,6 +9,7 @@ Gradients and messages begin at cache lines in all of them, as that alone makes 
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numba
@@ -37,7 +38,7 @@ def shuffle(order, f, state):
 
 
 @numba.njit(cache=True)
-def train(code, targets, partials, messages, f, rounds, lr):
+def train(code, targets, partials, messages, f, lr, rounds):
     """Train in a loop that is compiled as a whole; `partials` and `messages` are work space."""
     n, p = targets.shape
     theta, gradient = np.zeros(p), np.empty(p)
@@ -55,24 +56,28 @@ def train(code, targets, partials, messages, f, rounds, lr):
     return theta
 
 
-def in_python(code, targets, partials, messages, f, rounds, lr):
-    """Train in the same loop, with a bound call for each step: the fastest way in Python."""
+def in_python(code, targets, partials, messages, f, lr):
+    """Return the same loop, with a bound call for each step: the fastest way in Python."""
     n, p = targets.shape
     gradient = np.empty(p)
     held = np.zeros((n, code.load, p))  # each worker's partial gradients
     own = [code.partitions(i) for i in range(n)]
     encoders = [code.bind_encoder(i, held[i], out=messages[i]) for i in range(n)]
     decode, optimizer = code.bind(messages, out=gradient), SGD(lr)
-    optimizer.reset(np.zeros(p))
-    order, state = np.arange(n), np.uint64(0)
-    for _ in range(rounds):
-        np.subtract(optimizer.theta, targets, out=partials)
-        for i, encode in enumerate(encoders):
-            partials.take(own[i], axis=0, out=held[i])
-            encode()
-        state = np.uint64(shuffle(order, f, state))
-        optimizer.step(decode(order[:f]))
-    return optimizer.theta
+
+    def loop(rounds):
+        optimizer.reset(np.zeros(p))
+        order, state = np.arange(n), np.uint64(0)
+        for _ in range(rounds):
+            np.subtract(optimizer.theta, targets, out=partials)
+            for i, encode in enumerate(encoders):
+                partials.take(own[i], axis=0, out=held[i])
+                encode()
+            state = np.uint64(shuffle(order, f, state))
+            optimizer.step(decode(order[:f]))
+        return optimizer.theta
+
+    return loop
 
 
 def program(folder):
@@ -104,15 +109,17 @@ def fastest(loop_in_c, n, s, p):
         times, *theta = printed.stdout.splitlines()
         return float(times.split()[1]), np.array(theta, float)
 
-    def timed(loop, given):
+    def timed(loop):
         def run(rounds):
             start = time.perf_counter()
-            theta = loop(given, targets, *room, f, rounds, lr)
+            theta = loop(rounds)
             return (time.perf_counter() - start) / rounds, theta
 
         return run
 
-    loops = {"Python": timed(in_python, code), "@njit": timed(train, plan), "C": c}
+    python = in_python(code, targets, *room, f, lr)
+    compiled = partial(train, plan, targets, *room, f, lr)
+    loops = {"Python": timed(python), "@njit": timed(compiled), "C": c}
     found = {name: run(5)[1] for name, run in loops.items()}
     for theta in found.values():
         np.testing.assert_allclose(theta, found["C"], rtol=1e-9, atol=1e-9)
