@@ -80,17 +80,21 @@ static int locate(const fgc_apart *plan, const void *given, const memory *it, in
     return wrong;
 }
 
-/* Return how many of these coefficients, of one or two doubles, are not zero. Their bits tell: comparisons
- * of doubles take three times as long. */
+/* Return whether a coefficient of one or two doubles is not zero. Its bits tell: comparisons of doubles take
+ * three times as long, and take subnormal numbers for 0 where a program has the processor do so. */
+static inline int is_used(const double *coef, int64_t step)
+{
+    uint64_t x, y;
+    memcpy(&x, coef, sizeof x);
+    memcpy(&y, coef + step - 1, sizeof y);
+    return (x | y) << 1 != 0; /* without the sign */
+}
+
 static int64_t count_used(const double *coef, int64_t step, int64_t count)
 {
     int64_t used = 0;
-    for (int64_t r = 0; r < count; r++) {
-        uint64_t x, y;
-        memcpy(&x, coef + step * r, sizeof x);
-        memcpy(&y, coef + step * r + step - 1, sizeof y);
-        used += (x | y) << 1 != 0; /* without the sign */
-    }
+    for (int64_t r = 0; r < count; r++)
+        used += is_used(coef + step * r, step);
     return used;
 }
 
@@ -103,7 +107,7 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
         rows[used] = rows[r];
         kept[step * used] = x;
         kept[step * used + step - 1] = y;
-        used += x != 0 || y != 0;
+        used += is_used(coef + step * r, step);
     }
 }
 
