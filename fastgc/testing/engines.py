@@ -331,8 +331,8 @@ def sums_are_asked_for(engine: Engine) -> None:
                 assert senders == set(report.survivors.tolist())
                 assert (report.arrivals <= report.wait_seconds).all()
                 assert report.refused == 0
-                if report.asks:
-                    assert report.messages == len(report.survivors)
+                # Whoever answers too late is passed over for others. Nobody sends more than it is asked.
+                assert not report.asks or len(senders) <= report.messages <= report.asks
                 if number % 2:  # rounds in between, whose messages are sent without being asked for
                     rnd = code.round(p, dtype)
                     cluster.collect(theta, rnd)
