@@ -1,8 +1,9 @@
 /* Combinations of chosen rows, and of unchecked ones. By addresses alone, a call first checks that every
  * unchecked row is aligned and lies apart from the output.
  *
- * Rows may be a list of NumPy arrays. Survivors, messages and output of a whole call may be array objects,
- * too. C reads type, address, dtype, shape, strides and flags of an object by fgc_array of fastgc.h:
+ * Rows may be a list of NumPy arrays. Survivors, messages and output of a whole call may be objects, too:
+ * arrays, and tuples of them. C reads type, address, dtype, shape, strides and flags of an array by fgc_array
+ * of fastgc.h:
  *
  * - Asking Python takes longer than the arithmetic. 68 vectors of 100 doubles take 2.3 us this way, and
  *   16 us with a buffer for each (cffi's from_buffer), the way for other interpreters. Python takes a
@@ -13,7 +14,7 @@
  * - The struct is part of NumPy's binary interface, the same in 1.x and 2.x. Nevertheless
  *   fastgc/kernels/c/calls.py checks it at import: it reads an array of known address, shape, strides,
  *   dtype, base and flags by it, and uses buffers instead if anything differs. It also finds how many bytes
- *   of CPython's lie before the struct.
+ *   of CPython's lie before the struct, and before the items of a tuple.
  *
  * Each call runs without the global interpreter lock, and the caller holds references to all objects.
  */
@@ -181,16 +182,46 @@ static int is_vector(const fgc_array *a, const void *type, const void *dtype, in
     return a->type == type && a->dtype == dtype && a->dimensions == 1 && (a->flags & flags) == flags;
 }
 
-/* Return how to combine these rows to this output. NULL if a dtype is not known, or if rows or output do not
- * lie as they must: among others if rows have a stride of 0, by which fgc_apart means a list of addresses. */
-static const fgc_dtypes *dtypes_of(const fgc_known *known, const fgc_array *rows, const fgc_array *out)
+/* The rows of an object, as fgc_apart reads them. */
+typedef struct {
+    const void *at, *dtype;
+    int64_t count, length, stride, head;
+    int64_t bytes; /* from one element of a row to the next; -1: any, or locate() looks */
+} table;
+
+/* Find the rows. Returns 0 if there are none: among others if an array's rows have a stride of 0, by which
+ * fgc_apart means a list of addresses. */
+static int find_rows(const fgc_known *known, uintptr_t object, table *rows)
 {
-    if (rows->type != known->type || rows->dimensions != 2 || rows->strides[0] == 0)
+    const fgc_array *const a = array_at(object, known->head);
+    if (a->type == known->type && a->dimensions == 2 && a->strides[0] != 0) {
+        const int64_t length = a->shape[1];
+        *rows = (table){a->data, a->dtype, a->shape[0], length, a->strides[0], 0,
+                        length == 1 ? -1 : a->strides[1]};
+        return 1;
+    }
+    const intptr_t count = a->type == known->tuple ? ((const intptr_t *)a)[1] : 0;
+    if (count < 1)
+        return 0;
+    const uintptr_t *const items = (const uintptr_t *)(object + (uintptr_t)known->items);
+    const fgc_array *const first = array_at(items[0], known->head);
+    if (first->type != known->type || first->dimensions != 1)
+        return 0;
+    *rows = (table){items, first->dtype, count, first->shape[0], 0, known->head, -1};
+    return 1;
+}
+
+/* Find the rows of an object, and return how to combine them to this output. NULL if a dtype is not known, or
+ * if rows or output do not lie as they must. */
+static const fgc_dtypes *dtypes_of(const fgc_known *known, uintptr_t object, const fgc_array *out,
+                                   table *rows)
+{
+    if (!find_rows(known, object, rows))
         return NULL;
     for (int64_t i = 0; i < known->count; i++) {
         const fgc_dtypes *const s = known->dtypes + i;
         if (rows->dtype == s->rows)
-            return (rows->shape[1] == 1 || rows->strides[1] == s->bytes) &&
+            return (rows->bytes == -1 || rows->bytes == s->bytes) &&
                            is_vector(out, known->type, s->out, CONTIGUOUS_ALIGNED | WRITEABLE)
                        ? s
                        : NULL;
@@ -204,18 +235,18 @@ static int64_t message_of(const fgc_dtypes *s, int64_t gradient)
     return gradient > 0 ? gradient + (s->padded & gradient) : -1;
 }
 
-static fgc_status combine_objects(const fgc_dtypes *s, const fgc_array *rows, const fgc_array *out,
+static fgc_status combine_objects(const fgc_dtypes *s, const table *rows, const fgc_array *out,
                                   const double *coef, const int64_t *numbers, int64_t count,
                                   int flags)
 {
-    const int64_t in_len = rows->shape[1] * s->reals, out_len = out->shape[0] * s->reals;
+    const int64_t in_len = rows->length * s->reals, out_len = out->shape[0] * s->reals;
     const int64_t longer = in_len > out_len ? in_len : out_len;
     const fgc_apart plan = {.mode = s->mode, .flags = flags, .coef = coef,
-                            .stride = rows->strides[0], .numbers = numbers,
+                            .stride = rows->stride, .head = rows->head, .numbers = numbers,
                             .extent = s->mode == FGC_PACKED ? longer + (longer & 1) : in_len,
                             .in_len = in_len, .out_len = out_len};
-    return s->doubles ? fgc_combine_apart_double(&plan, rows->data, (double *)out->data, count)
-                      : fgc_combine_apart_float(&plan, rows->data, (float *)out->data, count);
+    return s->doubles ? fgc_combine_apart_double(&plan, rows->at, (double *)out->data, count)
+                      : fgc_combine_apart_float(&plan, rows->at, (float *)out->data, count);
 }
 
 /* Memory to compute a vector in: `few`, on the stack, if that is enough. */
@@ -296,17 +327,17 @@ fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr
 {
     const fgc_array *const came = array_at(survivors, of->known->head);
     const fgc_array *const to = array_at(out, of->known->head);
-    const fgc_array *const rows = array_at(messages, of->known->head);
-    const fgc_dtypes *const s = dtypes_of(of->known, rows, to);
+    table rows;
+    const fgc_dtypes *const s = dtypes_of(of->known, messages, to, &rows);
     if (!s || !is_vector(came, of->known->type, of->numbers, CONTIGUOUS_ALIGNED))
         return FGC_MISPLACED;
     const int64_t f = came->shape[0], all = flags & FGC_CHOSEN ? of->messages : f;
-    if (rows->shape[0] != all || rows->shape[1] != message_of(s, to->shape[0]))
+    if (rows.count != all || rows.length != message_of(s, to->shape[0]))
         return FGC_MISPLACED;
     room in;
     fgc_status status = vector_of_object(of, came, f, of->longest[s->doubles], &in);
     if (status == FGC_OK)
-        status = combine_objects(s, rows, to, in.vector, flags & FGC_CHOSEN ? in.survivors : NULL,
+        status = combine_objects(s, &rows, to, in.vector, flags & FGC_CHOSEN ? in.survivors : NULL,
                                  f, flags & FGC_CHECK);
     free(in.whole);
     return status;
@@ -314,10 +345,10 @@ fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr
 
 fgc_status fgc_encode_objects(const fgc_encoder *of, uintptr_t partials, uintptr_t out)
 {
-    const fgc_array *const rows = array_at(partials, of->known->head);
     const fgc_array *const to = array_at(out, of->known->head);
-    const fgc_dtypes *const s = dtypes_of(of->known, rows, to);
-    if (!s || rows->shape[0] != of->count || to->shape[0] != message_of(s, rows->shape[1]))
+    table rows;
+    const fgc_dtypes *const s = dtypes_of(of->known, partials, to, &rows);
+    if (!s || rows.count != of->count || to->shape[0] != message_of(s, rows.length))
         return FGC_MISPLACED;
-    return combine_objects(s, rows, to, of->coef, NULL, of->count, 0);
+    return combine_objects(s, &rows, to, of->coef, NULL, of->count, 0);
 }

@@ -353,7 +353,7 @@ typedef struct {
 fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
 
-/* How the rows of a 2-D array are combined to a vector. Each row is contiguous. */
+/* How rows of one dtype are combined to a vector. Each row is contiguous. */
 typedef struct {
     const void *rows, *out; /* addresses of dtypes */
     fgc_mode mode;
@@ -363,10 +363,13 @@ typedef struct {
     int64_t padded; /* 1: messages consist of pairs, so that a gradient of odd length is padded by one; or 0 */
 } fgc_dtypes;
 
-/* The array objects that functions read. For all others they return FGC_MISPLACED. */
+/* The objects that functions read. For all others they return FGC_MISPLACED. Rows are a 2-D array, or a
+ * tuple of vectors. The caller copies a list, since other threads may change it meanwhile. */
 typedef struct {
-    int64_t head;     /* bytes of an object before its fgc_array */
+    int64_t head;     /* bytes of an object before its type, where the fgc_array of an array begins */
     const void *type; /* address of NumPy's array type */
+    const void *tuple; /* address of the type of tuples, whose length follows it */
+    int64_t items;     /* bytes of a tuple before the addresses of its items */
     const fgc_dtypes *dtypes;
     int64_t count;
 } fgc_known;

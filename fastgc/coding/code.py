@@ -302,17 +302,19 @@ class Code(Recorded):
             If anything does not fit; nothing has been written then.
         """
         if (
-            type(partials) is np.ndarray
-            and type(worker) is int
+            type(worker) is int
             and type(index) is int
             and message_dtype is None
             and (objects := self._object_encoders[choice.active, worker, index])
         ):
-            target, to = out, objects.dtypes.get(partials.dtype) if out is None else None
-            if to is not None and partials.ndim == 2:
-                p = partials.shape[1]
-                target = np.empty(p + (p & to.padded), to.out)
-            if not objects.encode(id(partials), id(target)):
+            rows: Any = partials
+            if type(rows) is list:  # C takes only a tuple, which no other thread can change
+                rows = tuple(rows)
+            target, first = out, rows[0] if type(rows) is tuple and rows else rows
+            if out is None and type(first) is np.ndarray and first.ndim:
+                to, p = objects.dtypes.get(first.dtype), first.shape[-1]
+                target = None if to is None else np.empty(p + (p & to.padded), to.out)
+            if not objects.encode(id(rows), id(target)):
                 return target  # type: ignore[return-value]
         found: Array = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found
@@ -624,18 +626,21 @@ class Code(Recorded):
             If anything else does not fit; nothing has been written then.
         """
         if (
-            type(messages) is np.ndarray
-            and method == "auto"
+            method == "auto"
             and p is None
             and partial is None
             and tracker is None
             and (objects := self._object_decoders[choice.active])
         ):
-            target, to = out, objects.dtypes.get(messages.dtype) if out is None else None
-            if to is not None and messages.ndim == 2:
-                target = np.empty(messages.shape[1], to.out)
+            rows: Any = messages
+            if type(rows) is list:  # C takes only a tuple, which no other thread can change
+                rows = tuple(rows)
+            target, first = out, rows[0] if type(rows) is tuple and rows else rows
+            if out is None and type(first) is np.ndarray and first.ndim:
+                to = objects.dtypes.get(first.dtype)
+                target = None if to is None else np.empty(first.shape[-1], to.out)
             flags = CHECK if check_finite else 0
-            if not objects.decode(id(messages), id(target), flags, id(survivors)):
+            if not objects.decode(id(rows), id(target), flags, id(survivors)):
                 return target  # type: ignore[return-value]
         found: Array | Approximation = decode(
             self.scheme, survivors, messages, out, p, method, partial, check_finite, tracker

@@ -128,9 +128,10 @@ class Dtypes(NamedTuple):
 class DecodeObjects(NamedTuple):
     """Functions that decode unchecked arrays, which are given by their ``id``.
 
-    They check the arrays, and threads may call them at the same time. Any status but ``Status.OK``
-    means only that the caller must decode step by step, to say what is wrong if anything is.
-    Nothing has been written then, except with ``Status.NOT_FINITE``.
+    Messages are rows of an array, or a tuple of vectors. The functions check the arrays, and
+    threads may call them at the same time. Any status but ``Status.OK`` means only that the caller
+    must decode step by step, to say what is wrong if anything is. Nothing has been written then,
+    except with ``Status.NOT_FINITE``.
 
     Attributes
     ----------

@@ -331,7 +331,7 @@ def sums_are_asked_for(engine: Engine) -> None:
                 assert senders == set(report.survivors.tolist())
                 assert (report.arrivals <= report.wait_seconds).all()
                 assert report.refused == 0
-                # Whoever answers too late is passed over for others. Nobody sends more than it is asked.
+                # Others are asked for what comes too late. Nobody sends more than it is asked for.
                 assert not report.asks or len(senders) <= report.messages <= report.asks
                 if number % 2:  # rounds in between, whose messages are sent without being asked for
                     rnd = code.round(p, dtype)

@@ -265,29 +265,35 @@ def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, c
     )
 
 
-def _head_of_arrays():
-    """Return how many bytes of an array object lie before its ``fgc_array`` (csrc/fastgc.h).
+def _layout():
+    """Return the bytes of an array before its ``fgc_array``, and of a tuple before its items.
 
-    Returns 0 if arrays have another layout than that, which they have had on CPython so far. The
-    probe is a view that is not contiguous: base, strides and flags are not the usual ones.
+    Both are 0 if objects have another layout than that (csrc/fastgc.h), which they have had on
+    CPython so far. The probe is a view that is not contiguous: base, strides and flags are not the
+    usual ones.
     """
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
-        return 0
-    head = object.__basicsize__ - ffi.sizeof("void *")  # an object's last field is its type
+        return 0, 0
+    # An object's last field is its type.
+    head, items = object.__basicsize__ - ffi.sizeof("void *"), tuple.__basicsize__
     seen = ffi.cast("fgc_array *", id(probe) + head)
     numbers = (seen.type, seen.data, seen.dtype, seen.base)
     same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
+    pair = (probe, None)
+    words = ffi.cast("uintptr_t *", id(pair) + head)
     known = (
         tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
         and seen.dimensions == probe.ndim
         and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
         and seen.flags == probe.flags.num
+        and (words[0], words[1]) == (id(tuple), len(pair))
+        and tuple(ffi.cast("uintptr_t *", id(pair) + items)[0:2]) == (id(probe), id(None))
     )
-    return head if known else 0
+    return (head, items) if known else (0, 0)
 
 
-_HEAD = _head_of_arrays()
+_HEAD, _ITEMS = _layout()
 
 
 def bind_apart(mode, coef, length, dtype, size, check=False):
@@ -369,7 +375,13 @@ def _known(dtypes):
         struct.padded = each.padded
     pointed_to[table] = dtypes
     known = struct_of(
-        "fgc_known", head=_HEAD, type=_pointer(np.ndarray), dtypes=table, count=len(dtypes)
+        "fgc_known",
+        head=_HEAD,
+        type=_pointer(np.ndarray),
+        tuple=_pointer(tuple),
+        items=_ITEMS,
+        dtypes=table,
+        count=len(dtypes),
     )
     return known, {each.rows: each for each in dtypes}
 
