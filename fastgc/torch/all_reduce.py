@@ -63,6 +63,11 @@ from .shards import Admission, gradients, local, pack, require_cut, unpack, whol
 _LOG = logging.getLogger("fastgc")
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
+# PyTorch imports parts of save and load on first use. A rank that starts, or hands over its state,
+# may have no file descriptor left for that.
+torch.save((), _empty := io.BytesIO())
+torch.load(io.BytesIO(_empty.getvalue()), weights_only=False)
+
 _TRIED_EVERY = 1000  # steps
 # A rank is late after _FACTOR times a quantile of the last steps' times, at least _SHORTEST
 # seconds. Until there are _STEPS times, it is late after _DEADLINE seconds.
@@ -352,10 +357,6 @@ class CodedAllReduce:
             for _ in range(2)
         )
         self._given = _Given(self._parameters)
-        # PyTorch imports parts of save and load on first use. A rank that hands over its state may
-        # have no file descriptor left for that.
-        torch.save((), empty := io.BytesIO())
-        torch.load(io.BytesIO(empty.getvalue()), weights_only=False)
         enough = code.decodable if self._reactive is None else self._reactive.enough
         if not partial and group is None and replica is None:
             warn_of_host(code, enough)
