@@ -186,7 +186,7 @@ static int is_vector(const fgc_array *a, const void *type, const void *dtype, in
 typedef struct {
     const void *at, *dtype;
     int64_t count, length, stride, head;
-    int64_t bytes; /* from one element of a row to the next; -1: any, or locate() looks */
+    int64_t step; /* bytes from one element of an array's row to the next; locate() looks at vectors */
 } table;
 
 /* Find the rows. Returns 0 if there are none: among others if an array's rows have a stride of 0, by which
@@ -195,9 +195,7 @@ static int find_rows(const fgc_known *known, uintptr_t object, table *rows)
 {
     const fgc_array *const a = array_at(object, known->head);
     if (a->type == known->type && a->dimensions == 2 && a->strides[0] != 0) {
-        const int64_t length = a->shape[1];
-        *rows = (table){a->data, a->dtype, a->shape[0], length, a->strides[0], 0,
-                        length == 1 ? -1 : a->strides[1]};
+        *rows = (table){a->data, a->dtype, a->shape[0], a->shape[1], a->strides[0], 0, a->strides[1]};
         return 1;
     }
     const intptr_t count = a->type == known->tuple ? ((const intptr_t *)a)[1] : 0;
@@ -207,7 +205,7 @@ static int find_rows(const fgc_known *known, uintptr_t object, table *rows)
     const fgc_array *const first = array_at(items[0], known->head);
     if (first->type != known->type || first->dimensions != 1)
         return 0;
-    *rows = (table){items, first->dtype, count, first->shape[0], 0, known->head, -1};
+    *rows = (table){items, first->dtype, count, first->shape[0], 0, known->head, 0};
     return 1;
 }
 
@@ -221,7 +219,7 @@ static const fgc_dtypes *dtypes_of(const fgc_known *known, uintptr_t object, con
     for (int64_t i = 0; i < known->count; i++) {
         const fgc_dtypes *const s = known->dtypes + i;
         if (rows->dtype == s->rows)
-            return (rows->bytes == -1 || rows->bytes == s->bytes) &&
+            return (rows->head || rows->length == 1 || rows->step == s->bytes) &&
                            is_vector(out, known->type, s->out, CONTIGUOUS_ALIGNED | WRITEABLE)
                        ? s
                        : NULL;

@@ -366,8 +366,8 @@ typedef struct {
 /* The objects that functions read. For all others they return FGC_MISPLACED. Rows are a 2-D array, or a
  * tuple of vectors. The caller copies a list, since other threads may change it meanwhile. */
 typedef struct {
-    int64_t head;     /* bytes of an object before its type, where the fgc_array of an array begins */
-    const void *type; /* address of NumPy's array type */
+    int64_t head;      /* bytes of an object before its type, where the fgc_array of an array begins */
+    const void *type;  /* address of NumPy's array type */
     const void *tuple; /* address of the type of tuples, whose length follows it */
     int64_t items;     /* bytes of a tuple before the addresses of its items */
     const fgc_dtypes *dtypes;

@@ -301,17 +301,19 @@ class Code(Recorded):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
+        rows: Any = partials
+        if type(rows) is list:  # C takes only a tuple, which no other thread can change
+            rows = tuple(rows)
+        first = rows[0] if type(rows) is tuple and rows else rows
         if (
-            type(worker) is int
+            type(first) is np.ndarray
+            and type(worker) is int
             and type(index) is int
             and message_dtype is None
             and (objects := self._object_encoders[choice.active, worker, index])
         ):
-            rows: Any = partials
-            if type(rows) is list:  # C takes only a tuple, which no other thread can change
-                rows = tuple(rows)
-            target, first = out, rows[0] if type(rows) is tuple and rows else rows
-            if out is None and type(first) is np.ndarray and first.ndim:
+            target = out
+            if out is None and first.ndim:
                 to, p = objects.dtypes.get(first.dtype), first.shape[-1]
                 target = None if to is None else np.empty(p + (p & to.padded), to.out)
             if not objects.encode(id(rows), id(target)):
@@ -625,18 +627,20 @@ class Code(Recorded):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
+        rows: Any = messages
+        if type(rows) is list:  # as in `encode`
+            rows = tuple(rows)
+        first = rows[0] if type(rows) is tuple and rows else rows
         if (
-            method == "auto"
+            type(first) is np.ndarray
+            and method == "auto"
             and p is None
             and partial is None
             and tracker is None
             and (objects := self._object_decoders[choice.active])
         ):
-            rows: Any = messages
-            if type(rows) is list:  # C takes only a tuple, which no other thread can change
-                rows = tuple(rows)
-            target, first = out, rows[0] if type(rows) is tuple and rows else rows
-            if out is None and type(first) is np.ndarray and first.ndim:
+            target = out
+            if out is None and first.ndim:
                 to = objects.dtypes.get(first.dtype)
                 target = None if to is None else np.empty(first.shape[-1], to.out)
             flags = CHECK if check_finite else 0
