@@ -43,6 +43,8 @@ def calls(code: fastgc.ReedSolomon, p: int) -> Iterator[tuple[str, int, Call, in
     bound = code.bind(every, gradient)
     yield "decode(F, messages, out=)", f, lambda: code.decode(survivors, messages, out=gradient), 1
     yield "decode(F, messages)", f, lambda: code.decode(survivors, messages), 1
+    listed = list(messages)
+    yield "decode(F, list, out=)", f, lambda: code.decode(survivors, listed, out=gradient), 1
     yield "bind(messages)(F)", f, lambda: bound(survivors), 1
     if p == LENGTHS[0]:  # once: decoding vectors do not depend on p
         yield "decoding_vector(F, out=)", f, lambda: code.decoding_vector(survivors, out=vector), 1
@@ -50,6 +52,8 @@ def calls(code: fastgc.ReedSolomon, p: int) -> Iterator[tuple[str, int, Call, in
     partials, message = rng.standard_normal((w, p)), np.empty(code.message_size(p))
     yield "encode(i, partials, out=)", w, lambda: code.encode(3, partials, out=message), 1
     yield "encode(i, partials)", w, lambda: code.encode(3, partials), 1
+    apart = list(partials)
+    yield "encode(i, list, out=)", w, lambda: code.encode(3, apart, out=message), 1
     yield "bind_encoder(i, partials)()", w, code.bind_encoder(3, partials, message), 1
     arriving, sent = code.round(p), list(zip(survivors.tolist(), list(messages), strict=True))
 
