@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import re
+import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,6 +79,21 @@ def test_files_that_are_left():
             process.communicate(b"\n")
         assert chaos.abandoned(files) == {file.name}
     assert not chaos.abandoned(files)  # deleted
+
+
+def test_connections_of_ray_are_not_counted():
+    """A TCP socket and an epoll are Ray's own; Unix sockets that are left count."""
+    for opened, with_ray, with_processes in [
+        (lambda: [socket.create_server(("127.0.0.1", 0))], 0, 1),
+        (lambda: [select.epoll()], 0, 1),
+        (socket.socketpair, 2, 2),
+    ]:
+        before = chaos.resources("ray")[0], chaos.resources()[0]
+        files = opened()
+        after = chaos.resources("ray")[0], chaos.resources()[0]
+        for file in files:
+            file.close()
+        assert (after[0] - before[0], after[1] - before[1]) == (with_ray, with_processes)
 
 
 def test_actors(capfd):
