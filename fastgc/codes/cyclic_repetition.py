@@ -25,7 +25,7 @@ from .linear import checks_of, without_lost
 # Numbers in systems of s equations, one for each worker, to be solved at a time.
 _AT_ONCE = 1 << 22
 
-# The ridge regression uses the dense matrix if B has at most this many entries: 32 MB.
+# B is also kept as a dense matrix if it has at most this many entries: 32 MB.
 _DENSE = 1 << 22
 
 
@@ -60,12 +60,13 @@ class CyclicRepetition(Code):
 
     Notes
     -----
-    B is kept as n (s + 1) numbers. Vectors are those of `LinearCode`, in O(n s + s^3), after O(n
-    s^3) for the first. They follow from a closed form. Let h_i be the columns of H, and z_i the
-    vector with z_i h_i = 1 that is orthogonal to the s - 1 columns after h_i. Then all solutions of
-    a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i h_i)``, where v is any vector of s numbers.
-    From about 2,000 workers on, vectors that accept a residual to amplify less are not the best
-    there are: they are such a solution for all workers, without the stragglers' entries.
+    B is kept as n (s + 1) numbers, and up to n = 2048 as a matrix, too. Vectors are those of
+    `LinearCode`, in O(n s + s^3), after O(n s^3) for the first. They follow from a closed form. Let
+    h_i be the columns of H, and z_i the vector with z_i h_i = 1 that is orthogonal to the s - 1
+    columns after h_i. Then all solutions of a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i
+    h_i)``, where v is any vector of s numbers. Above n = 2048, vectors that accept a residual to
+    amplify less are not the best there are: they are such a solution for all workers, without the
+    stragglers' entries.
     """
 
     stragglers: int
@@ -156,8 +157,20 @@ class _CyclicScheme(Scheme):
 
     # ------------------------------------------------------------------------------ decoding
 
+    @cached_property
+    def _dense(self) -> Floats | None:
+        """B if it is small: a row of all groups for each worker."""
+        if self.n * self.n > _DENSE:
+            return None
+        matrix = np.zeros((self.n, self.n))
+        np.put_along_axis(matrix, self._groups(np.arange(self.n)), self._band, axis=1)
+        return matrix
+
     def _combine(self, of_all: NDArray[np.number], band: Floats | None = None) -> Array:
         """``a B`` for a vector of all workers: a number for each group."""
+        if band is None and self._dense is not None:
+            sums: Array = of_all @ self._dense
+            return sums
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
         for at, values in enumerate((self._band if band is None else band).T):
             shares, wrapped = of_all * values, self.n - at  # np.roll takes five times as long
@@ -211,11 +224,8 @@ class _CyclicScheme(Scheme):
         _, null = self._null
         sizes = self._sizes[survivors]
         solve = without_lost(null, self._shortest, survivors, sizes)
-        if survivors.size * self.n <= _DENSE:
-            rows = np.zeros((survivors.size, self.n))
-            at = np.arange(survivors.size)[:, None]
-            rows[at, self._groups(survivors)] = self._band[survivors]
-            return near_exact_vector(solve, rows, sizes, self._weight, unit)
+        if self._dense is not None:
+            return near_exact_vector(solve, self._dense[survivors], sizes, self._weight, unit)
         return near_exact_of(
             solve,
             lambda vector: self._combine(self._of_all(survivors, vector)),
