@@ -74,7 +74,7 @@ def opened(
     not there or cannot be read, and TypeError if `path` is no path.
     """
     os.fspath(path)  # raises for a number, which would name an open file
-    most = _memory() if limit is None else limit
+    most = half_of_memory() if limit is None else limit
     _check_kind(path, os.stat(path, follow_symlinks=links), what, error)
     # If a pipe has replaced the file meanwhile, open it without waiting for its writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
@@ -156,7 +156,7 @@ def read_parquet(path: Name, what: str) -> Any:
     with opened(path, what) as file:
         held = reader.ParquetFile(file)
         found = held.metadata
-        _check_unpacked(8 * found.num_rows * found.num_columns, _memory())
+        _check_unpacked(8 * found.num_rows * found.num_columns, half_of_memory())
         return held.read()
 
 
@@ -187,7 +187,7 @@ def _check_kind(path: Name, found: os.stat_result, what: str, error: type[ValueE
 
 
 def _most_unpacked(packed: int) -> int:
-    return min(max(_SMALL, _TIMES * packed), _memory())
+    return min(max(_SMALL, _TIMES * packed), half_of_memory())
 
 
 def _check_unpacked(size: int, most: int) -> None:
@@ -198,7 +198,7 @@ def _check_unpacked(size: int, most: int) -> None:
         )
 
 
-def _memory() -> int:
+def half_of_memory() -> int:
     """Return half of this machine's memory, in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 

@@ -491,6 +491,20 @@ def test_table_of_codes_leaves_out_what_does_not_exist():
     assert "fastgc: fractional repetition needs n to be a multiple" in result.output
 
 
+def test_codes_of_the_data_that_memory_has_no_room_for(monkeypatch):
+    """They are left out, with the reason; one that is asked for ends the command."""
+    load = catalogue.make("lcc", 8, stragglers=1).load
+    taken = 8 * load * 3 * (8 + 1) * 8  # workers, blocks of 3 samples, features and a label
+    said = f"workers of LagrangeCode(n=8, load={load}) hold {load} coded blocks each, 0 GB for all"
+    few = "-n", "8", "-s", "1", "--trials", "2"
+    for room, status in (taken - 1, 1), (taken, 0):
+        monkeypatch.setattr("fastgc.stability.precision.half_of_memory", lambda room=room: room)
+        of_all, of_one = run("codes", *few), run("codes", "lcc", *few)
+        assert (of_all.exit_code, of_one.exit_code) == (0, status)
+        assert (f"lcc: too large for memory: {said}" in of_all.stderr) == bool(status)
+        assert (f"fastgc: too large for memory: {said}" in of_one.stderr) == bool(status)
+
+
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 def test_hopeless_code_is_one_line():
     result = run("codes", "rs:root=1", "-n", "3000", "-s", "1500", "--trials", "1")

@@ -65,7 +65,12 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
         for at, (name, code) in enumerate(made.items()):
             heard = None if source is None else _heard(what, source, code, trials)
             progress = partial(show, at)
-            figures[name] = measure(code, trials, what.seed, heard=heard, progress=progress)
+            try:
+                figures[name] = measure(code, trials, what.seed, heard=heard, progress=progress)
+            except MemoryError as error:
+                if what.names:
+                    raise
+                notes.append(f"{name}: too large for memory: {error}")
     orders = "in random order" if source is None else f"as in {source.text}"
     title = (
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "

@@ -283,6 +283,9 @@ def clear_errors() -> Iterator[None]:
     except (*_MISUSE, ArithmeticError, ImportError, OSError) as e:
         _say(str(e), e)
         raise typer.Exit(status_of(e)) from None
+    except MemoryError as e:
+        _say(f"too large for memory: {e}" if str(e) else "too large for memory", e)
+        raise typer.Exit(status_of(e)) from None
     except KeyboardInterrupt as e:
         _say("interrupted; the worker processes have ended", e)
         raise typer.Exit(status_of(e)) from None

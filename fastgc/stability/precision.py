@@ -26,6 +26,7 @@ from .._arrays import (
     is_pairs,
     unit_roundoff,
 )
+from .._files import half_of_memory
 from ..codes import Code, ReedSolomon
 from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
@@ -453,6 +454,7 @@ def _gradients(
 
 def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator) -> _Work:
     if data is None:
+        _check_memory(code, dtype)
         rows = _ROWS * code.k
         shapes: list[tuple[int, ...]] = [(rows, _FEATURES), (rows,), (_FEATURES,)]
         data = [rng.standard_normal(shape).astype(dtype) for shape in shapes]
@@ -470,6 +472,17 @@ def _data(code: Code, data: Any, dtype: np.dtype[Any], rng: np.random.Generator)
     rows = -(-len(X) // code.k)
     unit = math.sqrt(code.k) * _largest_pair(X, y, theta, rows)
     return _Work(computed, _exact_least_squares(X, y, theta), unit, rows + theta.size)
+
+
+def _check_memory(code: Code, dtype: np.dtype[Any]) -> None:
+    """Refuse to make more coded data than half of this machine's memory takes."""
+    number = dtype.itemsize * (1 + code.scheme.is_complex)
+    taken = float(code.scheme.loads.sum()) * _ROWS * (_FEATURES + 1) * number
+    if taken > half_of_memory():
+        raise MemoryError(
+            f"workers of {code!r} hold {code.load} coded blocks each, {taken / 1e9:,.0f} GB for "
+            f"all {code.n:,}: take fewer workers, or fewer stragglers"
+        )
 
 
 def _many(
