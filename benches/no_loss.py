@@ -63,7 +63,8 @@ TINY = 10  # elements of a gradient so short that a call takes only Python's tim
 NEAR_LIMIT = 0.75
 CORES = threads.get_num_threads()
 HERE = Path(__file__).parent
-REST = 0.03  # seconds after which BLAS's threads no longer spin
+REST = 0.1  # seconds after which threads of BLAS and PyTorch no longer spin
+WARM = 1e-3  # seconds of a turn that are not timed
 
 Call = Callable[[], Any]
 
@@ -140,7 +141,10 @@ def race(calls: list[Call], turns: int = TURNS) -> list[float]:
         for at, call in enumerate(calls):
             if threads.get_num_threads() > 1:
                 time.sleep(REST)  # otherwise the call before may still occupy other cores
-            call()  # not timed: the call before has used the caches
+            until = time.perf_counter() + WARM
+            call()  # not timed: the call before has used the caches, and threads sleep
+            while time.perf_counter() < until:
+                call()
             times = []
             for _ in range(min(max(3, round(TURN / (inner[at] * each[at]))), 200)):
                 start = time.perf_counter()
