@@ -223,7 +223,8 @@ def test_verbs_are_done_at_once(code, dtype, in_c):
                 made = code.decode(came, rows)
                 assert made.dtype == truth.dtype
                 np.testing.assert_array_equal(made, truth)
-                done["decode", Status.OK] += 1
+                np.testing.assert_array_equal(code.decode(came, rows, p=p), truth[:p])
+                done["decode", Status.OK] += 2
                 for check in (True, False):
                     out = np.empty(p, form.gradient_dtype)
                     assert code.decode(came, rows, out, check_finite=check) is out
@@ -424,6 +425,21 @@ def test_what_else_is_asked_for_is_done_step_by_step(in_c):
     partials, message = np.ones((3, 4)), np.empty(4, np.float32)
     code.encode(0, partials, message, message_dtype=np.float32)
     assert not tried
+
+
+@pytest.mark.parametrize("code", [CODES[0], PLAIN_SUMS[0]], ids=repr)
+def test_lengths_of_gradients_are_taken_or_refused_as_step_by_step(code, in_c):
+    code, plain = fresh(code), fresh(code)
+    came = np.arange(code.threshold)
+    rows = np.random.default_rng(0).standard_normal((came.size, 4))
+    taken = []
+    for p in (-1, 0, 1, 2, 3, 4, 5, 10**13, 4.0, "4", np.int64(4), True):
+        steady = result(lambda p=p: plain.decode(came, Steps(rows), p=p).tolist())
+        for messages in rows, list(rows):
+            found = result(lambda p=p, m=messages: code.decode(came, m, p=p).tolist())
+            assert found == steady
+        taken += [p] * isinstance(steady, list)
+    assert taken == ([3, 4, 4] if code.message_size(3) == 4 else [4, 4])
 
 
 def test_where_vectors_are_looked_up_none_is_computed_at_once(in_c):

@@ -634,15 +634,17 @@ class Code(Recorded):
         if (
             type(first) is np.ndarray
             and method == "auto"
-            and p is None
+            and (p is None or out is None)
             and partial is None
             and tracker is None
             and (objects := self._object_decoders[choice.active])
         ):
             target = out
             if out is None and first.ndim:
-                to = objects.dtypes.get(first.dtype)
-                target = None if to is None else np.empty(first.shape[-1], to.out)
+                to, size = objects.dtypes.get(first.dtype), first.shape[-1]
+                if p is not None:
+                    size = p if type(p) is int and 0 < p <= size else -1
+                target = None if to is None or size < 0 else np.empty(size, to.out)
             flags = CHECK if check_finite else 0
             if not objects.decode(id(rows), id(target), flags, id(survivors)):
                 return target  # type: ignore[return-value]
