@@ -330,7 +330,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
     assert Empirical.read(path).samples.shape == (10**6, 2)
-    monkeypatch.setattr(_files, "_memory", lambda: 2**20)
+    monkeypatch.setattr(_files, "half_of_memory", lambda: 2**20)
     with pytest.raises(ValueError, match=r"a\.parquet .*it unpacks to more than"):
         Empirical.read(path)
 
