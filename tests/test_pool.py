@@ -1,11 +1,13 @@
 """The pool of threads of C's kernels: callers, forks, exits, and the number of threads."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,10 +120,10 @@ def test_one_thread_calls_no_other(split_over):
 def helpers():
     """Return the /proc directories of the pool's threads."""
     found = []
-    for task in os.scandir("/proc/self/task"):
-        with open(f"{task.path}/comm") as comm:
-            if comm.read() == "fastgc\n":
-                found.append(task.path)
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # another's has ended
+            if (task / "comm").read_text() == "fastgc\n":
+                found.append(task)
     return found
 
 
