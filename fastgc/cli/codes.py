@@ -12,7 +12,7 @@ import typer
 from ..codes import Code, catalogue
 from ..history import APPROXIMATE
 from . import options
-from .common import CHOOSING, command, echo, is_given
+from .common import CHOOSING, command, echo, is_given, why
 from .options import Size, Source, named, read_recorded, repeated, size_of
 from .output import Column, Tables, check_pictures, draw, microseconds
 
@@ -70,7 +70,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
             except MemoryError as error:
                 if what.names:
                     raise
-                notes.append(f"{name}: too large for memory: {error}")
+                notes.append(f"{name}: {why(error)}")
     orders = "in random order" if source is None else f"as in {source.text}"
     title = (
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
@@ -121,8 +121,7 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
             except (ValueError, MemoryError) as error:  # or a matrix of n by n numbers is too large
                 if asked:
                     raise
-                large = "too large for memory: " * isinstance(error, MemoryError)
-                refused[name] = f"{large}{error}"
+                refused[name] = why(error)
     notes += reasons(refused)
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")

@@ -280,15 +280,19 @@ def clear_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:  # the reader of our output has closed the pipe: Typer ends quietly
         raise
-    except (*_MISUSE, ArithmeticError, ImportError, OSError) as e:
-        _say(str(e), e)
-        raise typer.Exit(status_of(e)) from None
-    except MemoryError as e:
-        _say(f"too large for memory: {e}" if str(e) else "too large for memory", e)
+    except (*_MISUSE, ArithmeticError, ImportError, OSError, MemoryError) as e:
+        _say(why(e), e)
         raise typer.Exit(status_of(e)) from None
     except KeyboardInterrupt as e:
         _say("interrupted; the worker processes have ended", e)
         raise typer.Exit(status_of(e)) from None
+
+
+def why(error: BaseException) -> str:
+    """Return an error's text, which for a MemoryError begins by saying so."""
+    if not isinstance(error, MemoryError):
+        return str(error)
+    return f"too large for memory: {error}" if str(error) else "too large for memory"
 
 
 def _say(text: str, error: BaseException) -> None:

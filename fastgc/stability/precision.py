@@ -657,6 +657,8 @@ def measured_error(
     ------
     NotDecodableError
         If more messages are needed.
+    MemoryError
+        If random coded data would take more than half of this machine's memory.
     """
     checked = code.scheme.check_survivors(survivors)
     try:
