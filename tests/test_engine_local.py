@@ -977,7 +977,7 @@ def test_a_start_that_the_system_refuses_leaves_nothing(name, monkeypatch):
 
     with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2):
         pass  # opens what stays open for the program's life
-    for number in much(range(50), range(0, 50, 7)):
+    for number in much(range(50), range(0, 50, 13)):
         calls = iter(range(50))
 
         def refuse(*given, calls=calls, number=number):

@@ -440,7 +440,7 @@ def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
     """Messages are then smaller than the rounding errors of their terms; energies reveal this."""
     rng = np.random.default_rng(e)
     rnd = code.round(32, dtype, verify=e)
-    for _ in range(much(2000, 40)):
+    for _ in range(much(2000, 20)):
         g = cancelling(code, rng, dtype, 10.0 ** rng.uniform(-5 if dtype is np.float32 else -12, 0))
         rnd.reset()
         for i in rng.permutation(code.n).tolist():
@@ -1029,7 +1029,7 @@ def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
     job = Job(code)
     rnd = code.round(job.p, verify=e)
     raised = 0
-    for _ in range(much(600, 60)):
+    for _ in range(much(600, 40)):
         bad = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
         messages = spoilt(job, bad, rng.choice(KINDS[:-1], len(bad)).tolist(), rng)
         rnd.reset()

@@ -71,7 +71,7 @@ def labels_for(sizes):
 # ------------------------------------------------------------------------------ it is the same code
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 def test_a_placed_code_is_that_code(code):
     order = np.random.default_rng(code.n).permutation(code.n)

@@ -1256,7 +1256,7 @@ def test_curves_of_fits():
     np.testing.assert_allclose(first.get_xdata(), 1e3 * fits[0].model.quantile(first.get_ydata()))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("width", ["single", "double", "slide"])
 @pytest.mark.parametrize(
     "low_high", [(0.005, 5.9), (0.9, 20), (1e-7, 3), (30, 90), (2, 1e5), (3, 3.4)]

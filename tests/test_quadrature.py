@@ -6,6 +6,7 @@ import warnings
 import mpmath
 import numpy as np
 import pytest
+from strength import much
 
 from fastgc import LagrangeCode, interpolation
 from fastgc.codes import lagrange
@@ -40,7 +41,7 @@ def terms(K, M, roots, places, of):
 @pytest.mark.parametrize("kind", ["random", "neighbours"])
 def test_weights_and_their_squares(roots, kind):
     """Each coefficient is as precise as the sum of its terms, also where it is 1e+100."""
-    for K, M in SIZES:
+    for K, M in much(SIZES, SIZES[:-1]):
         places = places_of(kind, K, M)
         grid = Quadrature(K, M, roots)
         found, squares = grid.weights(places), grid.squares(places)

@@ -1018,6 +1018,7 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
     assert decoded_anew or n == 20
 
 
+@pytest.mark.every_backend
 @pytest.mark.parametrize(
     ("code", "F"),
     [
@@ -1031,13 +1032,9 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
 )
 def test_backends_choose_alike(code, F):
     """Norms of 1 and equal distances differ only by rounding, which must not decide."""
-    code = code()
-    vectors = []
-    for name in fastgc.backends():
-        with fastgc.use_backend(name):
-            vectors.append(code.decoding_vector(F))
-    for vector in vectors[1:]:
-        np.testing.assert_allclose(vector, vectors[0], rtol=1e-12, atol=1e-15)
+    with fastgc.use_backend("numpy"):
+        expected = code().decoding_vector(F)
+    np.testing.assert_allclose(code().decoding_vector(F), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_spread_chooses_by_leja_order():

@@ -105,7 +105,7 @@ def test_every_round_is_exact():
         rng = np.random.default_rng(e)
         rounds = {np.float64: AskingRound(code, P, liars=e)}
         rounds[np.float32] = AskingRound(code, P, np.float32, liars=e)
-        for number in range(much(1_200, 60)):
+        for number in range(much(1_200, 40)):
             dtype = np.float32 if number % 4 == 0 and code.scheme.packed else np.float64
             rnd = rounds[dtype]
             rnd.reset()
@@ -131,7 +131,7 @@ def test_every_round_is_exact():
                 assert not set(rnd.survivors) & set(liars)
             named, asked = named + len(rnd.corrupt), asked + costs.asks
             computed += costs.computed
-    assert missed <= much(1_200, 60) * len(CODES) / 10_000
+    assert missed <= much(1_200, 40) * len(CODES) / 10_000
     assert named
     assert asked
     assert computed
