@@ -156,6 +156,7 @@ def test_conformance(tmp_path):
     assert job.out.split() == [check.__name__ for check in conformance.CHECKS]
 
 
+@pytest.mark.long
 def test_machines_are_asked_for(tmp_path):
     job = run(
         tmp_path,
@@ -301,6 +302,7 @@ def test_failures_end_their_cluster_only(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_rank_that_sends_what_no_worker_sends_is_named(tmp_path):
     run(
         tmp_path,
@@ -444,6 +446,7 @@ def test_chosen_survivors_give_the_bits_of_local_processes(tmp_path, code):
     assert run(tmp_path, 5, source).out.strip() == scope["train"](LocalCluster)
 
 
+@pytest.mark.long
 def test_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back(tmp_path):
     run(
         tmp_path,

@@ -110,8 +110,9 @@ def test_reproduces_polynomials(m, complex_, random):
 @pytest.mark.parametrize("length", much([1e-100, 1e-3, 1.0, 1e5, 1e100], [1e-100]))
 def test_thousands_of_nodes_on_any_interval(length):
     rng = np.random.default_rng(0)
+    m = much(2000, 1000)
     points = np.append(rng.uniform(-1, 1, 8), 0.3)
-    for nodes in (chebyshev(2000), roots_of_unity(2000)):
+    for nodes in (chebyshev(m), roots_of_unity(m)):
         w = weights(nodes * length)
         assert np.isfinite(w).all()
         assert 1 <= np.abs(w).max() < 2
@@ -120,10 +121,10 @@ def test_thousands_of_nodes_on_any_interval(length):
         np.testing.assert_allclose(L.sum(axis=1), 1, atol=1e-11)
         c = functional(nodes * length, points * length)
         np.testing.assert_allclose(c, L.sum(axis=0), atol=1e-11)
-    known = (-1.0) ** np.arange(2000) * np.sin((np.arange(2000) + 0.5) * np.pi / 2000)
-    ratio = weights(chebyshev(2000) * length) / known
+    known = (-1.0) ** np.arange(m) * np.sin((np.arange(m) + 0.5) * np.pi / m)
+    ratio = weights(chebyshev(m) * length) / known
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
-    ratio = weights(roots_of_unity(2000)) / roots_of_unity(2000)
+    ratio = weights(roots_of_unity(m)) / roots_of_unity(m)
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
 
 

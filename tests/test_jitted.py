@@ -277,6 +277,7 @@ print(sum(train.stats.cache_hits.values()), sum(train.stats.cache_misses.values(
 """
 
 
+@compiles
 def test_a_loop_is_kept_on_disk(tmp_path):
     """A second process compiles nothing, though C's functions have other addresses."""
     (tmp_path / "users.py").write_text(USERS)

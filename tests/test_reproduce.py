@@ -1087,6 +1087,7 @@ def spent_by_hand(seed, groups, size, c, *, age=9, rounds=3000):
 METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-CADA": (3, 3, 0.3)}
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_are_as_by_hand():
     problem = zhu._problem(data.load("digits", seed=3), 4)
@@ -1142,6 +1143,7 @@ def small_figure(monkeypatch):
     return zhu.figure_2
 
 
+@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_to_equal_loss(small_figure):
     made = small_figure(seed=3, runs=2)
