@@ -1143,7 +1143,6 @@ def small_figure(monkeypatch):
     return zhu.figure_2
 
 
-@pytest.mark.long
 @pytest.mark.any_backend
 def test_methods_to_equal_loss(small_figure):
     made = small_figure(seed=3, runs=2)
