@@ -20,7 +20,7 @@ from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
 from fastgc.delays.text import FORMS
-from fastgc.engines import RoundOptions
+from fastgc.engines import ENGINES, RoundOptions
 from fastgc.kernels import fourier
 
 pytestmark = pytest.mark.any_backend
@@ -889,7 +889,7 @@ def test_simulated_without_delays():
     ("arguments", "says"),
     [
         (["--method", "lion"], "--method must be one of nesterov, sgd, adam, cada, gcada, not"),
-        (["--engine", "pvm"], "must be one of local, mpi, ray, simulated, torch, not 'pvm'"),
+        (["--engine", "pvm"], f"must be one of {', '.join(ENGINES)}, not 'pvm'"),
         (["--c", "1"], "--c is for the methods cada and gcada"),
         (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "gcada", "--c", "-1"], "c must be finite and not negative"),

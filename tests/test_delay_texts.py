@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.delays.text import COMMON, FORMS, parse, written
+from fastgc.delays.text import COMMON, FORMS, MODELS, parse, written
 
 pytestmark = pytest.mark.any_backend
 
@@ -205,6 +205,8 @@ def test_help_shows_what_is_read(tmp_path):
     common = [form.replace(" ", "") for form in re.findall('"(.*?)"', COMMON)]
     assert len(common) == 4
     assert {*common} <= {form for form, _ in FORMS}
+    named = {form.partition(":")[0] for form, _ in FORMS}
+    assert set(MODELS.names()) <= named  # users' own are listed by `others`
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import strength
 
 import fastgc
-from fastgc import engines, kernels
+from fastgc import kernels
 
 pytestmark = pytest.mark.any_backend
 
@@ -238,17 +238,6 @@ def test_an_engine_is_added_by_the_files_that_the_guide_names(copy):
         conforms = ["-c", f"{some}({conforms[-1]!r})"]
     status, said = run(copy, *conforms)
     assert status == 0, said
-
-
-def test_the_engine_to_learn_from_is_the_shortest():
-    [example] = re.findall(r"shortest\s+example is `(\S+)`", recipe("Adding an engine"))
-    texts = {
-        name: (PACKAGE / "engines" / f"{name}.py").read_text("utf-8")
-        for name in engines.ENGINES
-        if name != "simulated"  # it needs no transport
-    }
-    shortest = min(texts, key=lambda name: texts[name].count("\n"))
-    assert example == f"fastgc/engines/{shortest}.py"
 
 
 # ---------------------------------------------------------------------------------------- a kernel
