@@ -96,11 +96,12 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A 64-bit hash that tells whether lists of vectors on the CPU differ in any bit.
+    """A 64-bit hash that tells whether lists of vectors differ in any bit.
 
-    Two different lists of vectors of the same lengths, with less than 2^26 numbers, have the same
-    fingerprint with probability 2^-30 at most, over the keys that `seed` draws. Every 4096 words of
-    64 bits are hashed to one word, and these words again, until one is left.
+    Vectors are float32 or float64, contiguous and on the CPU. Two different lists of vectors of the
+    same lengths, with less than 2^26 numbers, have the same fingerprint with probability 2^-30 at
+    most, over the keys that `seed` draws. Every 4096 words of 64 bits are hashed to one word, and
+    these words again, until one is left.
     """
 
     def __init__(self, seed: Sequence[int]) -> None:
@@ -108,24 +109,10 @@ class Fingerprint:
         self._keys = _keys(self._rng)
         self._found: list[NDArray[np.uint64]] = []
 
-    def add(self, flat: torch.Tensor) -> None:
-        """Hash one more vector, which must be contiguous."""
-        aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
-        octets = aligned.view(torch.uint8).numpy()
-        whole, blocks = len(octets) // 8, -(-len(octets) // (8 * _WORDS))
-        found = np.zeros(blocks, dtype=np.uint64)
-        full = _hashed(octets[: 8 * whole].view(np.uint64), self._keys)
-        found[: len(full)] = full
-        if 8 * whole < len(octets):  # zeros fill the last word
-            last = np.zeros(8, dtype=np.uint8)
-            last[: len(octets) - 8 * whole] = octets[8 * whole :]
-            found[-1:] += _hashed(last.view(np.uint64), self._keys[whole % _WORDS :])
-        self._found.append(found)
-
     def add_multiplied(self, flat: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
-        """Hash one more vector of float32 or float64, and write it times `coefficient` to `out`.
+        """Hash one more vector, and write it times `coefficient` to `out`, in one pass.
 
-        This is `add` and a multiplication in one pass. If the coefficient is 0, even NaN becomes 0.
+        If the coefficient is 0, even NaN becomes 0.
         """
         x, product = flat.numpy(), out.numpy()
         found = np.empty(-(-x.nbytes // (8 * _WORDS)), dtype=np.uint64)
@@ -137,15 +124,10 @@ class Fingerprint:
         """Return the fingerprint of all vectors so far."""
         words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
-            words = _hashed(words, _keys(self._rng))
+            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
+            kernels.unchecked.hash_words(words, _keys(self._rng), found)
+            words = found
         return int(words[0])
-
-
-def _hashed(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
-    if len(words):
-        kernels.unchecked.hash_words(words, keys, found)
-    return found
 
 
 def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
