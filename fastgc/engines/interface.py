@@ -180,16 +180,14 @@ class RoundOptions:
                 "ask=True asks workers whose messages contradict each other: also say how many may "
                 "be corrupt in a round, as in verify=1"
             )
-        checked = {
-            "seed": at_least("seed", self.seed, 0),
-            "timeout": timeout,
-            "first_round": at_least("first_round", self.first_round, 0),
+        vars(self).update(
+            seed=at_least("seed", self.seed, 0),
+            timeout=timeout,
+            first_round=at_least("first_round", self.first_round, 0),
             **waits,
-            "ask": bool(self.ask),
-            "verify": liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            ask=bool(self.ask),
+            verify=liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
+        )
 
     @classmethod
     def of(
