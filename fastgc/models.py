@@ -62,7 +62,6 @@ class Model(Protocol):
     @property
     def size(self) -> int:
         """Length of theta, the gradient dimension p."""
-        ...
 
     @property
     def partial_gradient(self) -> Callable[..., object]:
@@ -72,15 +71,12 @@ class Model(Protocol):
         keywords ``partition`` and ``round``, it gets them, counted from 0. Random numbers must be a
         function of them: otherwise workers that compute the same partition disagree.
         """
-        ...
 
     def loss(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Mean loss over the samples."""
-        ...
 
     def error(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Fraction of samples that are misclassified, or root mean squared error."""
-        ...
 
 
 def prepared(model: Model, X: Array, y: NDArray[Any]) -> tuple[Array, Any]:

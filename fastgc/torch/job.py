@@ -251,9 +251,7 @@ class Worker:
         """The partition that is being computed; -1 if none."""
         return self._replica.partition
 
-    def __call__(  # noqa: D102
-        self, theta: Array, index: int, round: int
-    ) -> tuple[Array, float]:
+    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:  # noqa: D102
         self._replica.load(theta)
         self._replica.look_ahead(self._writes)
         if self._direct:
