@@ -355,7 +355,6 @@ class Training:
                     break
 
     def _cluster(self, first_round: int = 0) -> Cluster:
-        """Start the workers."""
         how = replace(self.how, first_round=first_round, batch=self.batches)
         return self.start_cluster(
             self.code,

@@ -602,7 +602,10 @@ def _serve(comm: MPI.Intracomm) -> bool:
         theta = orders.parameters.view(task.dtype)
         theta.flags.writeable = False
         if asks:
-            answers = _Answers(comm, tag, task, worker)
+            about = comm, tag, task, worker
+            answers = threading.Thread(
+                target=_answer_questions, args=about, name="fastgc answers", daemon=True
+            )
             answers.start()
         tell(Kind.JOINED)
         while orders.wait():
@@ -619,25 +622,19 @@ def _serve(comm: MPI.Intracomm) -> bool:
     return True
 
 
-class _Answers(threading.Thread):
-    """Answers the master's questions while the worker computes."""
-
-    def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
-        super().__init__(name="fastgc answers", daemon=True)
-        self._comm, self._tag, self._task, self._worker = comm, tag, task, worker
-        self._slot = _answer(task)
-
-    def run(self) -> None:
-        while True:
-            packed = _receive_bytes(self._comm, self._tag + _QUESTION, *_WAKEFUL)
-            question: Question | None = pickle.loads(packed.data)
-            if question is None:
-                return
-            out = self._task.answer_in(self._slot, self._worker.number, question, _LINE)
-            kind, _, energy, text = reply(self._worker, question, out)
-            self._slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
-            _HEADER.pack_into(self._slot.data, 0, kind, question.number, len(text), energy)
-            _wait(self._comm.Isend(self._slot, 0, self._tag + _ANSWER))
+def _answer_questions(comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
+    """Answer the master's questions, until there are no more, while another thread computes."""
+    slot = _answer(task)
+    while True:
+        packed = _receive_bytes(comm, tag + _QUESTION, *_WAKEFUL)
+        question: Question | None = pickle.loads(packed.data)
+        if question is None:
+            return
+        out = task.answer_in(slot, worker.number, question, _LINE)
+        kind, _, energy, text = reply(worker, question, out)
+        slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
+        _HEADER.pack_into(slot.data, 0, kind, question.number, len(text), energy)
+        _wait(comm.Isend(slot, 0, tag + _ANSWER))
 
 
 class _Orders:

@@ -1370,7 +1370,6 @@ class _Given:
             hooked.register_post_accumulate_grad_hook(functools.partial(count, at))
 
     def forget(self) -> None:
-        """Forget all gradients."""
         self._noted: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
 
     def note(self) -> None:
