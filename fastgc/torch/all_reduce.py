@@ -1289,17 +1289,12 @@ class _Reactive:
         if size < _HALVED:
             return False
         whole = _flat(self._parameters, gradients(self._parameters))
-        cuts = [len(each) // 2 for each in samples]
-        halves = [
-            _flat(self._parameters, self._of(part))
-            for part in (
-                [each[:cut] for each, cut in zip(samples, cuts, strict=True)],
-                [each[cut:] for each, cut in zip(samples, cuts, strict=True)],
-            )
-        ]
+        first = [each[: len(each) // 2] for each in samples]
+        rest = [each[len(each) // 2 :] for each in samples]
+        halves = [_flat(self._parameters, self._of(part)) for part in (first, rest)]
         if not whole.numel():  # this rank's part of a replica
             return False
-        weight = sum(cuts) / sum(map(len, samples))
+        weight = sum(map(len, first)) / sum(map(len, samples))
         mean = weight * halves[0] + (1 - weight) * halves[1]
         off = [float((whole - other).abs().max()) for other in (mean, halves[0] + halves[1])]
         limit = same * float(whole.abs().max())

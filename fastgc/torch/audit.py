@@ -375,14 +375,8 @@ class Audit:
             for owner, at in odd.items()
             if at == 0
         }
-        unlike = next(
-            (
-                by[owner][:2]
-                for owner, at in odd.items()
-                if at is None and _all_unlike(sketches[owner])
-            ),
-            (),
-        )
+        lost = [r for r, at in odd.items() if at is None and _all_unlike(sketches[r])]
+        unlike = by[lost[0]][:2] if lost else ()
         if instead:
             self._told = None  # others' gradients are in the sum
         named = self._remember(outvoted)
