@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack
@@ -325,14 +325,14 @@ class Training:
             done = len(history.rounds)
             over = until is not None and any(record.loss <= until for record in history.rounds)
             first = rounds + 1 if over else done + 1
-            bar: AbstractContextManager[Callable[[Record], object]] = nullcontext(
-                lambda record: None
-            )
+            listeners: list[Callable[[Record], object]] = []
             if self.progress and first <= rounds:
                 from .progress import training_bar
 
                 bar = training_bar(self.called, rounds, self.code.n, done, self.measure)
-            show = stack.enter_context(bar)
+                listeners.append(stack.enter_context(bar))
+            if self.callback is not None:
+                listeners.append(self.callback)
             if first > rounds and self.serve is None:
                 return
             # A cluster is started even if no round is left: other processes wait for one.
@@ -342,9 +342,8 @@ class Training:
                 self.elapsed, self.deaths = history.rounds[-1].time, history.rounds[-1].deaths
             for number in range(first, rounds + 1):
                 record = self._round(cluster, step, number)
-                show(record)
-                if self.callback is not None:
-                    self.callback(record)
+                for listener in listeners:
+                    listener(record)
                 over = until is not None and record.loss <= until
                 if kept is not None:
                     kept.add([asdict(record), self.tracked])
