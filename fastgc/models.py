@@ -62,7 +62,6 @@ class Model(Protocol):
     @property
     def size(self) -> int:
         """Length of theta, the gradient dimension p."""
-        ...
 
     @property
     def partial_gradient(self) -> Callable[..., object]:
@@ -72,15 +71,12 @@ class Model(Protocol):
         keywords ``partition`` and ``round``, it gets them, counted from 0. Random numbers must be a
         function of them: otherwise workers that compute the same partition disagree.
         """
-        ...
 
     def loss(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Mean loss over the samples."""
-        ...
 
     def error(self, theta: Array, X: Array, y: NDArray[Any]) -> float:
         """Fraction of samples that are misclassified, or root mean squared error."""
-        ...
 
 
 def prepared(model: Model, X: Array, y: NDArray[Any]) -> tuple[Array, Any]:
@@ -96,6 +92,16 @@ class _Linear:
     features: int
     l2: float
     bias: bool
+    _wide: ClassVar[tuple[str, int]]  # the field that is the number of columns, and its least value
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bias, bool | np.bool_):
+            raise TypeError(f"bias must be True or False, not {self.bias!r}")
+        name, least = self._wide
+        features = at_least("features", self.features, 1)
+        columns = {name: at_least(name, getattr(self, name), least)}
+        l2 = check_real("l2", self.l2)
+        vars(self).update(columns, features=features, l2=l2, bias=bool(self.bias))
 
     def __repr__(self) -> str:
         # Omit a bias that is True: checkpoints compare these texts, and older models all had one.
@@ -104,14 +110,7 @@ class _Linear:
 
     @property
     def _columns(self) -> int:
-        raise NotImplementedError
-
-    def _check_parameters(self) -> None:
-        object.__setattr__(self, "features", at_least("features", self.features, 1))
-        object.__setattr__(self, "l2", check_real("l2", self.l2))
-        if not isinstance(self.bias, bool | np.bool_):
-            raise TypeError(f"bias must be True or False, not {self.bias!r}")
-        object.__setattr__(self, "bias", bool(self.bias))
+        return int(vars(self)[self._wide[0]])
 
     @property
     def size(self) -> int:
@@ -289,13 +288,7 @@ class _LinearClassifier(_Linear, _Classifier):
     l2: float = 0.0
     bias: bool = True
 
-    def __post_init__(self) -> None:
-        self._check_parameters()
-        object.__setattr__(self, "classes", at_least("classes", self.classes, 2))
-
-    @property
-    def _columns(self) -> int:
-        return self.classes
+    _wide: ClassVar[tuple[str, int]] = ("classes", 2)
 
 
 @dataclass(frozen=True, repr=False)
@@ -379,14 +372,12 @@ class MLP(_CrossEntropy):
     def __post_init__(self) -> None:
         given = self.hidden if isinstance(self.hidden, Iterable) else [self.hidden]
         check_word("activation", self.activation, "relu", "tanh")
-        checked = {
-            "features": at_least("features", self.features, 1),
-            "classes": at_least("classes", self.classes, 2),
-            "hidden": tuple(at_least("units of a hidden layer", units, 1) for units in given),
-            "l2": check_real("l2", self.l2),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            features=at_least("features", self.features, 1),
+            classes=at_least("classes", self.classes, 2),
+            hidden=tuple(at_least("units of a hidden layer", units, 1) for units in given),
+            l2=check_real("l2", self.l2),
+        )
 
     @property
     def _shapes(self) -> list[tuple[int, int]]:
@@ -581,14 +572,7 @@ class LinearRegression(_Quadratic):
     bias: bool = True
 
     measure: ClassVar[str] = "RMSE"
-
-    def __post_init__(self) -> None:
-        self._check_parameters()
-        object.__setattr__(self, "outputs", at_least("outputs", self.outputs, 1))
-
-    @property
-    def _columns(self) -> int:
-        return self.outputs
+    _wide: ClassVar[tuple[str, int]] = ("outputs", 1)
 
     @_quiet
     def predict(self, theta: Array, X: Array) -> Array:

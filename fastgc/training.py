@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial as bind
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -326,14 +325,14 @@ class Training:
             done = len(history.rounds)
             over = until is not None and any(record.loss <= until for record in history.rounds)
             first = rounds + 1 if over else done + 1
-            bar: AbstractContextManager[Callable[[Record], object]] = nullcontext(
-                lambda record: None
-            )
+            listeners: list[Callable[[Record], object]] = []
             if self.progress and first <= rounds:
                 from .progress import training_bar
 
                 bar = training_bar(self.called, rounds, self.code.n, done, self.measure)
-            show = stack.enter_context(bar)
+                listeners.append(stack.enter_context(bar))
+            if self.callback is not None:
+                listeners.append(self.callback)
             if first > rounds and self.serve is None:
                 return
             # A cluster is started even if no round is left: other processes wait for one.
@@ -343,9 +342,8 @@ class Training:
                 self.elapsed, self.deaths = history.rounds[-1].time, history.rounds[-1].deaths
             for number in range(first, rounds + 1):
                 record = self._round(cluster, step, number)
-                show(record)
-                if self.callback is not None:
-                    self.callback(record)
+                for listener in listeners:
+                    listener(record)
                 over = until is not None and record.loss <= until
                 if kept is not None:
                     kept.add([asdict(record), self.tracked])
@@ -355,7 +353,6 @@ class Training:
                     break
 
     def _cluster(self, first_round: int = 0) -> Cluster:
-        """Start the workers."""
         how = replace(self.how, first_round=first_round, batch=self.batches)
         return self.start_cluster(
             self.code,
@@ -381,12 +378,41 @@ class Training:
         this = describe(self.code, self.learner, self.method, self.dataset, *how, **what)
         try:
             kept = stack.enter_context(Checkpoint(folder, this))
-            _resume(kept, self.rounds, self.history, self.method, self.tracker)
+            self._restore(kept)
         except BaseException:
             if self.serve is not None:  # other processes wait for a cluster to start and to end
                 self._cluster().close()
             raise
         return kept
+
+    def _restore(self, kept: Checkpoint) -> None:
+        """Go on from a checkpoint, or save the first one, which raises early if anything fails."""
+        if kept.state is None:
+            kept.save(self.method.state())
+            return
+        if kept.round > self.rounds:
+            raise CheckpointError(
+                f"the checkpoint already has {kept.round} rounds: ask for at least as many, not "
+                f"for {self.rounds}, or name another folder"
+            )
+        try:
+            records = [record_of(row) for row, _ in kept.lines]
+            if [record.round for record in records] != list(range(1, kept.round + 1)):
+                raise ValueError
+            tracked = [row for _, row in kept.lines if row is not None]
+            if self.tracker is not None:
+                from .stability import TrackedRound
+
+                tracked = [TrackedRound(*row) for row in tracked]
+                if not all(isinstance(number, int | float) for row in tracked for number in row):
+                    raise TypeError
+        except (TypeError, ValueError):
+            raise CheckpointError("the checkpoint does not hold rounds of training") from None
+        self.method.restore(kept.state)
+        self.history.rounds.extend(records)
+        if self.tracker is not None:
+            self.tracker.rounds[:] = tracked
+        kept.state, kept.lines = None, []  # free memory: these may be large
 
     def _steps(self, cluster: Cluster) -> Callable[[], tuple[RoundReport, Sequence[int]]]:
         """Return a function that writes a gradient, and returns its report and who was asked."""
@@ -449,11 +475,13 @@ class Training:
 
     def _measure(self, tracker: StabilityTracker, round: int) -> None:
         """Measure the gradient's error from all partial gradients, computed in this process."""
-        drawn = None if self.batches is None else bind(self.batches, round=round)
-        point = self.method.point
-        tracker.measure(
-            self.gradient, _partials(self.learner, point, self.whole, self.code.k, round, drawn)
-        )
+        point, k = self.method.point, self.code.k
+        partials = np.empty((k, point.size), dtype=point.dtype)
+        for j, shard in enumerate(datasets.partition(*self.whole, k)):
+            part = shard if self.batches is None else self.batches(shard, j, round)
+            gradient = self.learner.partial_gradient
+            partial_gradient(gradient, point, part, partials[j], partition=j, round=round)
+        tracker.measure(self.gradient, partials)
         self.tracked = tracker.rounds[-1]
 
     def _record(self, number: int, report: RoundReport, asked: Sequence[int]) -> Record:
@@ -715,42 +743,6 @@ def check_restorable(optimizer: Optimizer) -> None:
             )
 
 
-def _resume(
-    kept: Checkpoint,
-    rounds: int,
-    history: History,
-    optimizer: Any,
-    tracker: StabilityTracker | None,
-) -> None:
-    """Resume from a checkpoint, or save the first one, which raises early if anything fails."""
-    if kept.state is None:
-        kept.save(optimizer.state())
-        return
-    if kept.round > rounds:
-        raise CheckpointError(
-            f"the checkpoint already has {kept.round} rounds: ask for at least as many, not for "
-            f"{rounds}, or name another folder"
-        )
-    try:
-        records = [record_of(row) for row, _ in kept.lines]
-        if [record.round for record in records] != list(range(1, kept.round + 1)):
-            raise ValueError
-        tracked = [row for _, row in kept.lines if row is not None]
-        if tracker is not None:
-            from .stability import TrackedRound
-
-            tracked = [TrackedRound(*row) for row in tracked]
-            if not all(isinstance(number, int | float) for row in tracked for number in row):
-                raise TypeError
-    except (TypeError, ValueError):
-        raise CheckpointError("the checkpoint does not hold rounds of training") from None
-    optimizer.restore(kept.state)
-    history.rounds.extend(records)
-    if tracker is not None:
-        tracker.rounds[:] = tracked
-    kept.state, kept.lines = None, []  # free memory: these may be large
-
-
 def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
     """Raise unless an adaptive method can select among the groups of a code."""
     name = type(method).__name__
@@ -772,20 +764,3 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
         raise ValueError(
             f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
         )
-
-
-def _partials(
-    model: Model,
-    theta: Array,
-    whole: Any,
-    k: int,
-    round: int,
-    drawn: Callable[[Any, int], Any] | None,
-) -> Array:
-    """Compute all partial gradients in this process."""
-    X, y = whole
-    partials = np.empty((k, theta.size), dtype=theta.dtype)
-    for j, shard in enumerate(datasets.partition(X, y, k)):
-        part = shard if drawn is None else drawn(shard, j)
-        partial_gradient(model.partial_gradient, theta, part, partials[j], partition=j, round=round)
-    return partials

@@ -684,16 +684,16 @@ def test_what_does_not_go_together(code, options, error, match):
 
 
 def test_measuring_takes_no_time_of_training(monkeypatch):
-    partials = training._partials
+    measure = training.Training._measure
 
     def slow(*arguments):
         sleep(0.3)
-        return partials(*arguments)
+        measure(*arguments)
 
     class Cluster(SimulatedCluster):
         clock = staticmethod(perf_counter)
 
-    monkeypatch.setattr(training, "_partials", slow)
+    monkeypatch.setattr(training.Training, "_measure", slow)
     tracker = StabilityTracker(measure_every=1)
     history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, tracker=tracker, engine=Cluster)
     assert all(not math.isnan(row.measured) for row in tracker.rounds)

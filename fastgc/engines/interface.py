@@ -180,16 +180,14 @@ class RoundOptions:
                 "ask=True asks workers whose messages contradict each other: also say how many may "
                 "be corrupt in a round, as in verify=1"
             )
-        checked = {
-            "seed": at_least("seed", self.seed, 0),
-            "timeout": timeout,
-            "first_round": at_least("first_round", self.first_round, 0),
+        vars(self).update(
+            seed=at_least("seed", self.seed, 0),
+            timeout=timeout,
+            first_round=at_least("first_round", self.first_round, 0),
             **waits,
-            "ask": bool(self.ask),
-            "verify": liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            ask=bool(self.ask),
+            verify=liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
+        )
 
     @classmethod
     def of(
@@ -343,21 +341,17 @@ class Cluster(Protocol):
 
     def clock(self) -> float:
         """Seconds since some fixed moment, on the clock that times rounds."""
-        ...
 
     def step(self, theta: Array, out: Array) -> RoundReport:
         """Run one round, and decode the gradient to `out`."""
-        ...
 
     def collect(
         self, theta: Array, rnd: Gathering, workers: Iterable[int] | None = None
     ) -> RoundReport:
         """Run one round of some workers, whose messages `rnd` takes and decodes."""
-        ...
 
     def close(self) -> None:
         """End the workers; a second call does nothing."""
-        ...
 
 
 # The cause of death of a worker that sent something no worker's program can send.
@@ -440,18 +434,15 @@ class Computation(Protocol):
         self, theta: Array, shard: Any, out: Array, *, partition: int, round: int
     ) -> object:
         """Write one partial gradient, for engines that ask for it (`SimulatedCluster`)."""
-        ...
 
     def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
         """Change an encoded message in place (`SimulatedCluster`).
 
         `message` was rounded from `sums`.
         """
-        ...
 
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:
         """Prepare a worker's messages, in its process; they are written to `out`."""
-        ...
 
 
 class Messages(Protocol):
@@ -460,11 +451,9 @@ class Messages(Protocol):
     @property
     def partition(self) -> int:
         """The partition that is being computed; -1: none."""
-        ...
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         """Compute message `index` of a round; return it, and its energy (`Event.energy`)."""
-        ...
 
 
 def parameters_of(gradient: Gradient | Computation, size: int) -> int:
@@ -609,7 +598,6 @@ class Transport(Protocol):
 
         Workers may still be at the earlier rounds `in_use`.
         """
-        ...
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
         """Hand the round published last to workers that have fewer than `ahead` rounds in hand.
@@ -618,22 +606,18 @@ class Transport(Protocol):
         each as soon as `fastgc.engines.worker.Worker.message` returns it. It is no error if a
         worker has died in the meantime.
         """
-        ...
 
     def listen(self, seconds: float) -> Iterable[Event]:
         """Return the events so far, oldest first; if there are none, wait up to `seconds` for some.
 
         It may return earlier, with nothing. A worker's messages come before its death.
         """
-        ...
 
     def restart(self, worker: int) -> None:
         """Begin to start a dead worker again; an event reports that it joined, or died."""
-        ...
 
     def close(self) -> None:
         """End the workers, and release all resources."""
-        ...
 
 
 class Buffers(dict[int, int]):
@@ -672,7 +656,6 @@ class Answering(Transport, Protocol):
         The worker answers while it computes, in the order in which it was asked, with what
         `Worker.answer` returns. It is no error if the worker has died in the meantime.
         """
-        ...
 
 
 def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: int) -> int:

@@ -304,10 +304,10 @@ class _Ranks(Answering):
         self._receives += [link.asked.receive for link in self._links if link.asked is not None]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        self._buffer = self._buffers.take(number, in_use)
-        if self._buffer == len(self._orders):
+        buffer = self._buffers.take(number, in_use)
+        if buffer == len(self._orders):
             self._orders.append(_aligned(self._nbytes))
-        order = self._orders[self._buffer]
+        self._order = order = self._orders[buffer]
         _HEADER.pack_into(order.data, 0, _ROUND, number, self.keeping, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
@@ -316,16 +316,16 @@ class _Ranks(Answering):
                 link.tell(number)
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        order = self._orders[self._buffer]
         for worker, delay in zip(workers, delays, strict=True):
             link = self._links[worker]
-            link.hand(self._number, self._buffer, order, first, delay)
+            link.hand(self._number, self._order, first, delay)
             self._receives[worker] = link.receive
 
     def ask(self, worker: int, question: Question) -> None:
         asked = self._links[worker].asked
         assert asked is not None
         asked.ask(question)
+        self._receives[len(self._links) + worker] = asked.receive
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []
@@ -348,6 +348,7 @@ class _Ranks(Answering):
                 if at != worker:
                     assert link.asked is not None
                     events.append(link.asked.take())
+                    self._receives[at] = link.asked.receive
                     continue
                 event = link.take()
                 if event is not None:
@@ -376,8 +377,7 @@ class _Ranks(Answering):
 class _Link:
     """The master's connection to one worker of a cluster.
 
-    `receive` is the request of the next message. It is not active while the worker has nothing to
-    send.
+    `receive` is the request of the next message, null while the worker has nothing to send.
     """
 
     def __init__(
@@ -394,24 +394,20 @@ class _Link:
         memory = _aligned(messages * stride)
         self._slots = [memory[i * stride :][:stride] for i in range(messages)]
         self._rows = [slot[_LINE:][:nbytes].view(task.message_dtype) for slot in self._slots]
-        self._receives = [comm.Recv_init(slot, self._rank, tag) for slot in self._slots]
         self._late = late
         self._busy = self._through = False
         self._round = self._told = _NONE
         self._delay = np.zeros(_LINE, np.uint8)
         self._newest = np.zeros(1, np.int64)
-        self._news = comm.Send_init(self._newest, self._rank, tag + _NEWS)
-        self._orders: dict[int, MPI.Prequest] = {}  # by the number of the parameters' buffer
+        self._news: MPI.Request = MPI.REQUEST_NULL
         self._order: MPI.Request = MPI.REQUEST_NULL
         self._delaying: MPI.Request = MPI.REQUEST_NULL
         self._once: list[MPI.Request] = []
         self._post(0)
 
     def _post(self, slot: int) -> None:
-        self._slot = slot
-        self.receive = self._receives[slot]
-        self.receive.Start()
-        self._posted = True
+        self._slot, self._posted = slot, True
+        self.receive = self._comm.Irecv(self._slots[slot], self._rank, self._tag)
 
     def start(self, pickled: bytes) -> None:
         self._once.append(self._comm.Isend([pickled, MPI.BYTE], self._rank, _START))
@@ -420,18 +416,15 @@ class _Link:
         """Tell a worker at an older round, once per round, that there is a newer one."""
         if self._busy and self._told < self._round and self._news.Test():
             self._newest[0] = self._told = number
-            self._news.Start()
+            self._news = self._comm.Isend(self._newest, self._rank, self._tag + _NEWS)
 
-    def hand(self, number: int, buffer: int, order: Array, first: int, delay: float) -> None:
+    def hand(self, number: int, order: Array, first: int, delay: float) -> None:
         self._order.Wait()  # done already: the worker has answered
         if first or delay:
             self._delaying.Wait()
             _HEADER.pack_into(self._delay.data, 0, _DELAY, number, first, delay)
             self._delaying = self._comm.Isend(self._delay, self._rank, self._tag)
-        if buffer not in self._orders:
-            self._orders[buffer] = self._comm.Send_init(order, self._rank, self._tag)
-        self._order = self._orders[buffer]
-        self._orders[buffer].Start()
+        self._order = self._comm.Isend(order, self._rank, self._tag)
         self._round, self._busy = number, True
         if not self._posted:
             self._post(first)
@@ -500,38 +493,36 @@ class _Link:
             if kind == _BYE:
                 self._through = True
             else:
-                self.receive.Start()
-        if self._through and self._receives:
-            # Before it said goodbye, the worker took everything that was sent to it, and answered.
-            persistent = [self._news, *self._orders.values()]
-            taken = MPI.Request.Testall([*persistent, self._delaying, *self._once])
-            if not taken or (self.asked is not None and not self.asked.ended()):
-                return False
-            for request in (*persistent, *self._receives):
-                request.Free()
-            self._receives = []
-        return self._through
+                self._post(self._slot)
+        if not self._through:
+            return False
+        # Before it said goodbye, the worker took everything that was sent to it, and answered.
+        taken = MPI.Request.Testall([self._news, self._order, self._delaying, *self._once])
+        return taken and (self.asked is None or self.asked.ended())
 
 
 class _Asked:
     """The questions that the master asks one worker, and their answers.
 
-    `receive` is the request of the next answer. It is not active while none is `due`.
+    `receive` is the request of the next answer, null while none is `due`.
     """
 
     def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
         self._comm, self._tag = comm, tag
         self._worker, self._task = worker, task
         self._slot = _answer(task)
-        self.receive = comm.Recv_init(self._slot, worker + 1, tag + _ANSWER)
+        self.receive: MPI.Request = MPI.REQUEST_NULL
         self.due: deque[Question] = deque()
         self._sends: list[MPI.Request] = []
+
+    def _post(self) -> None:
+        self.receive = self._comm.Irecv(self._slot, self._worker + 1, self._tag + _ANSWER)
 
     def ask(self, question: Question) -> None:
         self.send(question)
         self.due.append(question)
         if len(self.due) == 1:
-            self.receive.Start()
+            self._post()
 
     def send(self, question: Question | None) -> None:
         self._sends = [send for send in self._sends if not send.Test()]
@@ -548,7 +539,7 @@ class _Asked:
         elif kind == Kind.ANSWER:
             answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
         if self.due:  # a newer question was asked: nobody needs this answer
-            self.receive.Start()
+            self._post()
         if kind == Kind.FAILED:
             return Event(Kind.FAILED, self._worker, question.round, text=text)
         return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
@@ -559,10 +550,7 @@ class _Asked:
             if not self.receive.Test():
                 return False
             self.take()
-        if not MPI.Request.Testall(self._sends):
-            return False
-        self.receive.Free()
-        return True
+        return MPI.Request.Testall(self._sends)
 
 
 def _answer(task: Task) -> Array:
@@ -586,8 +574,6 @@ def _serve(comm: MPI.Intracomm) -> bool:
         return False
     tag, nbytes, asks, common, data = pickle.loads(start.data)
     orders = _Orders(comm, tag, nbytes)
-    sends: list[MPI.Prequest] = []
-    tells: list[MPI.Prequest] = []
     worker = answers = None
 
     def tell(kind: int, text: bytes = b"") -> None:
@@ -595,14 +581,13 @@ def _serve(comm: MPI.Intracomm) -> bool:
         _wait(comm.Isend([header + text, MPI.BYTE], 0, tag))
 
     def send_message(index: int, energy: float) -> None:
-        kind, send = Kind.MESSAGE, sends[index]
+        kind, sent = Kind.MESSAGE, slots[index]
         if orders.keeping:
-            kind, send = Kind.COMPUTED, tells[index]
-        _HEADER.pack_into(slots[index].data, 0, kind, orders.round, index, energy)
+            kind, sent = Kind.COMPUTED, sent[:_LINE]
+        _HEADER.pack_into(sent.data, 0, kind, orders.round, index, energy)
         if index + 1 == len(slots):
             orders.post()  # before the master answers this message
-        send.Start()
-        _wait(send)  # now: MPI moves nothing while gradients are computed
+        _wait(comm.Isend(sent, 0, tag))  # now: MPI moves nothing while gradients are computed
 
     try:
         backend, task = pickle.loads(common)
@@ -612,14 +597,15 @@ def _serve(comm: MPI.Intracomm) -> bool:
             _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
             for _ in range(task.code.scheme.message_counts[number])
         ]
-        sends += [comm.Send_init(slot, 0, tag) for slot in slots]
-        tells += [comm.Send_init(slot[:_LINE], 0, tag) for slot in slots]
         rows = [slot[_LINE:].view(task.message_dtype) for slot in slots]
         worker = Worker(number, task, pickle.loads(data), rows)
         theta = orders.parameters.view(task.dtype)
         theta.flags.writeable = False
         if asks:
-            answers = _Answers(comm, tag, task, worker)
+            about = comm, tag, task, worker
+            answers = threading.Thread(
+                target=_answer_questions, args=about, name="fastgc answers", daemon=True
+            )
             answers.start()
         tell(Kind.JOINED)
         while orders.wait():
@@ -633,55 +619,44 @@ def _serve(comm: MPI.Intracomm) -> bool:
     elif asks:  # the worker failed before: take the message that would end the thread
         _receive_bytes(comm, tag + _QUESTION)
     tell(_BYE)
-    orders.free()
-    for send in (*sends, *tells):
-        send.Free()
     return True
 
 
-class _Answers(threading.Thread):
-    """Answers the master's questions while the worker computes."""
-
-    def __init__(self, comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
-        super().__init__(name="fastgc answers", daemon=True)
-        self._comm, self._tag, self._task, self._worker = comm, tag, task, worker
-        self._slot = _answer(task)
-
-    def run(self) -> None:
-        answer = self._comm.Send_init(self._slot, 0, self._tag + _ANSWER)
-        while True:
-            packed = _receive_bytes(self._comm, self._tag + _QUESTION, *_WAKEFUL)
-            question: Question | None = pickle.loads(packed.data)
-            if question is None:
-                break
-            out = self._task.answer_in(self._slot, self._worker.number, question, _LINE)
-            kind, _, energy, text = reply(self._worker, question, out)
-            self._slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
-            _HEADER.pack_into(self._slot.data, 0, kind, question.number, len(text), energy)
-            answer.Start()
-            _wait(answer)
-        answer.Free()
+def _answer_questions(comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
+    """Answer the master's questions, until there are no more, while another thread computes."""
+    slot = _answer(task)
+    while True:
+        packed = _receive_bytes(comm, tag + _QUESTION, *_WAKEFUL)
+        question: Question | None = pickle.loads(packed.data)
+        if question is None:
+            return
+        out = task.answer_in(slot, worker.number, question, _LINE)
+        kind, _, energy, text = reply(worker, question, out)
+        slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
+        _HEADER.pack_into(slot.data, 0, kind, question.number, len(text), energy)
+        _wait(comm.Isend(slot, 0, tag + _ANSWER))
 
 
 class _Orders:
     """A worker's view of what the master wants (`fastgc.engines.worker.Orders`)."""
 
     def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
-        self._memory = _aligned(nbytes)
+        self._comm, self._tag, self._memory = comm, tag, _aligned(nbytes)
         self.parameters = self._memory[_LINE:]  # bytes
         self.round = self.newest = _NONE
         self.first, self.delay = 0, 0.0
         self.keeping = False  # whether messages of the round are kept
-        self._order = comm.Recv_init(self._memory, 0, tag)
         self._posted = self._ended = False
         self._told = np.zeros(1, np.int64)
-        self._news = comm.Recv_init(self._told, 0, tag + _NEWS)
-        self._news.Start()
+        self._listen()
+
+    def _listen(self) -> None:
+        self._news = self._comm.Irecv(self._told, 0, self._tag + _NEWS)
 
     def post(self) -> None:
         """Get ready for the next order, which overwrites the parameters."""
         if not self._posted:
-            self._order.Start()
+            self._order = self._comm.Irecv(self._memory, 0, self._tag)
             self._posted = True
 
     def wait(self) -> bool:
@@ -710,7 +685,7 @@ class _Orders:
             if self.newest == _NONE:
                 self._ended = True
             else:
-                self._news.Start()
+                self._listen()
         return not self._ended
 
     def sleep(self, seconds: float) -> bool:
@@ -722,10 +697,6 @@ class _Orders:
                 return True
             time.sleep(min(left, _LONGEST))
         return False
-
-    def free(self) -> None:
-        self._order.Free()
-        self._news.Free()
 
 
 def _receive_bytes(

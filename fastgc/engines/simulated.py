@@ -278,7 +278,6 @@ class SimulatedCluster(RoundLoop):
         return self._cancelled(self._theta, partition, part)
 
     def _encoder(self, worker: int, index: int) -> Encoder:
-        """The encoder of a worker's message."""
         number = self._code.scheme.message_number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(

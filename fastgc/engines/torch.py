@@ -321,7 +321,6 @@ class _Link:
         self.receiver.start()
 
     def ask(self, question: Question) -> None:
-        """Send a question."""
         self._questions[question.number] = question
         packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
         self.orders.put((_QUESTION, question.round, 0, 0.0, packed))
@@ -560,7 +559,6 @@ class _Orders:
         self._wire.send(kind, self.round, index, energy, row)
 
     def leave(self) -> None:
-        """Report that the worker leaves the round."""
         self._wire.send(Kind.LEFT, self.round, 0, 0.0)
 
     def look(self) -> bool:

@@ -135,11 +135,9 @@ class Orders(Protocol):
 
     def look(self) -> bool:
         """Look for news of the master; False: the worker must end."""
-        ...
 
     def sleep(self, seconds: float) -> bool:
         """Sleep; False, at once: the worker must end."""
-        ...
 
 
 class Worker:

@@ -129,9 +129,7 @@ class SRSGC(_BurstyScheme):
     def _windows(burst: int, delay: int) -> Iterable[int]:
         return (times * burst + 1 for times in _WINDOWS)
 
-    def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: Ints
-    ) -> Tasks:
+    def tasks(self, state: State, live: Sequence[int], silent: Ints) -> Tasks:  # noqa: D102
         age = np.full((self.n, 1), 0 if 0 in live else -1)
         if self.delay in live:
             age[self._repeating(state[self.delay, 0].copy(), silent)] = self.delay
@@ -235,9 +233,7 @@ class MSGC(_BurstyScheme):
     def _windows(burst: int, delay: int) -> Iterable[int]:
         return range(burst + 1, delay + 3 - burst)
 
-    def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: Ints
-    ) -> Tasks:
+    def tasks(self, state: State, live: Sequence[int], silent: Ints) -> Tasks:  # noqa: D102
         age = np.full((self.n, self.slots), -1)
         part = np.zeros((self.n, self.slots), dtype=np.int64)
         for job in live:

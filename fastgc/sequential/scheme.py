@@ -517,9 +517,7 @@ class Independent(SequentialScheme):
     def __repr__(self) -> str:
         return f"Independent({self.parts[0]!r})"
 
-    def tasks(  # noqa: D102
-        self, state: State, live: Sequence[int], silent: Ints
-    ) -> Tasks:
+    def tasks(self, state: State, live: Sequence[int], silent: Ints) -> Tasks:  # noqa: D102
         age = np.full((self.n, 1), 0 if live else -1)
         return Tasks(age, np.zeros((self.n, 1), dtype=np.int64))
 

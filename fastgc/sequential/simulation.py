@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -234,15 +235,9 @@ def _round(
     if schedule.enough(came):
         return least, False, came
     # `enough` stays true when more workers answer: bisect for the first time at which it is.
-    ends = np.unique(arrival[arrival > least])
-    low, high = 0, ends.size - 1
-    while low < high:
-        middle = (low + high) // 2
-        if schedule.enough(arrival <= ends[middle]):
-            high = middle
-        else:
-            low = middle + 1
-    return float(ends[low]), True, arrival <= ends[low]
+    ends = np.unique(arrival[arrival > least]).tolist()
+    end = ends[bisect_left(ends[:-1], True, key=lambda end: schedule.enough(arrival <= end))]
+    return end, True, arrival <= end
 
 
 # The schemes that `compare` ranks by default.

@@ -606,7 +606,7 @@ class CodedAllReduce:
             self._sum(view, own, sums)
             return
         hashed = audit.fingerprint(self.step)
-        self._next.take_gradients(own, hashed=hashed)
+        self._next.hash_gradients(own, hashed)
         self._next.take_rest(own, 1 / len(view.ranks), sums)
         self._next.tell(self.rank, hashed.value())
         view.sum(self._next.flat, self._patience(view))
@@ -1052,17 +1052,8 @@ class _Message:
             self.sums[: len(sums)] = coefficient * torch.tensor([float(x) for x in sums])
 
     @torch.no_grad()
-    def take_gradients(
-        self, coefficient: float, of: slice = slice(None), hashed: Fingerprint | None = None
-    ) -> None:
-        """Take the gradients of some parameters times `coefficient`.
-
-        `hashed` takes the gradients themselves.
-        """
-        if hashed is not None:
-            for read, mine in self._vectors(of):
-                hashed.add_multiplied(read, coefficient, mine)
-            return
+    def take_gradients(self, coefficient: float, of: slice = slice(None)) -> None:
+        """Take the gradients of some parameters times `coefficient`."""
         for grad, mine in zip(gradients(self._parameters[of]), self._tensors[of], strict=True):
             if grad is None:
                 mine.zero_()
@@ -1072,26 +1063,23 @@ class _Message:
                 mine.copy_(grad.to_dense() if grad.is_sparse else grad)
                 _multiply(mine, coefficient, mine)
 
-    def _region(self, of: slice) -> torch.Tensor:
-        first, last, _ = of.indices(len(self._parameters))
-        return self.gradient[self._ends[first] : self._ends[last]]
+    @torch.no_grad()
+    def hash_gradients(self, coefficient: float, hashed: Fingerprint) -> None:
+        """Take all gradients times `coefficient`, and hash the gradients themselves.
 
-    def _vectors(self, of: slice) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield pairs of a flat gradient, and the part of the message where it goes.
-
-        Small gradients are joined there first, because each call of PyTorch takes microseconds.
+        Small ones are joined in the message first, because each call of PyTorch takes microseconds.
         """
-        first, last, _ = of.indices(len(self._parameters))
-        while first < last:
-            begin, limit = first, self._ends[first] + _PIECE
-            first += 1
-            while first < last and self._ends[first + 1] <= limit:
-                first += 1
-            some = slice(begin, first)
-            mine = self._region(some)
+        ends, end = self._ends, 0
+        while end < len(self._parameters):
+            begin, limit = end, ends[end] + _PIECE
+            end += 1
+            while end < len(self._parameters) and ends[end + 1] <= limit:
+                end += 1
+            some, mine = slice(begin, end), self.gradient[ends[begin] : ends[end]]
             found = zip(gradients(self._parameters[some]), self._tensors[some], strict=True)
             flat = [_vector(grad, like.numel(), like.dtype) for grad, like in found]
-            yield flat[0] if len(flat) == 1 else torch.cat(flat, out=mine), mine
+            read = flat[0] if len(flat) == 1 else torch.cat(flat, out=mine)
+            hashed.add_multiplied(read, coefficient, mine)
 
     @torch.no_grad()
     def give(self, into: Mapping[torch.Tensor, torch.Tensor] = MappingProxyType({})) -> None:
@@ -1301,17 +1289,12 @@ class _Reactive:
         if size < _HALVED:
             return False
         whole = _flat(self._parameters, gradients(self._parameters))
-        cuts = [len(each) // 2 for each in samples]
-        halves = [
-            _flat(self._parameters, self._of(part))
-            for part in (
-                [each[:cut] for each, cut in zip(samples, cuts, strict=True)],
-                [each[cut:] for each, cut in zip(samples, cuts, strict=True)],
-            )
-        ]
+        first = [each[: len(each) // 2] for each in samples]
+        rest = [each[len(each) // 2 :] for each in samples]
+        halves = [_flat(self._parameters, self._of(part)) for part in (first, rest)]
         if not whole.numel():  # this rank's part of a replica
             return False
-        weight = sum(cuts) / sum(map(len, samples))
+        weight = sum(map(len, first)) / sum(map(len, samples))
         mean = weight * halves[0] + (1 - weight) * halves[1]
         off = [float((whole - other).abs().max()) for other in (mean, halves[0] + halves[1])]
         limit = same * float(whole.abs().max())
@@ -1382,7 +1365,6 @@ class _Given:
             hooked.register_post_accumulate_grad_hook(functools.partial(count, at))
 
     def forget(self) -> None:
-        """Forget all gradients."""
         self._noted: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
 
     def note(self) -> None:

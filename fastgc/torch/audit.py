@@ -1,19 +1,18 @@
 """Audits: ranks find a rank whose gradients are wrong by computing the same gradients.
 
-A device may compute some number wrongly each time, without an error. It cannot find that itself: a
-replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
-it owns, the share of another owner, by the loop's `recompute` with the same samples in the same
-order. Both send a few random projections of the gradients. This takes 1/m of the computing time,
-and a few passes over the gradients. All shares are audited in the same step, because ranks that
-wait for one audit may as well wait for all.
+The notes of `CodedAllReduce` say what an audit finds, and from which differences on. A device may
+compute some number wrongly each time, without an error. It cannot find that itself: a replay gives
+the same. So in every m-th step each rank computes, besides the share of the batch that it owns, the
+share of another owner, by the loop's `recompute` with the same samples in the same order. Both send
+a few random projections of the gradients. All shares are audited in the same step, because ranks
+that wait for one audit may as well wait for all.
 
 - Who audits whom: each audit puts the ranks on a ring, in random order. A secret is the seed of the
   order, and of the random signs of the projections. It is the sum of random numbers that ranks tell
   each other once they have their gradients. So it protects from machines that err, but not from an
   attacker who controls a rank.
-- What differs: gradients whose difference, estimated from the projections, is above a limit
-  relative to their norm: `SAME`, or `SAME_HALF` if they were computed in bfloat16 or float16. Two
-  gradients that are not finite agree.
+- What differs: gradients whose difference, estimated from the projections, is above `SAME` or
+  `SAME_HALF` of their norm. Two gradients that are not finite agree.
 - Who errs: if two ranks differ, a third one computes the same share in the same step. One of the
   three is outvoted if it is at least `_CLEAR` times as far from both others as they are from each
   other. If none is, the difference is rounding, or the computation is not reproducible (dropout),
@@ -29,17 +28,12 @@ wait for one audit may as well wait for all.
 - NaN and huge numbers would spoil the parameters before the next audit. So ranks add up their norms
   in the message, which gives all the same bits. A step with a sum `_RISE` times that of the step
   before is audited before anybody uses it.
-- Parameters: the same steps compare their fingerprints. They agree to the last bit.
 
-With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
-gradient, and with the same arithmetic the same bits of it. The message that is summed also contains
-the fingerprints of all gradients. If all copies have the same one, the step is done.
-
-If some differ, projections tell by how much. Ranks also compare parameters, since wrong parameters
-would explain wrong gradients. Copies that had the same bits before agree up to `ROUNDED`, because
-some kernels add in any order; others, whose machines may round differently, up to `SAME` or
-`SAME_HALF`. A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum
-the step again without it. Without a majority nobody knows which copy is right.
+With proactive redundancy, ranks with equal rows are copies: they have the same gradient. The
+message that is summed also contains the fingerprints of all gradients. If all copies have the same
+one, the step is done; if not, projections tell by how much they differ. Ranks also compare
+parameters, since wrong parameters would explain wrong gradients. A copy that clearly (`_CLEAR`)
+differs from most of its copies is outvoted, and ranks sum the step again without it.
 """
 
 from __future__ import annotations
@@ -96,11 +90,12 @@ def in_half(gradients: Iterable[torch.Tensor | None]) -> bool:
 
 
 class Fingerprint:
-    """A 64-bit hash that tells whether lists of vectors on the CPU differ in any bit.
+    """A 64-bit hash that tells whether lists of vectors differ in any bit.
 
-    Two different lists of vectors of the same lengths, with less than 2^26 numbers, have the same
-    fingerprint with probability 2^-30 at most, over the keys that `seed` draws. Every 4096 words of
-    64 bits are hashed to one word, and these words again, until one is left.
+    Vectors are float32 or float64, contiguous and on the CPU. Two different lists of vectors of the
+    same lengths, with less than 2^26 numbers, have the same fingerprint with probability 2^-30 at
+    most, over the keys that `seed` draws. Every 4096 words of 64 bits are hashed to one word, and
+    these words again, until one is left.
     """
 
     def __init__(self, seed: Sequence[int]) -> None:
@@ -108,24 +103,10 @@ class Fingerprint:
         self._keys = _keys(self._rng)
         self._found: list[NDArray[np.uint64]] = []
 
-    def add(self, flat: torch.Tensor) -> None:
-        """Hash one more vector, which must be contiguous."""
-        aligned = flat if flat.data_ptr() % 8 == 0 else flat.clone()
-        octets = aligned.view(torch.uint8).numpy()
-        whole, blocks = len(octets) // 8, -(-len(octets) // (8 * _WORDS))
-        found = np.zeros(blocks, dtype=np.uint64)
-        full = _hashed(octets[: 8 * whole].view(np.uint64), self._keys)
-        found[: len(full)] = full
-        if 8 * whole < len(octets):  # zeros fill the last word
-            last = np.zeros(8, dtype=np.uint8)
-            last[: len(octets) - 8 * whole] = octets[8 * whole :]
-            found[-1:] += _hashed(last.view(np.uint64), self._keys[whole % _WORDS :])
-        self._found.append(found)
-
     def add_multiplied(self, flat: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
-        """Hash one more vector of float32 or float64, and write it times `coefficient` to `out`.
+        """Hash one more vector, and write it times `coefficient` to `out`, in one pass.
 
-        This is `add` and a multiplication in one pass. If the coefficient is 0, even NaN becomes 0.
+        If the coefficient is 0, even NaN becomes 0.
         """
         x, product = flat.numpy(), out.numpy()
         found = np.empty(-(-x.nbytes // (8 * _WORDS)), dtype=np.uint64)
@@ -137,15 +118,10 @@ class Fingerprint:
         """Return the fingerprint of all vectors so far."""
         words = np.concatenate([*self._found, np.zeros(1, dtype=np.uint64)])
         while len(words) > 1:
-            words = _hashed(words, _keys(self._rng))
+            found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
+            kernels.unchecked.hash_words(words, _keys(self._rng), found)
+            words = found
         return int(words[0])
-
-
-def _hashed(words: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    found = np.empty(-(-len(words) // _WORDS), dtype=np.uint64)
-    if len(words):
-        kernels.unchecked.hash_words(words, keys, found)
-    return found
 
 
 def _keys(rng: np.random.Generator) -> NDArray[np.uint64]:
@@ -399,14 +375,8 @@ class Audit:
             for owner, at in odd.items()
             if at == 0
         }
-        unlike = next(
-            (
-                by[owner][:2]
-                for owner, at in odd.items()
-                if at is None and _all_unlike(sketches[owner])
-            ),
-            (),
-        )
+        lost = [r for r, at in odd.items() if at is None and _all_unlike(sketches[r])]
+        unlike = by[lost[0]][:2] if lost else ()
         if instead:
             self._told = None  # others' gradients are in the sum
         named = self._remember(outvoted)

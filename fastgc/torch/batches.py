@@ -207,10 +207,6 @@ class _Order(NamedTuple):
     partition: int
     indices: bytes  # of int64
 
-    @classmethod
-    def of(cls, step: int, partition: int, indices: Ints) -> _Order:
-        return cls(step, partition, indices.tobytes())
-
     @property
     def samples(self) -> list[int]:
         """Their indices in the dataset."""
@@ -245,20 +241,19 @@ class Loader:
         self._oldest[0] = step
         self._ready = {order: found for order, found in self._ready.items() if order.step >= step}
 
-    def ask(self, step: int, partition: int, indices: Ints) -> None:
-        """Ask a process for samples that will be taken, unless one was asked already."""
-        order = _Order.of(step, partition, indices)
-        if order in self._ready or any(order in each.asked for each in self._processes):
-            return
-        min(self._processes, key=lambda each: len(each.asked)).ask(order)
+    def ask(self, step: int, partition: int, indices: Ints) -> _Order:
+        """Ask a process for samples that will be taken, unless one was asked; return the order."""
+        order = _Order(step, partition, indices.tobytes())
+        if order not in self._ready and not any(order in each.asked for each in self._processes):
+            min(self._processes, key=lambda each: len(each.asked)).ask(order)
+        return order
 
     def take(self, step: int, partition: int, indices: Ints) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
         If the dataset raised, raise RuntimeError with its traceback.
         """
-        order = _Order.of(step, partition, indices)
-        self.ask(step, partition, indices)
+        order = self.ask(step, partition, indices)
         while order not in self._ready:
             self._hear()
         batch, drawn, error = self._ready.pop(order)

@@ -19,7 +19,7 @@ from ..engines.interface import RoundKeywords, check_names
 from ..errors import CorruptMessageError
 from .all_reduce import CodedAllReduce
 from .batches import Batches, Drawn, Feed, Loader, restored, seed_all
-from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
+from .job import CHANGES, Job, Layout, Loss, losses, moved, passes, plainly, weights_losses
 from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
 from .place import place_of
 from .sampler import CodedSampler, check_code
@@ -540,7 +540,8 @@ class _Peers:
 
     Each rank computes its partitions of each batch, and they sum their gradients. `coded` has the
     module and the samples, `ahead` is the number of processes that fetch samples, and of batches
-    that they fetch ahead. With `one_by_one`, each partition goes through the module by itself.
+    that they fetch ahead. With `one_by_one`, each partition goes through the module by itself,
+    unless redundancy is reactive.
     """
 
     def __init__(
@@ -554,10 +555,12 @@ class _Peers:
     ) -> None:
         self._module, self._loss, self._feed = coded._module, coded._loss, coded._feed
         self._parameters, self._device = coded._parameters, coded._device
-        self._scale, self._seed, self._one_by_one = coded._scale, options.pop("seed"), one_by_one
+        self._scale, self._seed = coded._scale, options.pop("seed")
         code, size = coded._code, coded._batches.size
         self._n, self._k = code.n, code.k
         self._reactive = options.get("redundancy") == "reactive"
+        # Then no other rank computes this rank's partitions, so none must draw alike.
+        self._one_by_one = one_by_one and not self._reactive
         rank = place_of(options.get("group"), options.get("rank"))[0]
         self.sampler = CodedSampler(
             dataset, code, size, rank, seed=self._seed, order=order, _ahead=ahead
@@ -610,23 +613,13 @@ class _Peers:
                 self._loader.begin(step)
                 for at, batch in enumerate(rows, step):
                     if batch[0] >= 0:
-                        for partitions in self._passes(jobs):
+                        for partitions in passes(jobs, self._one_by_one):
                             indices = self.sampler.of(batch, partitions)
                             self._loader.ask(at, self._drawn_for(partitions, indices), indices)
             while (sums := self._by_passes(step, rows[0], jobs)) is None:
                 for p in self._parameters:  # from now on, partition by partition
                     p.grad = None
         return sums
-
-    def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
-        """Return groups of partitions that go through the module together.
-
-        With reactive redundancy, all do: no other rank computes them, so none must draw alike.
-        """
-        partitions = [j for j, _ in jobs]
-        alike = len({weight for _, weight in jobs}) == 1
-        together = self._reactive or (alike and not self._one_by_one)
-        return [partitions] if together else [[j] for j in partitions]
 
     def _by_passes(
         self, step: int, batch: Ints, jobs: list[tuple[int, float]]
@@ -636,8 +629,8 @@ class _Peers:
         Other ranks compute these partitions in other groups, and would draw other numbers. Nothing
         was added to gradients in that case.
         """
-        weights, passes, total = dict(jobs), self._passes(jobs), None
-        for partitions in passes:
+        weights, total = dict(jobs), None
+        for partitions in passes(jobs, self._one_by_one):
             indices = self.sampler.of(batch, partitions)
             number = self._drawn_for(partitions, indices)
             seed_all(self._seed, step, number)

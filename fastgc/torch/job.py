@@ -115,6 +115,13 @@ def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tenso
     return first.reshape(()), [float(each) for each in further]
 
 
+def passes(jobs: list[tuple[int, float]], one_by_one: bool) -> list[list[int]]:
+    """Return groups of partitions that go through the module together: those of equal weights."""
+    partitions = [j for j, _ in jobs]
+    together = not one_by_one and len({weight for _, weight in jobs}) == 1
+    return [partitions] if together else [[j] for j in partitions]
+
+
 def weights_losses(code: Code) -> bool:
     """Whether messages are gradients of weighted losses: as long, with real coefficients."""
     rows = [
@@ -251,9 +258,7 @@ class Worker:
         """The partition that is being computed; -1 if none."""
         return self._replica.partition
 
-    def __call__(  # noqa: D102
-        self, theta: Array, index: int, round: int
-    ) -> tuple[Array, float]:
+    def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:  # noqa: D102
         self._replica.load(theta)
         self._replica.look_ahead(self._writes)
         if self._direct:
@@ -349,14 +354,8 @@ class _Replica:
             if batch[0] < 0 or (step > self.step and not self._known):
                 break
             for jobs in writes:
-                for partitions in self._passes(jobs):
+                for partitions in passes(jobs, self._random):
                     self._loader.ask(step, partitions[0], self._samples(batch, partitions))
-
-    def _passes(self, jobs: list[tuple[int, float]]) -> list[list[int]]:
-        """Return groups of partitions that go through the module together."""
-        partitions = [j for j, _ in jobs]
-        together = not self._random and len({weight for _, weight in jobs}) == 1
-        return [partitions] if together else [[j] for j in partitions]
 
     def _samples(self, batch: Ints, partitions: list[int]) -> Ints:
         return np.concatenate([batch[self._edges[j] : self._edges[j + 1]] for j in partitions])
@@ -372,7 +371,8 @@ class _Replica:
         self._target = parts if self._flat is None else self._there
         self._used = [False] * len(self._parameters)
         tail = np.zeros(layout.numbers)
-        total = self._together(jobs, tail) if len(self._passes(jobs)) < len(jobs) else None
+        joined = len(passes(jobs, self._random)) < len(jobs)
+        total = self._together(jobs, tail) if joined else None
         if total is None:
             tail[:] = 0.0
             total = self._separately(jobs, tail)
