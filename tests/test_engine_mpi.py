@@ -274,7 +274,7 @@ def test_failures_end_their_cluster_only(tmp_path):
         tmp_path,
         4,
         """
-        serve(4)
+        serve(5)
         out = np.empty(2)
         for shards in ([1.0, 2.0, 4.0], [1.0, -1.0, 1.0], [1.0, 2.0, 4.0]):
             try:
@@ -298,6 +298,14 @@ def test_failures_end_their_cluster_only(tmp_path):
             assert "undefined" in str(error)
         else:
             raise AssertionError
+
+        # The first messages are all of one partition, so that second ones are needed.
+        code = RandomAssignment(3, load=2, seed=4)
+        assert {code.partitions(worker)[0] for worker in range(3)} == {0}
+        with MPICluster(code, [1.0, 2.0, 4.0], fragile, 2) as cluster:
+            for number in range(1, 4):
+                cluster.step(np.full(2, float(number)), out)
+                np.testing.assert_array_equal(out, 7.0 * number)
         """,
     )
 
