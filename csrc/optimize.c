@@ -9,10 +9,8 @@
  * be the very vector that is updated. */
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define INDEPENDENT _Pragma("GCC ivdep")
 #else
-#define INDEPENDENT
+#define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
 /* Go through i = 0 .. len-1 and return the sum of the squares of `change`, an expression that may
@@ -40,7 +38,6 @@
     }                                                                                              \
     return sum
 
-#if FGC_VECTOR
 typedef float floats __attribute__((vector_size(FGC_VECTOR)));
 typedef float narrow __attribute__((vector_size(FGC_VECTOR / 2)));
 
@@ -104,9 +101,6 @@ static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradie
         *sum += each[t];
     return first;
 }
-#else
-#define blocks_descend_float(theta, gradient, lr, len, sum) 0
-#endif
 #define blocks_descend_double(theta, gradient, lr, len, sum) 0 /* squares of doubles cost nothing */
 
 #define REAL float

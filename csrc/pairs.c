@@ -8,7 +8,7 @@
 
 #include "vector.h"
 
-#if FGC_VECTOR && defined(__aarch64__)
+#if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
@@ -17,11 +17,11 @@ typedef struct {
 } pair;
 
 /* a b + c rounded once, if the processor can. */
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
 #define FUSED(a, b, c) _mm512_fmadd_pd(a, b, c)
-#elif FGC_VECTOR && defined(__FMA__)
+#elif defined(__FMA__)
 #define FUSED(a, b, c) _mm256_fmadd_pd(a, b, c)
-#elif FGC_VECTOR && defined(__aarch64__)
+#elif defined(__aarch64__)
 #define FUSED(a, b, c) vfmaq_f64(c, a, b)
 #endif
 
@@ -73,7 +73,7 @@ static FGC_INLINE vector fused(vector a, vector b, vector c)
 
 /* Keep the compiler from computing anything further before this vector is known. Otherwise it mixes rows,
  * and runs out of sixteen registers (1.3 times the time). */
-#if FGC_VECTOR && defined(__x86_64__)
+#if defined(__x86_64__)
 #define KEEP_ORDER(vector) __asm__("" : "+v"(vector))
 #else
 #define KEEP_ORDER(vector) ((void)0)
@@ -180,12 +180,8 @@ static FGC_INLINE pair get_lanes(const double *from, const int paired)
     const vector first = load(from);
     if (!paired)
         return widened(first);
-#if FGC_VECTOR
     const vector second = load(from + LANES);
     return (pair){WINDOW(first, second, HIGH_PARTS), WINDOW(first, second, LOW_PARTS)};
-#else
-    return (pair){first, from[1]};
-#endif
 }
 
 /* Add `vectors` vectors of a few rows to the sums, which stay in registers. */
@@ -255,12 +251,8 @@ static FGC_INLINE void add_all_rows(const uintptr_t *rows, const double *coef, i
 
 static FGC_INLINE pair in_order(pair v, const int paired)
 {
-#if FGC_VECTOR
     if (paired)
         return (pair){WINDOW(v.high, v.high, IN_ORDER), WINDOW(v.low, v.low, IN_ORDER)};
-#else
-    (void)paired;
-#endif
     return v;
 }
 
@@ -268,16 +260,11 @@ static FGC_INLINE pair in_order(pair v, const int paired)
 static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
 {
     const pair x = in_order(all[t].x, paired);
-#if FGC_VECTOR
     const pair y = in_order(all[t].y, paired);
     const pair swapped = {WINDOW(y.high, y.high, SWAPPED), WINDOW(y.low, y.low, SWAPPED)};
     vector sign;
     for (int i = 0; i < LANES; i++)
         sign[i] = i % 2 ? 1 : -1;
-#else
-    const pair swapped = all[t ^ 1].y;
-    const vector sign = t % 2 ? 1 : -1;
-#endif
     pair sum = two_sum(x.high, sign * swapped.high);
     sum.low += x.low + sign * swapped.low;
     return sum;
@@ -286,12 +273,8 @@ static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
 /* Store LANES pairs as they lie in memory. */
 static FGC_INLINE void put_pairs(double *to, pair v)
 {
-#if FGC_VECTOR
     store(to, WINDOW(v.high, v.low, FIRST_PAIRS));
     store(to + LANES, WINDOW(v.high, v.low, LAST_PAIRS));
-#else
-    to[0] = v.high, to[1] = v.low;
-#endif
 }
 
 static FGC_INLINE pair get_pairs(const double *from)
