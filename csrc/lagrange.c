@@ -352,11 +352,8 @@ static FGC_INLINE void normalise(totals *of, const int complex)
     vector size = magnitude(of->product.re);
     if (complex)
         size = larger(size, magnitude(of->product.im));
-    lanes bits;
-    memcpy(&bits, &size, sizeof bits);
-    const lanes e = (bits >> 52) - 1023, inverse = (1023 - e) << 52;
-    vector scale;
-    memcpy(&scale, &inverse, sizeof scale);
+    const lanes e = ((lanes)size >> 52) - 1023;
+    const vector scale = (vector)((1023 - e) << 52);
     of->product.re *= scale;
     if (complex)
         of->product.im *= scale;
@@ -459,22 +456,17 @@ static FGC_INLINE void one_point(const terms *t, scalar at, double *out, const i
             run = 0;
         }
     }
-    double re[LANES], im[LANES], sum_re[LANES], sum_im[LANES], inverse[LANES];
-    int64_t exponents[LANES];
     normalise(&of, complex);
-    put(re, im, of.product, complex);
-    put(sum_re, sum_im, of.sum, complex);
-    store(inverse, of.nearest);
-    memcpy(exponents, &of.exponent, sizeof exponents);
+    const vector re = of.product.re, im = of.product.im;
     scalar product = {1, 0}, sum = {0, 0};
     double nearest = 0;
     int64_t exponent = 0;
     for (int lane = 0; lane < LANES; lane++) { /* the product stays below 2^(2 LANES) */
         product = product_of(product, (scalar){re[lane], complex ? im[lane] : 0}, complex);
-        sum.re += sum_re[lane];
-        sum.im += complex ? sum_im[lane] : 0;
-        nearest = greater(inverse[lane], nearest);
-        exponent += exponents[lane];
+        sum.re += of.sum.re[lane];
+        sum.im += complex ? of.sum.im[lane] : 0;
+        nearest = greater(of.nearest[lane], nearest);
+        exponent += of.exponent[lane];
     }
     for (; j < t->m; j++) {
         const scalar d = less(at, (scalar){t->xr[j], t->xi[j]}, complex);

@@ -60,7 +60,7 @@ static FGC_INLINE vector fold(floats v)
 }
 
 /* theta -= lr gradient, for the elements of whole blocks; returns how many these are. The squares of a
- * block's changes are added up in single precision, and the result to `sum`. With vectors in the second
+ * block's changes are added up in single precision, and the results to `sum`. With vectors in the second
  * cache that costs nothing; double precision would take half of the step's time. If squares overflow, or
  * are so small that underflow counts, changes are widened first. */
 static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr,
@@ -95,10 +95,7 @@ static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradie
             squares += low * low + high * high;
         }
     }
-    double each[LANES];
-    store(each, squares);
-    for (int t = 0; t < LANES; t++)
-        *sum += each[t];
+    *sum = sum_of_lanes(squares);
     return first;
 }
 #define blocks_descend_double(theta, gradient, lr, len, sum) 0 /* squares of doubles cost nothing */

@@ -116,12 +116,11 @@ static FGC_INLINE vector modulus(number a, const int complex)
 {
     if (!complex)
         return magnitude(a.re);
-    double squares[LANES], sums[LANES];
-    store(squares, square(a, 1));
-    store(sums, about(a, 1));
+    const vector squares = square(a, 1);
+    vector sums = about(a, 1);
     for (int t = 0; t < LANES; t++) /* squares of the smallest numbers underflow: take the bound */
         sums[t] = squares[t] < 0x1p-900 ? sums[t] : sqrt(squares[t]);
-    return load(sums);
+    return sums;
 }
 
 /* d[t] = 1 / (x[i] - x[i-k-1]) for the vector at i and the panel's steps k = first + t. Inverting the
@@ -523,11 +522,7 @@ static FGC_INLINE int all_finite(const double *x, int64_t len)
     vector none = {0};
     for (int64_t i = 0; i < len; i += LANES)
         none += load(x + i) - load(x + i);
-    double each[LANES], sum = 0;
-    store(each, none);
-    for (int t = 0; t < LANES; t++)
-        sum += each[t];
-    return sum == 0;
+    return sum_of_lanes(none) == 0;
 }
 
 /* A system to solve. */

@@ -65,6 +65,14 @@ static FGC_INLINE void store(double *to, vector v) { memcpy(to, &v, sizeof v); }
 #define ROUND(product) (*(volatile __typeof__(product) *)&(product) = (product))
 #endif
 
+static FGC_INLINE double sum_of_lanes(vector v)
+{
+    double sum = 0;
+    for (int t = 0; t < LANES; t++)
+        sum += v[t];
+    return sum;
+}
+
 static FGC_INLINE vector spread(double x) { return x - (vector){0}; }
 
 /* Return a mask of lanes t+1, t+2, ...: all their bits are set, in other lanes none. */
@@ -132,11 +140,9 @@ static FGC_INLINE int any_at_least(vector v, double x)
 #elif defined(__SSE2__)
     return _mm_movemask_pd(_mm_cmpge_pd(v, _mm_set1_pd(x)));
 #else
-    double each[LANES];
     int any = 0;
-    store(each, v);
-    for (int lane = 0; lane < LANES; lane++)
-        any |= each[lane] >= x;
+    for (int t = 0; t < LANES; t++)
+        any |= v[t] >= x;
     return any;
 #endif
 }
