@@ -555,8 +555,7 @@ void FGC_AT_LEVEL(fgc_hash_words)(const uint64_t *words, int64_t len, const uint
         hash_blocks((const char *)x, len * (int64_t)sizeof *x, keys, keys_len, out, sizeof *x,     \
                     factor, (char *)product);                                                      \
     }
-FGC_HASH_AND_SCALE(float)
-FGC_HASH_AND_SCALE(double)
+FGC_REALS(FGC_HASH_AND_SCALE)
 #undef FGC_HASH_AND_SCALE
 
 /* Return a double cut off to a float, with the last bit set if that loses anything (Boldo and Melquiond
