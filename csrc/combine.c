@@ -5,7 +5,7 @@
 
 #include "levels.h"
 
-#if FGC_VECTOR && defined(__x86_64__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -103,7 +103,6 @@ static FGC_INLINE float value_half(half x)
 
 static FGC_INLINE float value_bfloat(bfloat x) { return float_of((uint32_t)x << 16); }
 
-#if FGC_VECTOR
 typedef float vector_float __attribute__((vector_size(FGC_VECTOR)));
 typedef double vector_double __attribute__((vector_size(FGC_VECTOR)));
 typedef uint32_t bits_float __attribute__((vector_size(FGC_VECTOR)));
@@ -343,7 +342,6 @@ static FGC_INLINE void put_double(double *to, vector_double v, int some, bits_do
     *found |= (bits_double)(v - v);
     STORE_SOME(double, to, v, some);
 }
-#endif
 
 #ifndef FGC_MASKS
 #define FGC_MASKS 0
@@ -460,7 +458,6 @@ static FGC_INLINE uint16_t half_of(float x)
     return (uint16_t)(found | (bits >> 16 & 0x8000));
 }
 
-#if FGC_VECTOR
 /* Return the product of the two halves of each word. A product of whole words would take three of these. */
 static FGC_INLINE bits_double product_of_halves(bits_double x)
 {
@@ -474,7 +471,6 @@ static FGC_INLINE bits_double product_of_halves(bits_double x)
     return (x & 0xFFFFFFFF) * (x >> 32);
 #endif
 }
-#endif
 
 /* product[i] = x[i] factor, x of `size` bytes a number; 0 if the factor is, also where x[i] is not finite. */
 static FGC_INLINE void scale_bytes(const char *x, int64_t bytes, int size, double factor, char *product)
@@ -502,7 +498,6 @@ static FGC_INLINE uint64_t hash_block(const char *x, const uint64_t *keys, int64
 {
     int64_t at = 0;
     uint64_t sum = 0;
-#if FGC_VECTOR
     bits_double sums[2] = {{0}, {0}};
     const int zero = factor == 0;
     for (; at + 2 * FGC_VECTOR <= bytes; at += 2 * FGC_VECTOR)
@@ -523,7 +518,6 @@ static FGC_INLINE uint64_t hash_block(const char *x, const uint64_t *keys, int64
     sums[0] += sums[1];
     for (int t = 0; t < (int)(FGC_VECTOR / sizeof(uint64_t)); t++)
         sum += sums[0][t];
-#endif
     const int64_t vectors = at;
     for (; at < bytes; at += 8) {
         uint64_t word = 0, key;
@@ -561,8 +555,7 @@ void FGC_AT_LEVEL(fgc_hash_words)(const uint64_t *words, int64_t len, const uint
         hash_blocks((const char *)x, len * (int64_t)sizeof *x, keys, keys_len, out, sizeof *x,     \
                     factor, (char *)product);                                                      \
     }
-FGC_HASH_AND_SCALE(float)
-FGC_HASH_AND_SCALE(double)
+FGC_REALS(FGC_HASH_AND_SCALE)
 #undef FGC_HASH_AND_SCALE
 
 /* Return a double cut off to a float, with the last bit set if that loses anything (Boldo and Melquiond

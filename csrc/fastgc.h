@@ -27,6 +27,9 @@ extern "C" {
     of(float, float, float) of(double, double, double) of(half, uint16_t, float)                   \
         of(bfloat, uint16_t, float)
 
+/* For each type of reals. */
+#define FGC_REALS(of) of(float) of(double)
+
 typedef enum {
     FGC_OK = 0,
     FGC_OUT_OF_RANGE, /* a survivor is not a worker of the code; *where = its position */

@@ -22,28 +22,36 @@ typedef struct {
     int64_t exponent[BLOCK], hit[BLOCK];
 } products;
 
-/* Divide a difference that is nearer to 0 than NEAREST by a power of two. Returns the exponent, else 0. */
-static FGC_INLINE int64_t bring_up(double *dr, double *di, const int complex)
+static FGC_INLINE scalar less(scalar a, scalar b, const int complex)
 {
-    const double size = complex ? greater(fabs(*dr), fabs(*di)) : fabs(*dr);
+    return (scalar){a.re - b.re, complex ? a.im - b.im : 0};
+}
+
+static FGC_INLINE scalar product_of(scalar a, scalar b, const int complex)
+{
+    return (scalar){complex ? a.re * b.re - a.im * b.im : a.re * b.re,
+                    complex ? a.re * b.im + a.im * b.re : 0};
+}
+
+/* Divide a difference that is nearer to 0 than NEAREST by a power of two. Returns the exponent, else 0. */
+static FGC_INLINE int64_t bring_up(scalar *d, const int complex)
+{
+    const double size = larger_part(*d, complex);
     if (!(size < NEAREST))
         return 0;
     int e = 0;
     (void)frexp(size, &e);
-    *dr = ldexp(*dr, -e);
-    *di = complex ? ldexp(*di, -e) : 0;
+    *d = (scalar){ldexp(d->re, -e), complex ? ldexp(d->im, -e) : 0};
     return e;
 }
 
-/* Multiply re + i im by a difference, and normalise. Returns the exponent. */
-static FGC_INLINE int64_t multiply(double *re, double *im, double dr, double di, const int complex)
+/* Multiply by a difference, and normalise. Returns the exponent. */
+static FGC_INLINE int64_t multiply(scalar *by, scalar d, const int complex)
 {
-    const double before = *re;
-    *re = complex ? *re * dr - *im * di : *re * dr;
-    *im = complex ? before * di + *im * dr : 0;
-    const int64_t e = exponent_of(complex ? greater(fabs(*re), fabs(*im)) : *re);
-    *re *= power_of_two(-e);
-    *im *= power_of_two(-e);
+    *by = product_of(*by, d, complex);
+    const int64_t e = exponent_of(larger_part(*by, complex));
+    by->re *= power_of_two(-e);
+    by->im *= power_of_two(-e);
     return e;
 }
 
@@ -52,59 +60,53 @@ static FGC_INLINE void run(const double *nodes, int64_t first, const int count, 
                            const double *zi, products *out, const int complex)
 {
     for (int t = 0; t < BLOCK; t++) {
-        double re = out->re[t], im = out->im[t];
+        scalar by = {out->re[t], out->im[t]};
         int64_t hit = out->hit[t];
         for (int u = 0; u < count; u++) {
             const int64_t j = first + u;
-            double dr = zr[t] - nodes[complex ? 2 * j : j];
-            double di = complex ? zi[t] - nodes[2 * j + 1] : 0;
-            const int is_node = greater(fabs(dr), fabs(di)) < NEAREST;
+            scalar d = less((scalar){zr[t], zi[t]}, number_at(nodes, j, complex), complex);
+            const int is_node = greater(fabs(d.re), fabs(d.im)) < NEAREST;
             hit = is_node ? j : hit;
-            dr = is_node ? 1 : dr;
-            di = is_node ? 0 : di;
-            const double before = re;
-            re = complex ? re * dr - im * di : re * dr;
-            im = complex ? before * di + im * dr : 0;
+            d.re = is_node ? 1 : d.re;
+            d.im = is_node ? 0 : d.im;
+            by = product_of(by, d, complex);
         }
-        const int64_t e = exponent_of(complex ? greater(fabs(re), fabs(im)) : re);
+        const int64_t e = exponent_of(larger_part(by, complex));
         const double scale = power_of_two(-e);
-        out->re[t] = re * scale;
-        out->im[t] = im * scale;
+        out->re[t] = by.re * scale;
+        out->im[t] = by.im * scale;
         out->exponent[t] += e;
         out->hit[t] = hit;
     }
 }
 
 /* Count the nodes that are nearer to a point than NEAREST. */
-static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, double zr, double zi,
-                                     const int complex)
+static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, scalar z, const int complex)
 {
     int64_t count = 0;
-    for (int64_t j = 0; j < m; j++) {
-        const double dr = fabs(zr - nodes[complex ? 2 * j : j]);
-        count += (complex ? greater(dr, fabs(zi - nodes[2 * j + 1])) : dr) < NEAREST;
-    }
+    for (int64_t j = 0; j < m; j++)
+        count += larger_part(less(z, number_at(nodes, j, complex), complex), complex) < NEAREST;
     return count;
 }
 
 /* Compute the product at one point factor by factor, as some factors are small. */
-static void careful_product(const double *nodes, int64_t m, double zr, double zi, products *out,
-                            int t, const int complex)
+static void careful_product(const double *nodes, int64_t m, scalar z, products *out, int t,
+                            const int complex)
 {
-    double re = 1, im = 0;
+    scalar by = {1, 0};
     int64_t exponent = 0, hit = -1;
     for (int64_t j = 0; j < m; j++) {
-        double dr = zr - nodes[complex ? 2 * j : j], di = complex ? zi - nodes[2 * j + 1] : 0;
-        if (dr == 0 && di == 0) {
+        scalar d = less(z, number_at(nodes, j, complex), complex);
+        if (d.re == 0 && d.im == 0) {
             hit = j;
             continue;
         }
-        const int64_t up = bring_up(&dr, &di, complex);
+        const int64_t up = bring_up(&d, complex);
         hit = up && hit == -1 ? -2 : hit;
-        exponent += up + multiply(&re, &im, dr, di, complex);
+        exponent += up + multiply(&by, d, complex);
     }
-    out->re[t] = re;
-    out->im[t] = im;
+    out->re[t] = by.re;
+    out->im[t] = by.im;
     out->exponent[t] = exponent;
     out->hit[t] = hit;
 }
@@ -128,10 +130,9 @@ static FGC_INLINE void block_products(const double *nodes, int64_t m, const doub
         const int64_t hit = out->hit[t];
         if (hit < 0)
             continue;
-        const int is_node = zr[t] == nodes[complex ? 2 * hit : hit] &&
-                            (!complex || zi[t] == nodes[2 * hit + 1]);
-        if (!is_node || near_nodes(nodes, m, zr[t], zi[t], complex) > 1)
-            careful_product(nodes, m, zr[t], zi[t], out, t, complex);
+        const scalar z = {zr[t], zi[t]}, d = less(z, number_at(nodes, hit, complex), complex);
+        if (d.re != 0 || d.im != 0 || near_nodes(nodes, m, z, complex) > 1)
+            careful_product(nodes, m, z, out, t, complex);
     }
 }
 
@@ -141,8 +142,9 @@ static FGC_INLINE void load_block(const double *points, int64_t p, int64_t done,
 {
     for (int64_t t = 0; t < BLOCK; t++) {
         const int64_t i = done + t < p ? done + t : p - 1;
-        zr[t] = points[complex ? 2 * i : i];
-        zi[t] = complex ? points[2 * i + 1] : 0;
+        const scalar z = number_at(points, i, complex);
+        zr[t] = z.re;
+        zi[t] = z.im;
     }
 }
 
@@ -157,9 +159,7 @@ static FGC_INLINE void all_products(const double *nodes, int64_t m, const double
         block_products(nodes, m, zr, zi, &of, complex);
         for (int64_t t = 0; t < BLOCK && done + t < p; t++) {
             const int64_t i = done + t;
-            mantissa[complex ? 2 * i : i] = of.re[t];
-            if (complex)
-                mantissa[2 * i + 1] = of.im[t];
+            put_number(mantissa, i, (scalar){of.re[t], of.im[t]}, complex);
             exponent[i] = of.exponent[t];
             hit[i] = of.hit[t];
         }
@@ -170,10 +170,7 @@ void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const d
                                          int64_t p, int complex, double *mantissa,
                                          int64_t *exponent, int64_t *hit)
 {
-    if (complex)
-        all_products(nodes, m, points, p, mantissa, exponent, hit, 1);
-    else
-        all_products(nodes, m, points, p, mantissa, exponent, hit, 0);
+    BY_TYPE(all_products, nodes, m, points, p, mantissa, exponent, hit);
 }
 
 /* Return the exponent nearest to e that a power of two has in a double. */
@@ -208,31 +205,30 @@ static line new_line(int64_t m, double *work)
 }
 
 /* Add l_j(z) = p 2^e w_j / (z - x_j) to the row, for exponents of any size; z is no node. */
-static void add_any(line l, double zr, double zi, double pr, double pi, int64_t e,
-                               const int complex)
+static void add_any(line l, scalar z, scalar p, int64_t e, const int complex)
 {
     for (int64_t j = 0; j < l.m; j++) {
         /* by two powers of two: a single one may be out of range */
-        double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
-        const int64_t up = bring_up(&dr, &di, complex);
+        scalar d = less(z, (scalar){l.xr[j], l.xi[j]}, complex);
+        const int64_t up = bring_up(&d, complex);
         const int64_t whole = e + (l.exponent ? l.exponent[j] : l.common) - up, half = whole >> 1;
         const double a = power_of_two(within(half)), b = power_of_two(within(whole - half));
         if (!complex) {
-            l.re[j] += pr * l.wr[j] / dr * a * b;
+            l.re[j] += p.re * l.wr[j] / d.re * a * b;
             continue;
         }
-        const double inverse = 1 / (dr * dr + di * di);
-        const double qr = (pr * dr + pi * di) * inverse, qi = (pi * dr - pr * di) * inverse;
+        const double inverse = 1 / (d.re * d.re + d.im * d.im);
+        const double qr = (p.re * d.re + p.im * d.im) * inverse;
+        const double qi = (p.im * d.re - p.re * d.im) * inverse;
         l.re[j] += (qr * l.wr[j] - qi * l.wi[j]) * a * b;
         l.im[j] += (qr * l.wi[j] + qi * l.wr[j]) * a * b;
     }
 }
 
 /* The same if p includes all powers of two. Without `add`, overwrite the row. */
-static FGC_INLINE void add_scaled(line l, double zr, double zi, double pr, double pi,
-                                  const int add, const int complex)
+static FGC_INLINE void add_scaled(line l, scalar at, scalar by, const int add, const int complex)
 {
-    const number p = {spread(pr), spread(pi)}, z = {spread(zr), spread(zi)};
+    const number p = {spread(by.re), spread(by.im)}, z = {spread(at.re), spread(at.im)};
     for (int64_t j = 0; j < l.padded; j += LANES) {
         number d = minus(z, get(l.xr + j, l.xi + j, complex), complex);
         const vector inverse = reciprocal(complex ? square(d, 1) : d.re);
@@ -258,11 +254,16 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
     l.exponent = alike ? NULL : exponent;
     l.common = most;
     for (int64_t j = 0; j < l.padded; j++) {
+        scalar x = {4, 0}, w = {0, 0}; /* padding that equals no point */
         const double scale = alike && j < m ? power_of_two(exponent[j] - most) : 1;
-        l.xr[j] = j < m ? nodes[complex ? 2 * j : j] : 4; /* padding that equals no point */
-        l.wr[j] = j < m ? weights[complex ? 2 * j : j] * scale : 0;
-        l.xi[j] = complex && j < m ? nodes[2 * j + 1] : 0;
-        l.wi[j] = complex && j < m ? weights[2 * j + 1] * scale : 0;
+        if (j < m) {
+            x = number_at(nodes, j, complex);
+            w = number_at(weights, j, complex);
+        }
+        l.xr[j] = x.re;
+        l.xi[j] = x.im;
+        l.wr[j] = w.re * scale;
+        l.wi[j] = w.im * scale;
         l.re[j] = l.im[j] = 0;
     }
     if (sum && p == 0)
@@ -275,27 +276,26 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
             load_block(points, p, i, zr, zi, complex);
             block_products(nodes, m, zr, zi, &of, complex);
         }
+        const scalar z = {zr[t], zi[t]}, product = {of.re[t], of.im[t]};
         const int64_t e = of.exponent[t] + most;
         const int in_range = of.hit[t] == -1 && alike && e > -400 && e < 400;
         const double scale = in_range ? power_of_two(e) : 0;
+        const scalar scaled = {product.re * scale, product.im * scale};
         if (!sum && !in_range)
             memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* clears l.im, too, which follows */
         if (of.hit[t] >= 0)
             l.re[of.hit[t]] += 1;
         else if (!in_range)
-            add_any(l, zr[t], zi[t], of.re[t], of.im[t], of.exponent[t], complex);
+            add_any(l, z, product, of.exponent[t], complex);
         else if (sum)
-            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, 1, complex);
+            add_scaled(l, z, scaled, 1, complex);
         else
-            add_scaled(l, zr[t], zi[t], of.re[t] * scale, of.im[t] * scale, 0, complex);
+            add_scaled(l, z, scaled, 0, complex);
         if (sum && i + 1 < p)
             continue;
         double *const to = out + (sum ? 0 : i * m) * (complex ? 2 : 1);
-        for (int64_t j = 0; j < m; j++) {
-            to[complex ? 2 * j : j] = l.re[j];
-            if (complex)
-                to[2 * j + 1] = l.im[j];
-        }
+        for (int64_t j = 0; j < m; j++)
+            put_number(to, j, (scalar){l.re[j], l.im[j]}, complex);
     }
 }
 
@@ -308,10 +308,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *w
     if (!work)
         return FGC_NO_MEMORY;
     const line l = new_line(m, work);
-    if (complex)
-        rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 1);
-    else
-        rows(nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l, 0);
+    BY_TYPE(rows, nodes, weights, weight_exponent, m, points, p, out, out_ndim == 1, l);
     free(work);
     return FGC_OK;
 }
@@ -355,11 +352,8 @@ static FGC_INLINE void normalise(totals *of, const int complex)
     vector size = magnitude(of->product.re);
     if (complex)
         size = larger(size, magnitude(of->product.im));
-    lanes bits;
-    memcpy(&bits, &size, sizeof bits);
-    const lanes e = (bits >> 52) - 1023, inverse = (1023 - e) << 52;
-    vector scale;
-    memcpy(&scale, &inverse, sizeof scale);
+    const lanes e = ((lanes)size >> 52) - 1023;
+    const vector scale = (vector)((1023 - e) << 52);
     of->product.re *= scale;
     if (complex)
         of->product.im *= scale;
@@ -367,55 +361,47 @@ static FGC_INLINE void normalise(totals *of, const int complex)
 }
 
 /* Compute the value at one point by the row of the basis. The point may be a node. */
-static void careful_value(const terms *t, double zr, double zi, double *out, const int complex)
+static void careful_value(const terms *t, scalar z, double *out, const int complex)
 {
     const line l = *t->careful;
     for (int64_t j = l.m; j-- > 0;)
-        if (zr == l.xr[j] && (!complex || zi == l.xi[j])) {
-            out[0] = t->values[complex ? 2 * j : j];
-            if (complex)
-                out[1] = t->values[2 * j + 1];
+        if (z.re == l.xr[j] && (!complex || z.im == l.xi[j])) {
+            put_number(out, 0, number_at(t->values, j, complex), complex);
             return;
         }
-    double pr = 1, pi = 0;
+    scalar by = {1, 0}, sum = {0, 0};
     int64_t e = 0;
     for (int64_t j = 0; j < l.m; j++) {
-        double dr = zr - l.xr[j], di = complex ? zi - l.xi[j] : 0;
-        e += bring_up(&dr, &di, complex);
-        e += multiply(&pr, &pi, dr, di, complex);
+        scalar d = less(z, (scalar){l.xr[j], l.xi[j]}, complex);
+        e += bring_up(&d, complex);
+        e += multiply(&by, d, complex);
     }
     for (int64_t j = 0; j < l.m; j++)
         l.re[j] = l.im[j] = 0;
-    add_any(l, zr, zi, pr, pi, e, complex);
-    double re = 0, im = 0;
+    add_any(l, z, by, e, complex);
     for (int64_t j = 0; j < l.m; j++) {
-        const double vr = t->values[complex ? 2 * j : j], vi = complex ? t->values[2 * j + 1] : 0;
-        re += complex ? l.re[j] * vr - l.im[j] * vi : l.re[j] * vr;
-        im += complex ? l.re[j] * vi + l.im[j] * vr : 0;
+        const scalar v = number_at(t->values, j, complex);
+        sum.re += complex ? l.re[j] * v.re - l.im[j] * v.im : l.re[j] * v.re;
+        sum.im += complex ? l.re[j] * v.im + l.im[j] * v.re : 0;
     }
-    out[0] = re;
-    if (complex)
-        out[1] = im;
+    put_number(out, 0, sum, complex);
 }
 
-/* Write the value at point (zr, zi): product 2^exponent times the sum. If the point is too near a node, or
- * the result is not finite, careful_value computes it. */
-static FGC_INLINE void put_value(const terms *t, double zr, double zi, double pr, double pi,
-                                 double sr, double si, int64_t exponent, double nearest,
-                                 double *out, const int complex)
+/* Write the value at point z: product 2^exponent times the sum. If the point is too near a node, or the
+ * result is not finite, careful_value computes it. */
+static FGC_INLINE void put_value(const terms *t, scalar z, scalar product, scalar sum,
+                                 int64_t exponent, double nearest, double *out, const int complex)
 {
-    const double re = complex ? pr * sr - pi * si : pr * sr, im = complex ? pr * si + pi * sr : 0;
+    const scalar v = product_of(product, sum, complex);
     const int64_t whole = within(exponent + t->exponent), rest = exponent + t->exponent - whole;
     const double limit = complex ? 0x1p499 : 0x1p250; /* beyond it, a node is nearer than NEAREST */
-    if (!(nearest < limit) || !(re - re == 0 && im - im == 0)) {
-        careful_value(t, zr, zi, out, complex);
+    if (!(nearest < limit) || !(v.re - v.re == 0 && v.im - v.im == 0)) {
+        careful_value(t, z, out, complex);
         return;
     }
     /* by two powers of two: a single one may be out of range */
     const double a = power_of_two(whole), b = power_of_two(within(rest));
-    out[0] = re * b * a;
-    if (complex)
-        out[1] = im * b * a;
+    put_number(out, 0, (scalar){v.re * b * a, v.im * b * a}, complex);
 }
 
 enum { POINTS = 2 }; /* vectors of points that many_points handles at once */
@@ -451,15 +437,15 @@ static FGC_INLINE void many_points(const terms *t, const double *zr, const doubl
         memcpy(exponent + v * LANES, &of[v].exponent, sizeof of[v].exponent);
     }
     for (int64_t i = 0; i < count; i++)
-        put_value(t, zr[i], zi[i], pr[i], complex ? pi[i] : 0, sr[i], complex ? si[i] : 0,
-                  exponent[i], nearest[i], out + (complex ? 2 * i : i), complex);
+        put_value(t, (scalar){zr[i], zi[i]}, (scalar){pr[i], complex ? pi[i] : 0},
+                  (scalar){sr[i], complex ? si[i] : 0}, exponent[i], nearest[i],
+                  out + (complex ? 2 * i : i), complex);
 }
 
 /* Compute the value at one point: each lane is a node. */
-static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *out,
-                                 const int complex)
+static FGC_INLINE void one_point(const terms *t, scalar at, double *out, const int complex)
 {
-    const number z = {spread(zr), complex ? spread(zi) : (vector){0}};
+    const number z = {spread(at.re), complex ? spread(at.im) : (vector){0}};
     totals of = no_terms();
     int64_t j = 0;
     for (int run = 0; j + LANES <= t->m; j += LANES) {
@@ -470,34 +456,28 @@ static FGC_INLINE void one_point(const terms *t, double zr, double zi, double *o
             run = 0;
         }
     }
-    double re[LANES], im[LANES], sum_re[LANES], sum_im[LANES], inverse[LANES];
-    int64_t exponents[LANES];
     normalise(&of, complex);
-    put(re, im, of.product, complex);
-    put(sum_re, sum_im, of.sum, complex);
-    store(inverse, of.nearest);
-    memcpy(exponents, &of.exponent, sizeof exponents);
-    double pr = 1, pi = 0, sr = 0, si = 0, nearest = 0;
+    const vector re = of.product.re, im = of.product.im;
+    scalar product = {1, 0}, sum = {0, 0};
+    double nearest = 0;
     int64_t exponent = 0;
-    for (int lane = 0; lane < LANES; lane++) {
-        const double before = pr;
-        pr = complex ? pr * re[lane] - pi * im[lane] : pr * re[lane]; /* below 2^(2 LANES) */
-        pi = complex ? before * im[lane] + pi * re[lane] : 0;
-        sr += sum_re[lane];
-        si += complex ? sum_im[lane] : 0;
-        nearest = greater(inverse[lane], nearest);
-        exponent += exponents[lane];
+    for (int lane = 0; lane < LANES; lane++) { /* the product stays below 2^(2 LANES) */
+        product = product_of(product, (scalar){re[lane], complex ? im[lane] : 0}, complex);
+        sum.re += of.sum.re[lane];
+        sum.im += complex ? of.sum.im[lane] : 0;
+        nearest = greater(of.nearest[lane], nearest);
+        exponent += of.exponent[lane];
     }
     for (; j < t->m; j++) {
-        const double dr = zr - t->xr[j], di = complex ? zi - t->xi[j] : 0;
-        const double inverted = 1 / (complex ? dr * dr + di * di : dr);
-        const double br = complex ? dr * inverted : inverted, bi = complex ? -di * inverted : 0;
-        sr += complex ? t->cr[j] * br - t->ci[j] * bi : t->cr[j] * br;
-        si += complex ? t->cr[j] * bi + t->ci[j] * br : 0;
+        const scalar d = less(at, (scalar){t->xr[j], t->xi[j]}, complex);
+        const double inverted = 1 / (complex ? d.re * d.re + d.im * d.im : d.re);
+        const double br = complex ? d.re * inverted : inverted, bi = complex ? -d.im * inverted : 0;
+        sum.re += complex ? t->cr[j] * br - t->ci[j] * bi : t->cr[j] * br;
+        sum.im += complex ? t->cr[j] * bi + t->ci[j] * br : 0;
         nearest = greater(fabs(inverted), nearest);
-        exponent += multiply(&pr, &pi, dr, di, complex);
+        exponent += multiply(&product, d, complex);
     }
-    put_value(t, zr, zi, pr, pi, sr, si, exponent, nearest, out, complex);
+    put_value(t, at, product, sum, exponent, nearest, out, complex);
 }
 
 /* Prepare the terms of the first barycentric formula, and compute the values at all points. */
@@ -517,33 +497,35 @@ static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const do
     l->exponent = exponent;
     for (int64_t j = 0; j < m; j++) {
         const double by = plain ? power_of_two(exponent[j] - most) : 1;
-        const double wr = weights[complex ? 2 * j : j], wi = complex ? weights[2 * j + 1] : 0;
-        l->xr[j] = nodes[complex ? 2 * j : j];
-        l->xi[j] = complex ? nodes[2 * j + 1] : 0;
-        l->wr[j] = wr;
-        l->wi[j] = wi;
-        const double vr = t->values[complex ? 2 * j : j] * half * other;
-        const double vi = complex ? t->values[2 * j + 1] * half * other : 0;
-        t->cr[j] = (complex ? wr * vr - wi * vi : wr * vr) * by;
-        t->ci[j] = complex ? (wr * vi + wi * vr) * by : 0;
+        const scalar x = number_at(nodes, j, complex), w = number_at(weights, j, complex);
+        scalar v = number_at(t->values, j, complex);
+        v = (scalar){v.re * half * other, v.im * half * other};
+        const scalar c = product_of(w, v, complex);
+        l->xr[j] = x.re;
+        l->xi[j] = x.im;
+        l->wr[j] = w.re;
+        l->wi[j] = w.im;
+        t->cr[j] = c.re * by;
+        t->ci[j] = c.im * by;
     }
     for (int64_t i = 0; i < p;) {
         double zr[POINTS * LANES], zi[POINTS * LANES];
         const int64_t count = p - i < POINTS * LANES ? p - i : POINTS * LANES;
         for (int64_t k = 0; k < POINTS * LANES; k++) {
-            const int64_t at = k < count ? i + k : i;
-            zr[k] = scale * points[complex ? 2 * at : at];
-            zi[k] = complex ? scale * points[2 * at + 1] : 0;
+            const scalar z = number_at(points, k < count ? i + k : i, complex);
+            zr[k] = scale * z.re;
+            zi[k] = scale * z.im;
         }
         double *const to = out + (complex ? 2 * i : i);
         if (plain && 4 * count > POINTS * LANES)
             many_points(t, zr, zi, to, count, complex);
         else
             for (int64_t k = 0; k < count; k++) {
+                const scalar z = {zr[k], zi[k]};
                 if (plain)
-                    one_point(t, zr[k], zi[k], to + (complex ? 2 * k : k), complex);
+                    one_point(t, z, to + (complex ? 2 * k : k), complex);
                 else
-                    careful_value(t, zr[k], zi[k], to + (complex ? 2 * k : k), complex);
+                    careful_value(t, z, to + (complex ? 2 * k : k), complex);
             }
         i += count;
     }
@@ -573,10 +555,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double
     line l = new_line(m, work);
     terms t = {.xr = l.xr, .xi = l.xi, .cr = l.im + padded, .m = m, .values = values, .careful = &l};
     t.ci = t.cr + padded;
-    if (complex)
-        evaluate(&t, &l, nodes, weights, weight_exponent, points, p, scale, out, 1);
-    else
-        evaluate(&t, &l, nodes, weights, weight_exponent, points, p, scale, out, 0);
+    BY_TYPE(evaluate, &t, &l, nodes, weights, weight_exponent, points, p, scale, out);
     free(work);
     return FGC_OK;
 }
@@ -588,11 +567,9 @@ static int invert(const int64_t *hit, int64_t m, int complex, double *weights, i
         if (hit[i] != i)
             return 0;
     for (int64_t i = 0; i < m; i++) {
-        const double re = weights[complex ? 2 * i : i], im = complex ? weights[2 * i + 1] : 0;
-        const double inverse = 1 / (complex ? re * re + im * im : re);
-        weights[complex ? 2 * i : i] = complex ? re * inverse : inverse;
-        if (complex)
-            weights[2 * i + 1] = -im * inverse;
+        const scalar w = number_at(weights, i, complex);
+        const double inverse = 1 / (complex ? w.re * w.re + w.im * w.im : w.re);
+        put_number(weights, i, (scalar){complex ? w.re * inverse : inverse, -w.im * inverse}, complex);
         exponent[i] = -exponent[i];
     }
     return 1;

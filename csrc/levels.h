@@ -8,38 +8,27 @@
 #define FGC_JOIN(name, level) FGC_JOIN2(name, level)
 #define FGC_AT_LEVEL(name) FGC_JOIN(name, FGC_LEVEL)
 
-#ifdef FGC_SANITIZED /* with the sanitizers' checks, forced inlining takes minutes to compile */
-#define FGC_INLINE inline
-#elif defined(__GNUC__) || defined(__clang__)
-#define FGC_INLINE inline __attribute__((always_inline))
-#else
-#define FGC_INLINE inline
+#if !defined(__GNUC__) && !defined(__clang__)
+#error "the kernels use vector extensions of C: compile them with GCC or Clang"
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define FGC_NOINLINE __attribute__((noinline))
+#ifdef FGC_SANITIZED /* with the sanitizers' checks, forced inlining takes minutes to compile */
+#define FGC_INLINE inline
 #else
-#define FGC_NOINLINE
+#define FGC_INLINE inline __attribute__((always_inline))
 #endif
+
+#define FGC_NOINLINE __attribute__((noinline))
+#define FGC_PREFETCH(address) __builtin_prefetch(address)
 
 #if defined(__clang__)
 #define FGC_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
+#else
 #define FGC_UNROLL _Pragma("GCC unroll 8")
-#else
-#define FGC_UNROLL
 #endif
 
-#if defined(__GNUC__) || defined(__clang__)
-#define FGC_PREFETCH(address) __builtin_prefetch(address)
-#else
-#define FGC_PREFETCH(address) ((void)0)
-#endif
-
-/* Bytes of one vector register (compilers split wider vectors badly); 0: no vector extensions. */
-#if !defined(__GNUC__) && !defined(__clang__)
-#define FGC_VECTOR 0
-#elif defined(__AVX512F__)
+/* Bytes of one vector register: compilers split wider vectors badly. */
+#if defined(__AVX512F__)
 #define FGC_VECTOR 64
 #elif defined(__AVX__)
 #define FGC_VECTOR 32

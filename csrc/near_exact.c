@@ -278,12 +278,9 @@ static void substitute(const equations *a, double *x)
                 re += row * load(known + k * LANES);
                 im += row * load(known + STRIP + k * LANES);
             }
-            double each[2 * LANES];
-            store(each, re);
-            store(each + LANES, im);
             for (int t = 0; t < LANES; t++) {
-                x[2 * i] -= each[t];
-                x[2 * i + 1] -= each[LANES + t];
+                x[2 * i] -= re[t];
+                x[2 * i + 1] -= im[t];
             }
         }
     }
@@ -383,10 +380,9 @@ static void exchange_nodes(side *a, int64_t i, int64_t k)
 
 static FGC_INLINE double largest_lane(vector top)
 {
-    double each[LANES], most = 0;
-    store(each, top);
-    for (int lane = 0; lane < LANES; lane++)
-        most = greater(most, each[lane]);
+    double most = 0;
+    for (int t = 0; t < LANES; t++)
+        most = greater(most, top[t]);
     return most;
 }
 
@@ -443,11 +439,7 @@ static double reduce(double *re, double *im, const double *entry, double y_re, d
         sum += a * a;
         other += b * b;
     }
-    double each[LANES], total = 0;
-    store(each, sum + other);
-    for (int lane = 0; lane < LANES; lane++)
-        total += each[lane];
-    return total;
+    return sum_of_lanes(sum + other);
 }
 
 /* out = the sum of v_i w_i, with v real and w = re + i im complex. */
@@ -466,14 +458,8 @@ static void dot(const double *v, const double *re, const double *im, int64_t siz
         sum[0] += load(v + i) * load(re + i);
         other[0] += load(v + i) * load(im + i);
     }
-    double each[2 * LANES];
-    store(each, (sum[0] + sum[1]) + (sum[2] + sum[3]));
-    store(each + LANES, (other[0] + other[1]) + (other[2] + other[3]));
-    out[0] = out[1] = 0;
-    for (int lane = 0; lane < LANES; lane++) {
-        out[0] += each[lane];
-        out[1] += each[LANES + lane];
-    }
+    out[0] = sum_of_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    out[1] = sum_of_lanes((other[0] + other[1]) + (other[2] + other[3]));
     for (; i < size; i++) {
         out[0] += v[i] * re[i];
         out[1] += v[i] * im[i];

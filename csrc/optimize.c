@@ -9,10 +9,8 @@
  * be the very vector that is updated. */
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define INDEPENDENT _Pragma("GCC ivdep")
 #else
-#define INDEPENDENT
+#define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
 /* Go through i = 0 .. len-1 and return the sum of the squares of `change`, an expression that may
@@ -40,7 +38,6 @@
     }                                                                                              \
     return sum
 
-#if FGC_VECTOR
 typedef float floats __attribute__((vector_size(FGC_VECTOR)));
 typedef float narrow __attribute__((vector_size(FGC_VECTOR / 2)));
 
@@ -63,7 +60,7 @@ static FGC_INLINE vector fold(floats v)
 }
 
 /* theta -= lr gradient, for the elements of whole blocks; returns how many these are. The squares of a
- * block's changes are added up in single precision, and the result to `sum`. With vectors in the second
+ * block's changes are added up in single precision, and the results to `sum`. With vectors in the second
  * cache that costs nothing; double precision would take half of the step's time. If squares overflow, or
  * are so small that underflow counts, changes are widened first. */
 static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr,
@@ -98,15 +95,9 @@ static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradie
             squares += low * low + high * high;
         }
     }
-    double each[LANES];
-    store(each, squares);
-    for (int t = 0; t < LANES; t++)
-        *sum += each[t];
+    *sum = sum_of_lanes(squares);
     return first;
 }
-#else
-#define blocks_descend_float(theta, gradient, lr, len, sum) 0
-#endif
 #define blocks_descend_double(theta, gradient, lr, len, sum) 0 /* squares of doubles cost nothing */
 
 #define REAL float

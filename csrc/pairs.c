@@ -8,7 +8,7 @@
 
 #include "vector.h"
 
-#if FGC_VECTOR && defined(__aarch64__)
+#if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
@@ -17,11 +17,11 @@ typedef struct {
 } pair;
 
 /* a b + c rounded once, if the processor can. */
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
 #define FUSED(a, b, c) _mm512_fmadd_pd(a, b, c)
-#elif FGC_VECTOR && defined(__FMA__)
+#elif defined(__FMA__)
 #define FUSED(a, b, c) _mm256_fmadd_pd(a, b, c)
-#elif FGC_VECTOR && defined(__aarch64__)
+#elif defined(__aarch64__)
 #define FUSED(a, b, c) vfmaq_f64(c, a, b)
 #endif
 
@@ -73,7 +73,7 @@ static FGC_INLINE vector fused(vector a, vector b, vector c)
 
 /* Keep the compiler from computing anything further before this vector is known. Otherwise it mixes rows,
  * and runs out of sixteen registers (1.3 times the time). */
-#if FGC_VECTOR && defined(__x86_64__)
+#if defined(__x86_64__)
 #define KEEP_ORDER(vector) __asm__("" : "+v"(vector))
 #else
 #define KEEP_ORDER(vector) ((void)0)
@@ -180,12 +180,8 @@ static FGC_INLINE pair get_lanes(const double *from, const int paired)
     const vector first = load(from);
     if (!paired)
         return widened(first);
-#if FGC_VECTOR
     const vector second = load(from + LANES);
     return (pair){WINDOW(first, second, HIGH_PARTS), WINDOW(first, second, LOW_PARTS)};
-#else
-    return (pair){first, from[1]};
-#endif
 }
 
 /* Add `vectors` vectors of a few rows to the sums, which stay in registers. */
@@ -255,12 +251,8 @@ static FGC_INLINE void add_all_rows(const uintptr_t *rows, const double *coef, i
 
 static FGC_INLINE pair in_order(pair v, const int paired)
 {
-#if FGC_VECTOR
     if (paired)
         return (pair){WINDOW(v.high, v.high, IN_ORDER), WINDOW(v.low, v.low, IN_ORDER)};
-#else
-    (void)paired;
-#endif
     return v;
 }
 
@@ -268,16 +260,11 @@ static FGC_INLINE pair in_order(pair v, const int paired)
 static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
 {
     const pair x = in_order(all[t].x, paired);
-#if FGC_VECTOR
     const pair y = in_order(all[t].y, paired);
     const pair swapped = {WINDOW(y.high, y.high, SWAPPED), WINDOW(y.low, y.low, SWAPPED)};
     vector sign;
     for (int i = 0; i < LANES; i++)
         sign[i] = i % 2 ? 1 : -1;
-#else
-    const pair swapped = all[t ^ 1].y;
-    const vector sign = t % 2 ? 1 : -1;
-#endif
     pair sum = two_sum(x.high, sign * swapped.high);
     sum.low += x.low + sign * swapped.low;
     return sum;
@@ -286,12 +273,8 @@ static FGC_INLINE pair complex_sum(const sums *all, int64_t t, const int paired)
 /* Store LANES pairs as they lie in memory. */
 static FGC_INLINE void put_pairs(double *to, pair v)
 {
-#if FGC_VECTOR
     store(to, WINDOW(v.high, v.low, FIRST_PAIRS));
     store(to + LANES, WINDOW(v.high, v.low, LAST_PAIRS));
-#else
-    to[0] = v.high, to[1] = v.low;
-#endif
 }
 
 static FGC_INLINE pair get_pairs(const double *from)
@@ -333,11 +316,7 @@ static FGC_INLINE int finish(const sums *all, int64_t len, int fresh, double *ou
         wrong += put_sums(complex_sum(all, t, paired), fresh, last, rounded);
         memcpy(out + t * LANES * each, last, rest);
     }
-    double each_wrong[LANES], bad = 0;
-    store(each_wrong, wrong);
-    for (int i = 0; i < LANES; i++)
-        bad += each_wrong[i];
-    return bad != 0;
+    return sum_of_lanes(wrong) != 0;
 }
 
 int FGC_AT_LEVEL(fgc_combine_part_pairs)(const uintptr_t *rows, const double *coef, int64_t count,
@@ -396,10 +375,8 @@ static FGC_INLINE pair spread_pair(const double *x) { return (pair){spread(x[0])
 /* Write the first pair of a vector of pairs. */
 static FGC_INLINE void put_first(pair x, double *to)
 {
-    double high[LANES], low[LANES];
-    store_pair(high, low, x);
-    to[0] = high[0];
-    to[1] = low[0];
+    to[0] = x.high[0];
+    to[1] = x.low[0];
 }
 
 /* Return v^T a: v has one pair, a strip LANES pairs in each row. */
@@ -434,14 +411,14 @@ static FGC_INLINE void subtract(const double *v, double *a, int64_t rows, pair f
  * both the norm and the factors need. */
 static void find_reflector(double *a, int64_t rows, int64_t j, double *v, double *tau)
 {
-    double *const column = a + j, high[LANES], low[LANES];
+    double *const column = a + j;
     for (int64_t i = 0; i < rows; i++) {
         v[2 * i] = column[i * ROW];
         v[2 * i + 1] = column[i * ROW + LANES];
     }
     const pair sums = inner(v, a, rows);
-    store_pair(high, low, sums);
-    const pair square = {spread(high[j]), spread(low[j])}, root = widened(spread(sqrt(high[j])));
+    const pair square = {spread(sums.high[j]), spread(sums.low[j])};
+    const pair root = widened(spread(sqrt(sums.high[j])));
     const pair left = sum_of(square, negative(product_of(root, root)));
     const pair norm = quick_two_sum(root.high, left.high / (root.high + root.high));
     const int positive = v[0] > 0;
@@ -456,9 +433,8 @@ static void find_reflector(double *a, int64_t rows, int64_t j, double *v, double
              product_of(scale, sum_of(sums, negative(product_of(diagonal, first)))));
     for (int64_t i = 1; i < rows; i++)
         column[i * ROW] = column[i * ROW + LANES] = 0;
-    put_first(diagonal, high);
-    column[0] = high[0];
-    column[LANES] = high[1];
+    column[0] = diagonal.high[0];
+    column[LANES] = diagonal.low[0];
 }
 
 /* Apply to a strip all earlier reflectors, whose v, of `rows` pairs each, and tau are known; then, if the
@@ -508,11 +484,9 @@ static void fill(double *a, const double *circle, int64_t n, const int64_t *turn
 /* Return the sum over the lanes, in all lanes. */
 static FGC_INLINE pair total_of(pair x)
 {
-    double high[LANES], low[LANES];
-    store_pair(high, low, x);
     pair sum = widened(spread(0));
     for (int t = 0; t < LANES; t++)
-        sum = sum_of(sum, (pair){spread(high[t]), spread(low[t])});
+        sum = sum_of(sum, (pair){spread(x.high[t]), spread(x.low[t])});
     return sum;
 }
 
@@ -534,11 +508,10 @@ static void substitute(const double *triangle, int64_t c, int64_t wide, double *
                             load_pair(high + k, low + k), 1);
                 known = two_sum(known.high, known.low);
             }
-            double found[2];
             known = total_of(known);
-            put_first(quotient_of(sum_of(right, negative(known)), diagonal), found);
-            high[i] = found[0];
-            low[i] = found[1];
+            const pair found = quotient_of(sum_of(right, negative(known)), diagonal);
+            high[i] = found.high[0];
+            low[i] = found.low[0];
         }
     }
 }
@@ -565,15 +538,12 @@ static FGC_INLINE void put_values(direction phase, pair x, pair y, int64_t n, co
     const pair re = sum_of(product_of(phase.cosine, x), negative(product_of(phase.sine, y)));
     const pair im = sum_of(product_of(phase.cosine, y), product_of(phase.sine, x));
     const pair parts[2] = {quotient_of(sum_of(one, re), whole), quotient_of(im, whole)};
-    for (int part = 0; part < 2; part++) {
-        double high[LANES], low[LANES];
-        store_pair(high, low, parts[part]);
+    for (int part = 0; part < 2; part++)
         for (int t = 0; t < LANES; t++)
             if (to[t] < end) {
-                out[4 * to[t] + part] = high[t];
-                out[4 * to[t] + 2 + part] = low[t];
+                out[4 * to[t] + part] = parts[part].high[t];
+                out[4 * to[t] + 2 + part] = parts[part].low[t];
             }
-    }
 }
 
 /* Write the polynomial's values at all roots, at each root together with its conjugate: their cosines are
@@ -664,11 +634,8 @@ fgc_status FGC_AT_LEVEL(fgc_ridge_pairs)(const double *circle, int64_t circle_le
 /* Replace x = m 2^e by m, 1 <= |m.high| < 2, and return e. For 0, m is 0 and e arbitrary. */
 static FGC_INLINE lanes take_exponent(pair *x)
 {
-    lanes bits;
-    memcpy(&bits, &x->high, sizeof bits);
-    const lanes e = ((bits >> 52) & 0x7ff) - 1023, inverse = (1023 - e) << 52;
-    vector scale;
-    memcpy(&scale, &inverse, sizeof scale);
+    const lanes e = (((lanes)x->high >> 52) & 0x7ff) - 1023;
+    const vector scale = (vector)((1023 - e) << 52);
     x->high *= scale;
     x->low *= scale;
     return e;
@@ -694,10 +661,8 @@ fgc_status FGC_AT_LEVEL(fgc_locator_values)(const double *circle, int64_t circle
     for (int64_t i = 0; i < n; i += LANES) {
         pair size = widened(spread(1));
         lanes exponent = {0}, wrapped = {0}, index = {0};
-        int64_t turn[LANES], e[LANES];
         for (int t = 0; t < LANES; t++)
-            turn[t] = i + t;
-        memcpy(&index, turn, sizeof index);
+            index[t] = i + t;
         for (int64_t j = 0; j < s; j++) {
             const int64_t at = n + i - turns[j];
             size = product_of(size, (pair){load(high + at), load(low + at)});
@@ -706,25 +671,21 @@ fgc_status FGC_AT_LEVEL(fgc_locator_values)(const double *circle, int64_t circle
                 exponent += take_exponent(&size);
         }
         size = quotient_of(size, whole);
-        memcpy(e, &exponent, sizeof e);
-        memcpy(turn, &wrapped, sizeof turn);
+        int64_t turn[LANES];
         for (int t = 0; t < LANES; t++) /* the sum of (i + t - turns[j]) mod n, itself modulo 2 n */
-            turn[t] = i + t < n ? (s % (2 * n) * (i + t) + 2 * n - sum + n * (turn[t] & 1)) % (2 * n)
+            turn[t] = i + t < n ? (s % (2 * n) * (i + t) + 2 * n - sum + n * (wrapped[t] & 1)) % (2 * n)
                                 : 0;
         const direction phase = look_up(circle, turn);
-        const pair parts[2] = {product_of(size, phase.cosine), product_of(size, phase.sine)};
-        double part[4][LANES];
-        for (int k = 0; k < 4; k++)
-            store(part[k], k % 2 ? parts[k / 2].low : parts[k / 2].high);
+        const pair x = product_of(size, phase.cosine), y = product_of(size, phase.sine);
         for (int t = 0; t < LANES && i + t < n; t++) {
             /* multiply by (-i)^s */
             const int swap = s % 2 != 0, minus_re = s % 4 == 2 || s % 4 == 3;
             const int minus_im = s % 4 == 1 || s % 4 == 2;
             for (int k = 0; k < 2; k++) {
-                const double cosine = part[k][t], sine = part[2 + k][t];
+                const double cosine = k ? x.low[t] : x.high[t], sine = k ? y.low[t] : y.high[t];
                 const double re = swap ? sine : cosine, im = swap ? cosine : sine;
-                out[4 * (i + t) + 2 * k] = ldexp(minus_re ? -re : re, (int)e[t]);
-                out[4 * (i + t) + 2 * k + 1] = ldexp(minus_im ? -im : im, (int)e[t]);
+                out[4 * (i + t) + 2 * k] = ldexp(minus_re ? -re : re, (int)exponent[t]);
+                out[4 * (i + t) + 2 * k + 1] = ldexp(minus_im ? -im : im, (int)exponent[t]);
             }
         }
     }

@@ -31,11 +31,7 @@
 enum { GROUP = 4 }; /* columns that share their reciprocals */
 
 /* Keep the compiler from moving reads and writes of memory across this point. */
-#if defined(__GNUC__)
 #define KEEP_ORDER __asm__ volatile("" : : : "memory")
-#else
-#define KEEP_ORDER (void)0
-#endif
 
 /* The most roundings of a product, and of a quotient together with the difference that is its divisor.
  * Each is relative to the result's modulus. UNIT covers second orders and the bounds' own roundings. */
@@ -120,12 +116,11 @@ static FGC_INLINE vector modulus(number a, const int complex)
 {
     if (!complex)
         return magnitude(a.re);
-    double squares[LANES], sums[LANES];
-    store(squares, square(a, 1));
-    store(sums, about(a, 1));
+    const vector squares = square(a, 1);
+    vector sums = about(a, 1);
     for (int t = 0; t < LANES; t++) /* squares of the smallest numbers underflow: take the bound */
         sums[t] = squares[t] < 0x1p-900 ? sums[t] : sqrt(squares[t]);
-    return load(sums);
+    return sums;
 }
 
 /* d[t] = 1 / (x[i] - x[i-k-1]) for the vector at i and the panel's steps k = first + t. Inverting the
@@ -516,10 +511,7 @@ fgc_status FGC_AT_LEVEL(fgc_leja_order)(const double *nodes, int64_t m, int comp
     void *const memory = malloc((size_t)(4 * padded_size(m) + 8) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    if (complex)
-        leja(nodes, m, order, aligned(memory), 1);
-    else
-        leja(nodes, m, order, aligned(memory), 0);
+    (void)BY_TYPE(leja, nodes, m, order, aligned(memory));
     free(memory);
     return FGC_OK;
 }
@@ -530,11 +522,7 @@ static FGC_INLINE int all_finite(const double *x, int64_t len)
     vector none = {0};
     for (int64_t i = 0; i < len; i += LANES)
         none += load(x + i) - load(x + i);
-    double each[LANES], sum = 0;
-    store(each, none);
-    for (int t = 0; t < LANES; t++)
-        sum += each[t];
-    return sum == 0;
+    return sum_of_lanes(none) == 0;
 }
 
 /* A system to solve. */
@@ -586,7 +574,6 @@ static int64_t attempt_size(int64_t m) { return (2 + 3 * GROUP) * (padded_size(m
  * outside 0 .. m-1. */
 static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
 {
-    const int parts = 1 + complex;
     const int64_t m = of->m, padded = padded_size(m);
     double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
     int finite = 1;
@@ -598,12 +585,11 @@ static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
         const int inside = i >= 0 && i < m;
         if (inside && (uint64_t)a->order[i] >= (uint64_t)m)
             return -1;
-        re[i] = inside ? of->nodes[parts * a->order[i]] : beyond;
-        finite &= re[i] - re[i] == 0;
-        if (complex) {
-            im[i] = inside ? of->nodes[2 * a->order[i] + 1] : 0;
-            finite &= im[i] - im[i] == 0;
-        }
+        const scalar x = inside ? number_at(of->nodes, a->order[i], complex) : (scalar){beyond, 0};
+        finite &= x.re - x.re == 0 && x.im - x.im == 0;
+        re[i] = x.re;
+        if (complex)
+            im[i] = x.im;
     }
     return finite;
 }
@@ -639,22 +625,14 @@ static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int 
         }
     }
     /* Constants for the inlined function */
-    if (bounded && transpose && count == 1)
-        solve(a->x, c, 1, valid, 1, 1, complex);
-    else if (bounded && transpose)
-        solve(a->x, c, count, valid, 1, 1, complex);
-    else if (bounded && count == 1)
-        solve(a->x, c, 1, valid, 0, 1, complex);
-    else if (bounded)
-        solve(a->x, c, count, valid, 0, 1, complex);
-    else if (transpose && count == 1)
-        solve(a->x, c, 1, valid, 1, 0, complex);
-    else if (transpose)
-        solve(a->x, c, count, valid, 1, 0, complex);
-    else if (count == 1)
-        solve(a->x, c, 1, valid, 0, 0, complex);
+#define SOLVE(transpose, bounded)                                                                  \
+    (count == 1 ? solve(a->x, c, 1, valid, transpose, bounded, complex)                            \
+                : solve(a->x, c, count, valid, transpose, bounded, complex))
+    if (bounded)
+        transpose ? SOLVE(1, 1) : SOLVE(0, 1);
     else
-        solve(a->x, c, count, valid, 0, 0, complex);
+        transpose ? SOLVE(1, 0) : SOLVE(0, 0);
+#undef SOLVE
     const int good = !underflowed() && all_finite(a->column, parts * count * padded);
     /* From here on bounds are absolute, and Inf where a bound is not a number. */
     for (int col = 0; bounded && col < count; col++)
@@ -694,8 +672,9 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
     forget_underflow();
     for (int64_t i = -PANEL; i < m + PANEL; i++) {
         const int inside = i >= 0 && i < m;
-        re[i] = inside ? of->nodes[parts * order[i]] : 0;
-        im[i] = complex && inside ? of->nodes[2 * order[i] + 1] : 0;
+        const scalar node = inside ? number_at(of->nodes, order[i], complex) : (scalar){0, 0};
+        re[i] = node.re;
+        im[i] = node.im;
     }
     for (int64_t i = 0; i < m; i++) {
         const double *const from = of->b + parts * (of->width * (of->transpose ? i : order[i]) + done);
@@ -720,11 +699,8 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
     for (int64_t i = 0; i < m; i++) {
         double *const to = of->out + parts * (of->width * (of->transpose ? order[i] : i) + done);
         const double *const row = work + i * size;
-        for (int col = 0; col < count; col++) {
-            to[parts * col] = row[col];
-            if (complex)
-                to[2 * col + 1] = row[WIDE * LANES + col];
-        }
+        for (int col = 0; col < count; col++)
+            put_number(to, col, (scalar){row[col], complex ? row[WIDE * LANES + col] : 0}, complex);
     }
     return 1;
 }
@@ -741,11 +717,16 @@ static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order,
     return solve_many(of, order, done, count, work, 1);
 }
 
-/* Return the larger part of a number: at least 0.7 of its modulus. */
+/* Number i of a column. */
+static FGC_INLINE scalar of_column(const attempt *a, int col, int64_t i, const int complex)
+{
+    return (scalar){a->c.re[col][i], complex ? a->c.im[col][i] : 0};
+}
+
+/* Return its larger part: at least 0.7 of its modulus. */
 static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
 {
-    const double re = fabs(a->c.re[col][i]), im = complex ? fabs(a->c.im[col][i]) : 0;
-    return greater(re, im);
+    return larger_part(of_column(a, col, i, complex), complex);
 }
 
 /* Make up for the scale of the nodes, and write a column and its bounds if all its numbers are then finite.
@@ -753,7 +734,6 @@ static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int
 static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t done, int col,
                                    const int complex)
 {
-    const int parts = 1 + complex;
     double *const re = a->c.re[col], *const im = a->c.im[col], *const error = a->c.error[col];
     int finite = 1;
     for (int64_t i = 0; of->shift && !of->transpose && i < of->m; i++) {
@@ -774,9 +754,7 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
     }
     for (int64_t i = 0; finite && i < of->m; i++) {
         const int64_t at = of->width * (of->transpose ? a->order[i] : i) + done + col;
-        of->out[parts * at] = re[i];
-        if (complex)
-            of->out[2 * at + 1] = im[i];
+        put_number(of->out, at, of_column(a, col, i, complex), complex);
         if (of->bound)
             of->bound[at] = error[i];
     }
@@ -787,22 +765,19 @@ static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t don
  * i. */
 static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, const int complex)
 {
-    const int parts = 1 + complex;
-    double fr = 0, fi = 0;
+    scalar far = {0, 0};
     for (int64_t i = 0; i < m; i++) {
-        const double re = fabs(nodes[parts * i]), im = complex ? fabs(nodes[2 * i + 1]) : 0;
-        key[i] = greater(re, im);
-        if (key[i] > greater(fabs(fr), fabs(fi))) {
-            fr = nodes[parts * i];
-            fi = complex ? nodes[2 * i + 1] : 0;
-        }
+        const scalar x = number_at(nodes, i, complex);
+        key[i] = larger_part(x, complex);
+        if (key[i] > larger_part(far, complex))
+            far = x;
     }
     for (int64_t i = 0; i < m; i++) {
-        const double re = nodes[parts * i], im = complex ? nodes[2 * i + 1] : 0;
-        if (!complex && (fr < 0 ? re > 0 : re < 0))
+        const scalar x = number_at(nodes, i, complex);
+        if (!complex && (far.re < 0 ? x.re > 0 : x.re < 0))
             return 0;
-        const double along = re * fr + im * fi;
-        if (complex && !(fabs(im * fr - re * fi) <= RAY * along))
+        const double along = x.re * far.re + x.im * far.im;
+        if (complex && !(fabs(x.im * far.re - x.re * far.im) <= RAY * along))
             return 0;
     }
     return 1;
@@ -839,14 +814,18 @@ static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *s
         memcpy(order, from, (size_t)m * sizeof *order);
 }
 
+static FGC_INLINE int is_value(const task *of, int64_t i, int64_t col, const int complex)
+{
+    const scalar value = number_at(of->b, of->width * i + col, complex);
+    return value.re != 0 || value.im != 0;
+}
+
 /* Count the values of a column that differ from 0, up to `most`. */
 static FGC_INLINE int64_t count_values(const task *of, int64_t col, int64_t most, const int complex)
 {
     int64_t found = 0;
-    for (int64_t i = 0; i < of->m && found < most; i++) {
-        const double *const at = of->b + (1 + complex) * (of->width * i + col);
-        found += at[0] != 0 || (complex && at[1] != 0);
-    }
+    for (int64_t i = 0; i < of->m && found < most; i++)
+        found += is_value(of, i, col, complex);
     return found;
 }
 
@@ -879,11 +858,9 @@ static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, i
 {
     int64_t at = 0;
     for (int last = 0; last < 2; last++)
-        for (int64_t i = 0; i < of->m; i++) {
-            const double *const value = of->b + (1 + complex) * (of->width * order[i] + col);
-            if ((value[0] != 0 || (complex && value[1] != 0)) == last)
+        for (int64_t i = 0; i < of->m; i++)
+            if (is_value(of, order[i], col, complex) == last)
                 to[at++] = order[i];
-        }
 }
 
 /* Return whether by a column's bounds all its numbers are good to about their last digits: see ACCURATE. */
@@ -981,16 +958,14 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
             if (has_few(of, done + col, complex))
                 count = col;
         if (!parted && done >= tried && count >= MANY) {
-            if (complex ? solve_many_complex(of, by.first, done, (int)count, many)
-                        : solve_many_real(of, by.first, done, (int)count, many))
+            if ((complex ? solve_many_complex : solve_many_real)(of, by.first, done, (int)count, many))
                 continue;
             tried = done + count;
         }
         count = count < GROUP ? count : GROUP;
         int settled = 0, stays[GROUP] = {0};
         if (by.choosing || !parted) {
-            if (!(complex ? solve_complex(of, &first, done, (int)count, bounded)
-                          : solve_real(of, &first, done, (int)count, bounded)))
+            if (!(complex ? solve_complex : solve_real)(of, &first, done, (int)count, bounded))
                 return FGC_NOT_FINITE;
             settled = 1;
             for (int col = 0; col < count; col++)
@@ -1012,8 +987,7 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
             }
             const int doubtful = by.choosing && !(by.apart >= by.enough);
             const int limits = doubtful || of->bound;
-            if (!(complex ? solve_complex(of, &second, done, (int)count, limits)
-                          : solve_real(of, &second, done, (int)count, limits)))
+            if (!(complex ? solve_complex : solve_real)(of, &second, done, (int)count, limits))
                 return FGC_NOT_FINITE;
             for (int col = 0; by.choosing && col < count; col++) {
                 if (stays[col])
@@ -1053,10 +1027,9 @@ static FGC_INLINE int scale_nodes(task *of, double *to, const int complex)
     return !underflowed();
 }
 
-fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
-                                               const int64_t *order, double *out, double *bound,
-                                               int64_t m, int64_t b_size, int complex,
-                                               int transpose, int choose)
+static FGC_INLINE fgc_status solve_system(const double *nodes, const double *b, const int64_t *order,
+                                          double *out, double *bound, int64_t m, int64_t b_size,
+                                          int transpose, int choose, const int complex)
 {
     const int64_t room = padded_size(m) + LANES, width = b_size / m;
     const int choosing = !order && choose;
@@ -1072,30 +1045,36 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m), 0, transpose};
     fgc_status status = FGC_NOT_FINITE;
     double *const scaled_nodes = beyond + (more ? more - 8 : 0);
-    if (complex ? !scale_nodes(&of, scaled_nodes, 1) : !scale_nodes(&of, scaled_nodes, 0))
+    if (!scale_nodes(&of, scaled_nodes, complex))
         goto end;
     choice by = {order ? order : orders, choosing, choosing && !transpose, CLUSTERED, NAN,
                  orders + 3 * room, orders + 4 * room};
     double *const key = work + LANES;
-    const int on_ray = choosing && (complex ? are_on_ray(of.nodes, m, key, 1)
-                                            : are_on_ray(of.nodes, m, key, 0));
-    if (by.parting && (complex ? is_sparse(&of, 1) : is_sparse(&of, 0)))
+    const int on_ray = choosing && are_on_ray(of.nodes, m, key, complex);
+    if (by.parting && is_sparse(&of, complex))
         by.enough = complex ? SPREAD : FILLED + log2(of.largest);
     if (!order && !on_ray) {
-        by.apart = complex ? leja(of.nodes, m, orders, work, 1) : leja(of.nodes, m, orders, work, 0);
+        by.apart = leja(of.nodes, m, orders, work, complex);
         by.choosing = choosing && !(by.apart >= by.enough);
         if (by.choosing) { /* `leja` has overwritten the keys */
             memcpy(by.leja, orders, (size_t)m * sizeof *orders);
-            (void)(complex ? are_on_ray(of.nodes, m, key, 1) : are_on_ray(of.nodes, m, key, 0));
+            (void)are_on_ray(of.nodes, m, key, complex);
         }
     }
     if (by.choosing)
         find_rising(key, m, orders, places);
     /* Fast reciprocals and no bounds first; columns that they cannot solve are solved in groups. */
     double *const many = more && !by.choosing && !bound ? beyond : NULL;
-    status = complex ? solve_all(&of, by, places, work, many, 1)
-                     : solve_all(&of, by, places, work, many, 0);
+    status = solve_all(&of, by, places, work, many, complex);
 end:
     free(memory);
     return status;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
+                                               const int64_t *order, double *out, double *bound,
+                                               int64_t m, int64_t b_size, int complex,
+                                               int transpose, int choose)
+{
+    return BY_TYPE(solve_system, nodes, b, order, out, bound, m, b_size, transpose, choose);
 }

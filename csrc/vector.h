@@ -2,22 +2,16 @@
 #ifndef FASTGC_VECTOR_H
 #define FASTGC_VECTOR_H
 
+#include <math.h>
 #include <string.h>
 
 #include "levels.h"
 
-#if FGC_VECTOR
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 typedef double vector __attribute__((vector_size(FGC_VECTOR)));
 typedef int64_t lanes __attribute__((vector_size(FGC_VECTOR)));
-#define ALL_BITS(comparison) ((lanes)(comparison))
-#else
-typedef double vector; /* most expressions mean the same for a double */
-typedef int64_t lanes;
-#define ALL_BITS(comparison) (-(lanes)(comparison))
-#endif
 
 enum { LANES = sizeof(vector) / sizeof(double) };
 
@@ -63,36 +57,36 @@ static FGC_INLINE void store(double *to, vector v) { memcpy(to, &v, sizeof v); }
 
 /* Round a product (a vector or a double) before something is added to it. Else the compiler may fuse the
  * two, and the result would differ from that of levels and backends that cannot. */
-#if defined(__GNUC__) && defined(__x86_64__)
+#if defined(__x86_64__)
 #define ROUND(product) __asm__("" : "+x"(product))
-#elif defined(__GNUC__) && defined(__aarch64__)
+#elif defined(__aarch64__)
 #define ROUND(product) __asm__("" : "+w"(product))
 #else
 #define ROUND(product) (*(volatile __typeof__(product) *)&(product) = (product))
 #endif
+
+static FGC_INLINE double sum_of_lanes(vector v)
+{
+    double sum = 0;
+    for (int t = 0; t < LANES; t++)
+        sum += v[t];
+    return sum;
+}
 
 static FGC_INLINE vector spread(double x) { return x - (vector){0}; }
 
 /* Return a mask of lanes t+1, t+2, ...: all their bits are set, in other lanes none. */
 static FGC_INLINE lanes after(int t)
 {
-#if FGC_VECTOR
     lanes index;
     for (int i = 0; i < LANES; i++)
         index[i] = i;
     return index > t;
-#else
-    return -(0 > t);
-#endif
 }
 
 static FGC_INLINE vector pick(lanes mask, vector yes, vector no)
 {
-#if FGC_VECTOR
     return (vector)(((lanes)yes & mask) | ((lanes)no & ~mask));
-#else
-    return mask ? yes : no;
-#endif
 }
 
 /* from_last and from_second take LANES consecutive lanes of a followed by b: from the last lane of a on,
@@ -107,9 +101,7 @@ static FGC_INLINE vector pick(lanes mask, vector yes, vector no)
 #define FROM_LAST 1, 2
 #define FROM_SECOND 1, 2
 #endif
-#if !FGC_VECTOR
-#define WINDOW(a, b, window) (window)
-#elif defined(__clang__)
+#if defined(__clang__)
 #define WINDOW(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define WINDOW(a, b, ...) __builtin_shuffle(a, b, (lanes){__VA_ARGS__})
@@ -117,83 +109,64 @@ static FGC_INLINE vector pick(lanes mask, vector yes, vector no)
 
 static FGC_INLINE vector from_last(vector a, vector b)
 {
-#if FGC_VECTOR
     return WINDOW(a, b, FROM_LAST);
-#else
-    return (void)b, a;
-#endif
 }
 
 static FGC_INLINE vector from_second(vector a, vector b)
 {
-#if FGC_VECTOR
     return WINDOW(a, b, FROM_SECOND);
-#else
-    return (void)a, b;
-#endif
 }
 
 static FGC_INLINE vector larger(vector a, vector b)
 {
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
     return _mm512_max_pd(a, b);
-#elif FGC_VECTOR && defined(__AVX__)
+#elif defined(__AVX__)
     return _mm256_max_pd(a, b);
-#elif FGC_VECTOR && defined(__SSE2__)
+#elif defined(__SSE2__)
     return _mm_max_pd(a, b);
-#elif FGC_VECTOR
-    return pick(a > b, a, b);
 #else
-    return a > b ? a : b;
+    return pick(a > b, a, b);
 #endif
 }
 
 /* Return whether any lane is at least x. */
 static FGC_INLINE int any_at_least(vector v, double x)
 {
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
     return _mm512_cmp_pd_mask(v, _mm512_set1_pd(x), _CMP_GE_OQ) != 0;
-#elif FGC_VECTOR && defined(__AVX__)
+#elif defined(__AVX__)
     return _mm256_movemask_pd(_mm256_cmp_pd(v, _mm256_set1_pd(x), _CMP_GE_OQ));
-#elif FGC_VECTOR && defined(__SSE2__)
+#elif defined(__SSE2__)
     return _mm_movemask_pd(_mm_cmpge_pd(v, _mm_set1_pd(x)));
 #else
-    double each[LANES];
     int any = 0;
-    store(each, v);
-    for (int lane = 0; lane < LANES; lane++)
-        any |= each[lane] >= x;
+    for (int t = 0; t < LANES; t++)
+        any |= v[t] >= x;
     return any;
 #endif
 }
 
 static FGC_INLINE vector magnitude(vector v)
 {
-#if FGC_VECTOR
     return (vector)((lanes)v & INT64_MAX);
-#else
-    return v < 0 ? -v : v;
-#endif
 }
 
 /* Store the lanes whose bits are set in `mask`, one after the other. Returns how many they are. A whole
  * vector at `to` is overwritten. */
 static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
 {
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
     const __mmask8 set = _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask);
     store(to, (vector)_mm512_maskz_compress_pd(set, (__m512d)v));
     return __builtin_popcount(set);
-#elif FGC_VECTOR
+#else
     int64_t kept = 0;
     for (int t = 0; t < LANES; t++) {
         to[kept] = v[t];
         kept += mask[t] & 1;
     }
     return kept;
-#else
-    *to = v;
-    return mask != 0;
 #endif
 }
 
@@ -201,7 +174,7 @@ static FGC_INLINE int64_t keep(double *to, lanes mask, vector v)
  * ulp for 2^-1022 <= |d| <= 2^1022, and never finite for smaller |d|. */
 static FGC_INLINE vector reciprocal(vector d)
 {
-#if FGC_VECTOR && defined(__AVX512F__)
+#if defined(__AVX512F__)
     __m512d r = _mm512_rcp14_pd(d);
     const __m512d one = _mm512_set1_pd(1.0);
     r = _mm512_fmadd_pd(r, _mm512_fnmadd_pd(d, r, one), r);
@@ -213,6 +186,30 @@ static FGC_INLINE vector reciprocal(vector d)
 
 /* Real and complex arithmetic written once. `complex` is a constant wherever these are inlined; if it is 0,
  * im is not read. */
+#define BY_TYPE(function, ...) (complex ? function(__VA_ARGS__, 1) : function(__VA_ARGS__, 0))
+
+typedef struct {
+    double re, im;
+} scalar;
+
+/* Return number i of an array of numbers; a real one has im = 0. */
+static FGC_INLINE scalar number_at(const double *x, int64_t i, const int complex)
+{
+    return (scalar){x[complex ? 2 * i : i], complex ? x[2 * i + 1] : 0};
+}
+
+static FGC_INLINE void put_number(double *x, int64_t i, scalar a, const int complex)
+{
+    x[complex ? 2 * i : i] = a.re;
+    if (complex)
+        x[2 * i + 1] = a.im;
+}
+
+static FGC_INLINE double larger_part(scalar a, const int complex)
+{
+    return complex ? greater(fabs(a.re), fabs(a.im)) : fabs(a.re);
+}
+
 typedef struct {
     vector re, im;
 } number;
