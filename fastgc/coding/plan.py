@@ -227,7 +227,7 @@ class Plan:
 
 def decode(
     scheme: Scheme,
-    survivors: ArrayLike,
+    came: Ints,
     messages: Any,
     out: Output | None,
     p: int | None,
@@ -237,11 +237,6 @@ def decode(
     tracker: Any,
 ) -> Any:
     """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
-    came: Ints
-    if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
-        came = survivors
-    else:
-        came = check_workers("survivors", survivors, scheme.message_count)
     dtype, size, stacked = None, p, type(messages) is np.ndarray
     if stacked:
         if messages.ndim == 2 and messages.flags.c_contiguous:
