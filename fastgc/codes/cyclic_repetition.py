@@ -60,13 +60,11 @@ class CyclicRepetition(Code):
 
     Notes
     -----
-    B is kept as n (s + 1) numbers, and up to n = 2048 as a matrix, too. Vectors are those of
-    `LinearCode`, in O(n s + s^3), after O(n s^3) for the first. They follow from a closed form. Let
-    h_i be the columns of H, and z_i the vector with z_i h_i = 1 that is orthogonal to the s - 1
-    columns after h_i. Then all solutions of a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i
-    h_i)``, where v is any vector of s numbers. Above n = 2048, vectors that accept a residual to
-    amplify less are not the best there are: they are such a solution for all workers, without the
-    stragglers' entries.
+    Vectors are those of `LinearCode`, in O(n s + s^3), after O(n s^3) for the first. Let h_i be the
+    columns of H, and z_i the vector with z_i h_i = 1 that is orthogonal to the s - 1 columns after
+    h_i. Then all solutions of a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i h_i)``, where v is
+    any vector of s numbers. Above n = 2048, vectors that accept a residual to amplify less are such
+    a solution for all workers, without the stragglers' entries, and not the best there are.
     """
 
     stragglers: int
@@ -118,21 +116,19 @@ class _CyclicScheme(Scheme):
         return found
 
     def row(self, worker: int) -> tuple[Ints, Floats]:
-        worker = check_index("worker", worker, self.n)
-        groups = self._groups(np.array([worker]))[0]
-        order = np.argsort(groups)
-        groups, values = groups[order], self._values[worker, order]
-        if self.k == self.n:
-            return groups, values
-        return entries_of(self._cuts, np.array([0, groups.size]), groups, values)[1:]
+        return self._entries_of(np.array([check_index("worker", worker, self.n)]))[1:]
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
-        groups = self._groups(np.arange(self.n))
+        return self._entries_of(np.arange(self.n))
+
+    def _entries_of(self, workers: Ints) -> tuple[Ints, Ints, Array]:
+        """`entries` of these workers' messages alone."""
+        groups = self._groups(workers)
         order = np.argsort(groups, axis=1)
-        values = np.take_along_axis(self._values, order, axis=1)
+        values = np.take_along_axis(self._values[workers], order, axis=1)
         held = np.take_along_axis(groups, order, axis=1)
-        first = np.arange(self.n + 1) * held.shape[1]
+        first = np.arange(workers.size + 1) * held.shape[1]
         return entries_of(self._cuts, first, held.ravel(), values.ravel())
 
     @cached_property

@@ -78,8 +78,7 @@ class ExpanderCode(Code):
         seed = at_least("seed", seed, 0)
         if isinstance(graph, str):
             degree = {"complete": n - 1, "paley": (n - 1) // 2}.get(graph)
-            if load is not None:
-                degree = check_integer("load", load)
+            degree = degree if load is None else check_integer("load", load)
             if degree is None:
                 raise ValueError("give load=, the degree of the graph")
             self.edges = graphs.regular(graph, n, degree, seed)

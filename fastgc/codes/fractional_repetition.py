@@ -77,7 +77,7 @@ class _RepetitionScheme(CellScheme):
         # the n - f workers are all holders of as many blocks as they can be, the largest ones.
         copies = self.stragglers + 1
         mean = math.comb(self.n - copies, workers) / math.comb(self.n, workers)
-        lost = np.sort(np.diff(self._cuts))[::-1][: (self.n - workers) // copies].sum()
+        lost = np.sort(np.diff(self.cuts))[::-1][: (self.n - workers) // copies].sum()
         return Residuals(workers, math.sqrt(mean), math.sqrt(lost / self.k), 0, True)
 
 

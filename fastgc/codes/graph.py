@@ -132,15 +132,11 @@ class GraphScheme(IncidenceScheme):
 
     def __init__(self, ends: Ints, blocks: int, k: int, wait: int | None) -> None:
         super().__init__(even_cuts(k, blocks), list(ends), wait)
-        self._ends, self._blocks = ends, blocks
-
-    @cached_property
-    def _known_loads(self) -> Ints:
-        return self.sizes[self._ends].sum(axis=1)  # type: ignore[no-any-return]
+        self._edges, self._blocks = ends, blocks
 
     @property
     def _exactly(self) -> Parts:
-        return Parts(self._ends, self._blocks)
+        return Parts(self._edges, self._blocks)
 
     @cached_property
     def rule(self) -> Rule:
@@ -153,7 +149,7 @@ class GraphScheme(IncidenceScheme):
         It is one less than the smallest degree, if eigenvalues and the graph's edge connectivity
         prove that. Otherwise all sets are tried, if the code is small.
         """
-        degrees = np.bincount(self._ends.ravel())
+        degrees = np.bincount(self._edges.ravel())
         least = int(degrees.min())
         if self._blocks <= BLOCKS_SOLVED and self._tolerates(least - 1, degrees):
             return least - 1
@@ -171,7 +167,7 @@ class GraphScheme(IncidenceScheme):
         edges within them is at least ``blocks / 4`` times the lowest eigenvalue of D + A, which
         must be more than s.
         """
-        A, D = graphs.adjacency(self._ends, self._blocks), np.diag(degrees)
+        A, D = graphs.adjacency(self._edges, self._blocks), np.diag(degrees)
         if not (self._is_connected_without(s, A, D)):
             return False
         if self._blocks % 2 == 0 and (degrees == s + 1).all():
@@ -186,18 +182,18 @@ class GraphScheme(IncidenceScheme):
         eigenvalue of D - A.
         """
         if s == 0:
-            return not graphs.components(self._ends, self._blocks).any()
+            return not graphs.components(self._edges, self._blocks).any()
         larger = (s + 2) * (self._blocks - s - 2) / self._blocks
         if A.max() <= 1 and larger * float(np.linalg.eigvalsh(D - A)[1]) > s + 1e-6:
             return True
         if self._blocks > BLOCKS_CUT:
             return False
-        return graphs.edge_connectivity(self._ends, self._blocks) > s
+        return graphs.edge_connectivity(self._edges, self._blocks) > s
 
     @cached_property
     def _plan(self) -> kernels.unchecked.EdgesPlan:
         need = self.n if self.wait is None else self.wait
-        return kernels.unchecked.EdgesPlan(self._ends, self.sizes.astype(np.float64), need)
+        return kernels.unchecked.EdgesPlan(self._edges, self.sizes.astype(np.float64), need)
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         run = kernels.unchecked.bind_edges(self._plan, survivors, vector)
@@ -244,7 +240,7 @@ class _PartsTally:
     """A forest of components: for each vertex its parent, and whether both are on the same side."""
 
     def __init__(self, rule: Parts) -> None:
-        self._ends, self._vertices = rule.ends.tolist(), rule.vertices
+        self._edges, self._vertices = rule.ends.tolist(), rule.vertices
         self.reset()
 
     def reset(self) -> None:
@@ -265,7 +261,7 @@ class _PartsTally:
         return self._more[root] != 0 and not self._odd[root]
 
     def add(self, message: int) -> bool:
-        (u, one), (v, other) = map(self._root, self._ends[message])
+        (u, one), (v, other) = map(self._root, self._edges[message])
         if u != v:
             self.lacking -= self._lacks(u) + self._lacks(v)
             if self._size[u] < self._size[v]:

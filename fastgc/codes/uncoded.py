@@ -86,7 +86,7 @@ class UncodedScheme(CellScheme):
     @property
     def _single(self) -> bool:
         """Whether each worker sends one message, of partitions that no other worker has."""
-        return self.message_count == self.n == self._cuts.size - 1
+        return self.message_count == self.n == self.cuts.size - 1
 
     @property
     def approximate(self) -> bool:

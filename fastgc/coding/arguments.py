@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -16,8 +16,8 @@ from .._arrays import check_integer
 # Longest list or largest array that `shown` writes out.
 SHOWN = 12
 
-_made_before: ContextVar[bool] = ContextVar("_made_before", default=False)
-_unasked: ContextVar[bool] = ContextVar("_unasked", default=False)
+# "again" while codes are unpickled or copied, "unasked" as in `unasked`, otherwise "".
+_made: ContextVar[str] = ContextVar("_made", default="")
 
 
 def check_sizes(n: int, k: int | None, *, at_least_n: bool = False) -> tuple[int, int]:
@@ -44,24 +44,23 @@ def check_stragglers(stragglers: int, n: int) -> int:
     return check_between("stragglers", stragglers, 0, n - 1, "n-1")
 
 
-def made_before() -> bool:
-    """True while unpickling or copying: the original has already warned."""
-    return _made_before.get()
-
-
 @contextmanager
-def unasked() -> Iterator[None]:
-    """While active, codes made do not warn of imprecision: whoever makes them checks it."""
-    token = _unasked.set(True)
+def _making(how: str) -> Iterator[None]:
+    token = _made.set(how)
     try:
         yield
     finally:
-        _unasked.reset(token)
+        _made.reset(token)
 
 
-def nobody_asks() -> bool:
-    """Whether codes are being made by somebody who checks their precision (`unasked`)."""
-    return _unasked.get()
+def unasked() -> AbstractContextManager[None]:
+    """While active, codes made do not warn of imprecision: whoever makes them checks it."""
+    return _making("unasked")
+
+
+def warns(strict: bool) -> bool:
+    """Whether a code being made warns: the original of a copy has already warned."""
+    return _made.get() == "" or (strict and _made.get() == "unasked")
 
 
 # Arguments by position, and by keyword.
@@ -125,11 +124,8 @@ def arguments_of(made: Recorded) -> dict[str, Any]:
 
 
 def _make(kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    token = _made_before.set(True)
-    try:
+    with _making("again"):
         return kind(*args, **kwargs)
-    finally:
-        _made_before.reset(token)
 
 
 def _kept(value: Any) -> Any:

@@ -24,23 +24,60 @@ def even_cuts(k: int, cells: int) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _partitions_of(cuts: Ints, cells: Ints) -> Ints:
-    return np.concatenate([np.arange(cuts[c], cuts[c + 1]) for c in cells])
-
-
 def entries_of(cuts: Ints, first: Ints, cells: Ints, values: Array) -> tuple[Ints, Ints, Array]:
     """Return `Scheme.entries` of messages that are given by cells, cut as in `CellScheme`.
 
     `first`, (messages + 1,), is where each message begins in `cells`, and the end. `values`, (m,)
     or (m, pieces), are the coefficients of all partitions of each of the m cells listed.
     """
-    sizes = np.diff(cuts)[cells]
+    sizes = cuts[cells + 1] - cuts[cells]
     ends = np.append(0, np.cumsum(sizes))
     held = np.arange(ends[-1]) + np.repeat(cuts[cells] - ends[:-1], sizes)
     return ends[first], held, np.repeat(values, sizes, axis=0)
 
 
-class CellScheme(Scheme):
+class _SumScheme(Scheme):
+    """Every message is the sum over some cells, cut as in `CellScheme`.
+
+    Message m is that of ``cells[first[m]:first[m + 1]]``, where `_listed` is (first, cells).
+    """
+
+    is_complex = False
+    cuts: Ints
+    _listed: tuple[Ints, Ints]
+
+    def row(self, worker: int) -> tuple[Ints, Floats]:
+        worker = check_index("worker", worker, self.n)
+        first, cells = self._listed
+        begin, end = first[self.first_messages[worker : worker + 2]]
+        ends = np.array([0, end - begin])
+        return entries_of(self.cuts, ends, cells[begin:end], np.ones(end - begin))[1:]
+
+    @cached_property
+    def entries(self) -> tuple[Ints, Ints, Array]:
+        first, cells = self._listed
+        return entries_of(self.cuts, first, cells, np.ones(cells.size))
+
+    @cached_property
+    def _ends(self) -> Ints:
+        """Where each message's partitions begin among those of all messages, and the end."""
+        first, cells = self._listed
+        return np.append(0, np.cumsum(np.diff(self.cuts)[cells]))[first]
+
+    @cached_property
+    def _known_loads(self) -> Ints:
+        return np.diff(self._ends[self.first_messages])
+
+    @cached_property
+    def row_sums(self) -> Floats:
+        return np.diff(self._ends).astype(np.float64)
+
+    @property
+    def row_norms(self) -> Floats:
+        return self.row_sums / self.wanted
+
+
+class CellScheme(_SumScheme):
     """Every message is the sum over one cell of the partitions; several workers may hold a cell.
 
     The master adds up one message of each cell and drops the others.
@@ -64,7 +101,6 @@ class CellScheme(Scheme):
         Whether the sum of those that came is multiplied by k over their number.
     """
 
-    is_complex = False
     stragglers: int
 
     def __init__(
@@ -81,21 +117,11 @@ class CellScheme(Scheme):
     ) -> None:
         self.n, self.k = sizes.size, int(cuts[-1])
         self.stragglers, self.wait = stragglers, wait
-        self._cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
+        self.cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
+        self._listed = np.arange(choices.size + 1), choices
         self._need, self.unbiased = self.k if need is None else need, rescale
         self.exact = self._need == self.k and wait is None
         self.integral = self.exact or not rescale
-
-    def row(self, worker: int) -> tuple[Ints, Floats]:
-        worker = check_index("worker", worker, self.n)
-        first, end = self.first_messages[worker : worker + 2]
-        partitions = _partitions_of(self._cuts, self._choices[first:end])
-        return partitions, np.ones(partitions.size)
-
-    @cached_property
-    def entries(self) -> tuple[Ints, Ints, Array]:
-        first = np.arange(self._choices.size + 1)
-        return entries_of(self._cuts, first, self._choices, np.ones(self._choices.size))
 
     @cached_property
     def message_counts(self) -> list[int]:
@@ -108,26 +134,11 @@ class CellScheme(Scheme):
     @cached_property
     def cells(self) -> Cells:
         """The cell of each message, and the weights of the cells."""
-        return Cells(self._choices, np.diff(self._cuts), self._need)
+        return Cells(self._choices, np.diff(self.cuts), self._need)
 
     @cached_property
     def rule(self) -> Rule:
         return self.cells if self.wait is None else self.waiting(self.cells)
-
-    @property
-    def loads(self) -> Ints:
-        weight = np.diff(self._cuts)
-        ends = np.cumsum(self._sizes)
-        held = np.append(0, np.cumsum(weight[self._choices]))
-        return held[ends] - held[ends - self._sizes]  # type: ignore[no-any-return]
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        return self.cells.weight[self.cells.cell].astype(np.float64)
-
-    @property
-    def row_norms(self) -> Floats:
-        return self.row_sums / self.wanted
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         plan = self._plan
@@ -185,56 +196,26 @@ class CellScheme(Scheme):
     def _suffices(self) -> int:
         """The threshold if rounds wait for every cell."""
         # Most messages without cell c: holders send those before it, all others send everything.
-        lost = np.zeros(self._cuts.size - 1, dtype=np.int64)
+        lost = np.zeros(self.cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
         return self.message_count - int(lost.min()) + 1
 
 
-class IncidenceScheme(Scheme):
+class IncidenceScheme(_SumScheme):
     """Every worker sends one message, the sum over the cells of partitions that it holds.
 
-    Parameters
-    ----------
-    cuts : (cells + 1,) int64 array
-        As in `CellScheme`.
-    held : sequence of n integer arrays
-        The cells that each worker holds.
-    wait : int, optional
-        As in `Scheme`.
+    `cuts` are as in `CellScheme`, and `held` are the cells of each of the n workers.
     """
-
-    is_complex = False
 
     def __init__(self, cuts: Ints, held: Sequence[Ints], wait: int | None) -> None:
         self.n, self.k, self.wait = len(held), int(cuts[-1]), wait
         self.cuts, self.held, self.sizes = cuts, held, np.diff(cuts)
-
-    def row(self, worker: int) -> tuple[Ints, Floats]:
-        held = _partitions_of(self.cuts, self.held[check_index("worker", worker, self.n)])
-        return held, np.ones(held.size)
-
-    @cached_property
-    def entries(self) -> tuple[Ints, Ints, Array]:
-        first, cells = self._held
-        return entries_of(self.cuts, first, cells, np.ones(cells.size))
-
-    @cached_property
-    def _known_loads(self) -> Ints:
-        first, cells = self._held
-        ends = np.append(0, np.cumsum(self.sizes[cells]))[first]
-        return np.diff(ends)
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        return self._known_loads.astype(np.float64)
-
-    @property
-    def row_norms(self) -> Floats:
-        return self.row_sums / self.wanted
+        ends = np.cumsum([0, *(cells.size for cells in held)])
+        self._listed = ends, np.concatenate(held)
 
     def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
-        first, cells = self._held
+        first, cells = self._listed
         count = np.diff(first)[survivors]
         line = np.repeat(np.arange(survivors.size), count)
         starts = np.cumsum(count) - count
@@ -243,11 +224,6 @@ class IncidenceScheme(Scheme):
         shape = survivors.size, weight.size
         found = sparse_solution(shape, line, column, weight[column], weight, unit)
         return super().solution(survivors, unit) if found is None else found
-
-    @cached_property
-    def _held(self) -> tuple[Ints, Ints]:
-        """Where each worker's cells begin in the list of all workers' cells, and this list."""
-        return np.cumsum([0, *(cells.size for cells in self.held)]), np.concatenate(self.held)
 
     def touched(self, number: int) -> Ints:
         return self.held[number]

@@ -61,6 +61,8 @@ from .trust import (
     warn_of_precision,
 )
 
+_INT64 = np.dtype(np.int64)
+
 
 class Recovery(NamedTuple):
     """What a round needs on average when messages arrive in random order.
@@ -648,8 +650,11 @@ class Code(Recorded):
             flags = CHECK if check_finite else 0
             if not objects.decode(id(rows), id(target), flags, id(survivors)):
                 return target  # type: ignore[return-value]
+        came: Any = survivors
+        if not (type(came) is np.ndarray and came.dtype is _INT64 and came.ndim == 1):
+            came = check_workers("survivors", survivors, self.scheme.message_count)
         found: Array | Approximation = decode(
-            self.scheme, survivors, messages, out, p, method, partial, check_finite, tracker
+            self.scheme, came, messages, out, p, method, partial, check_finite, tracker
         )
         return found
 

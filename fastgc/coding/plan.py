@@ -227,7 +227,7 @@ class Plan:
 
 def decode(
     scheme: Scheme,
-    survivors: ArrayLike,
+    came: Ints,
     messages: Any,
     out: Output | None,
     p: int | None,
@@ -237,11 +237,6 @@ def decode(
     tracker: Any,
 ) -> Any:
     """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
-    came: Ints
-    if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
-        came = survivors
-    else:
-        came = check_workers("survivors", survivors, scheme.message_count)
     dtype, size, stacked = None, p, type(messages) is np.ndarray
     if stacked:
         if messages.ndim == 2 and messages.flags.c_contiguous:
@@ -620,7 +615,7 @@ class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
 
 
 class EncodingPlan:
-    """How one of a worker's messages is made from its partial gradients, for one format.
+    """How a worker's message is made from such partial gradients: kept for `encode`'s next call.
 
     Attributes
     ----------
@@ -635,17 +630,9 @@ class EncodingPlan:
 
     __slots__ = ("coef", "form", "pairs", "run", "shape")
 
-    def __init__(self, scheme: Scheme, worker: int, coef: Array, form: Format) -> None:
-        self.coef, self.form = np.ascontiguousarray(coef), form
-        self.pairs = scheme.pair_row(worker) if form.paired else None
-        self.shape = (form.message_size,)
-        self.run: kernels.unchecked.Combinations | None = None
-
-    @classmethod
-    def of(
-        cls, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
-    ) -> EncodingPlan:
-        """Make the plan for such partial gradients, and keep it for the next call of `encode`."""
+    def __init__(
+        self, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
+    ) -> None:
         scheme.message_number(worker, index)
         coef = scheme.coefficients(worker, index)
         if len(given) != len(coef):
@@ -657,16 +644,17 @@ class EncodingPlan:
         first = as_array("a partial gradient", given[0])
         if first.ndim != 1:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
-        form = _partial_format(scheme, first, message_dtype)
-        plan = cls(scheme, worker, coef, form)
-        row, message = (form.partial_dtype, first.size), (form.message_dtype, *plan.shape)
+        self.form = form = _partial_format(scheme, first, message_dtype)
+        self.coef, self.shape = np.ascontiguousarray(coef), (form.message_size,)
+        self.pairs = scheme.pair_row(worker) if form.paired else None
+        self.run: kernels.unchecked.Combinations | None = None
+        row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
-            plan.run = _bind(form, form.encode_mode, plan.coef, row, message)
+            self.run = _bind(form, form.encode_mode, self.coef, row, message)
         known = scheme._made_encodings
         if len(known) >= FORMATS_KEPT:
             known.clear()
-        known[kernels.choice.active, worker, index, len(coef), *row, message_dtype] = plan
-        return plan
+        known[kernels.choice.active, worker, index, len(coef), *row, message_dtype] = self
 
     def encode(self, given: Any, out: Output | None) -> Any:
         """Encode as `Code.encode` does, with every check."""
@@ -726,7 +714,7 @@ def encode(
                 if not run(partials, message, count):
                     return message
     given = as_rows("the partial gradients", partials)
-    return EncodingPlan.of(scheme, worker, index, given, message_dtype).encode(given, out)
+    return EncodingPlan(scheme, worker, index, given, message_dtype).encode(given, out)
 
 
 def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:
@@ -782,7 +770,7 @@ class BoundEncoder:
         rows = view_of("the partial gradients", partials)
         self.partials, self.worker = partials, worker
         self.message: Any = encode(scheme, worker, rows, out, index, message_dtype)
-        plan = EncodingPlan.of(scheme, worker, index, rows, message_dtype)
+        plan = EncodingPlan(scheme, worker, index, rows, message_dtype)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
         if plan.form.adds_up and rows.strides[1] == rows.itemsize and rows.flags.aligned:
