@@ -76,7 +76,7 @@ class Empirical(Distribution):
         Parameters
         ----------
         path : str or path
-            A file; its suffix gives the format:
+            Its suffix gives the format:
 
             - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
@@ -92,21 +92,14 @@ class Empirical(Distribution):
         per : "round" or "computation"
             See `Delays`.
 
-        Returns
-        -------
-        Empirical
-
         Raises
         ------
         ValueError
             If the file holds something else, if a time is missing, negative or not finite (the
             message gives line and column), or if the unit is unknown.
-        TypeError
-            If an argument has a wrong type.
-        OSError
-            If the file cannot be read.
-        ImportError
-            If it is a parquet file and PyArrow is not installed.
+        TypeError, OSError, ImportError
+            If an argument has a wrong type, if the file cannot be read, or if it is a parquet file
+            and PyArrow is not installed.
 
         Examples
         --------
@@ -220,11 +213,8 @@ _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with 
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
 
-class _Table(NamedTuple):
-    """The content of a file: times, NaN for a missing one, and a text for the place of each."""
-
-    times: Floats
-    place: Callable[..., str]
+# The content of a file: times, NaN for a missing one, and a text for the place of each.
+_Table = tuple[Floats, Callable[..., str]]
 
 
 def check_unit(unit: str) -> float:
@@ -281,7 +271,7 @@ def _numbers(held: Any) -> _Table:
     def place(*at: int) -> str:
         return ", ".join(f"{what} {i + 1}" for what, i in zip(("row", "column"), at, strict=False))
 
-    return _Table(times.astype(np.float64), place)
+    return times.astype(np.float64), place
 
 
 def _npz(path: Path) -> Array:
@@ -340,7 +330,7 @@ def _named(held: Any) -> _Table:
     def place(row: int, column: int) -> str:
         return f"row {row + 1}, column {names[part][column]!r}"
 
-    return _Table(np.stack(columns, axis=1), place)
+    return np.stack(columns, axis=1), place
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -388,8 +378,8 @@ def _lines(text: str, separators: str) -> _Table:
 
     if 1 in times.shape:
         down = times.shape[1] == 1
-        return _Table(times.ravel(), lambda i: place(i, 0) if down else place(0, i))
-    return _Table(times, place)
+        return times.ravel(), lambda i: place(i, 0) if down else place(0, i)
+    return times, place
 
 
 def _are_names(fields: list[str]) -> bool:
@@ -490,10 +480,8 @@ def fit(
         for instance (workers,) for times of shape (rounds, workers). Models then describe the times
         of single computations, with ``per="computation"``; without loads they have
         ``per="round"``.
-    draws : int
-        Number of samples for the p-values, which are multiples of 1 / (draws + 1).
-    seed : int
-        Seed of these samples, not negative.
+    draws, seed : int
+        Number of samples for the p-values, which are multiples of 1 / (draws + 1), and their seed.
 
     Returns
     -------
@@ -502,11 +490,9 @@ def fit(
 
     Raises
     ------
-    ValueError
-        If there are fewer than two times, one is out of range, or all are equal; if loads do not
-        fit or are not positive; or if a kind is unknown, or none is given.
-    TypeError
-        If times or loads are not real numbers.
+    ValueError, TypeError
+        If there are fewer than two times, one is out of range or not real, or all are equal; if
+        loads do not fit, or are not positive real numbers; or if a kind is unknown, or none given.
 
     Notes
     -----
@@ -515,15 +501,14 @@ def fit(
     m and rate 1 / (x̄ - m) for the shifted exponential, and at mean x̄ for the exponential
     (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
-    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
-    far too large for a model fitted to the same times. Instead, this function does the following
-    `draws` times: it draws N values from a model of the kind, fits a model to them, and computes
-    the distance. The distances do not depend on a model's scale, shift or shape, so these p-values
-    are exact for any such model.
+    The usual p-value of a Kolmogorov-Smirnov distance is far too large for a model fitted to the
+    same times. Instead, `draws` times, N values are drawn from a model of the kind, a model is
+    fitted to them, and its distance computed. These distances do not depend on a model's scale,
+    shift or shape, so the p-values are exact for any such model.
 
-    A shifted exponential fits exponential times slightly better than an exponential, with the least
-    time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of
-    delays the two are then equivalent.
+    A shifted exponential fits exponential times slightly better than an exponential, with a shift
+    of about x̄ / N; in a third of all cases even its `aic` is smaller. As models of delays the two
+    are then equivalent.
     """
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:

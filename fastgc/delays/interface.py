@@ -101,9 +101,8 @@ def tails(delays: DelayModel | None, workers: int) -> Floats:
 def tail_bounds(exponents: Floats) -> tuple[Floats, Floats]:
     """Return lower and upper bounds on exponents of tails, each ascending: 0 and Inf if unknown."""
     unknown = np.isnan(exponents)
-    return np.sort(np.where(unknown, 0.0, exponents)), np.sort(
-        np.where(unknown, math.inf, exponents)
-    )
+    least, most = (np.sort(np.where(unknown, bound, exponents)) for bound in (0.0, math.inf))
+    return least, most
 
 
 def described(delays: object) -> str:

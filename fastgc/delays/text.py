@@ -154,12 +154,9 @@ def parse(text: str) -> DelayModel | None:
     ------
     ValueError
         If the text is none of these, or a file holds no times; the message says what was expected.
-    TypeError
-        If `text` is not a string.
-    OSError
-        If a file cannot be read.
-    ImportError
-        If a module or an entry point exists and cannot be loaded.
+    TypeError, OSError, ImportError
+        If `text` is not a string, if a file cannot be read, or if a module or an entry point exists
+        and cannot be loaded.
     """
     if not isinstance(text, str):
         raise TypeError(f"a delay model is a text, not {text!r}")

@@ -29,10 +29,8 @@ class CosineDecay:
 
     Parameters
     ----------
-    rounds : int
-        Rounds of the run, more than those of the warm-up.
-    warmup : int
-        Rounds of a linear rise (Goyal et al. 2017, section 2.2).
+    rounds, warmup : int
+        Rounds of the run; fewer rounds of a linear rise (Goyal et al. 2017, section 2.2).
     floor : float
         In [0, 1].
 
@@ -64,21 +62,15 @@ class CosineDecay:
 class StepDecay:
     """Falls by a factor in every `every`-th round: factor^floor(t / every) in round t.
 
-    In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1).
+    In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1). Raises as
+    `CosineDecay`.
 
     Parameters
     ----------
-    every : int
-        Rounds between steps.
+    every, warmup : int
+        Rounds between steps; rounds of a linear rise (Goyal et al. 2017, section 2.2).
     factor : float
         In [0, 1].
-    warmup : int
-        Rounds of a linear rise (Goyal et al. 2017, section 2.2).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter has a wrong type or is out of range.
     """
 
     def __init__(self, every: int, factor: float = 0.1, warmup: int = 0) -> None:

@@ -97,13 +97,11 @@ def round_time(
 
     Parameters
     ----------
-    f, n : int
-        1 <= f <= n.
+    f, n, k : int
+        1 <= f <= n; partitions, n by default.
     delays : Delays
     cost : float
         Seconds per partition, c_g N / k.
-    k : int, optional
-        Partitions, n by default.
     decode : callable, optional
         ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
         because decoding vectors are computed offline.
@@ -130,12 +128,8 @@ class Optimum(NamedTuple):
 
     Attributes
     ----------
-    f : int
-        Recovery threshold.
-    load : int
-        Partitions per worker, w.
-    stragglers : int
-        n - f.
+    f, load, stragglers : int
+        Recovery threshold; partitions per worker, w; n - f.
     time : float
         Mean seconds of a round.
     times : (n,) float64 array
@@ -160,22 +154,15 @@ def optimal_threshold(
 ) -> Optimum:
     """Return the recovery threshold with the least mean time of a round.
 
-    Halbawi et al., section 5. Raises as `round_time`, and ValueError if no threshold respects
-    `max_load`, or no mean exists.
+    Of several best ones, it is the largest, which has the least load. Halbawi et al., section 5.
+    Raises as `round_time`, and ValueError if no threshold respects `max_load`, or no mean exists.
 
     Parameters
     ----------
-    n : int
-        Workers.
-    delays, cost, k, decode
+    n, delays, cost, k, decode
         As in `round_time`.
     max_load : int, optional
         The most partitions that a worker can hold.
-
-    Returns
-    -------
-    Optimum
-        Of several best thresholds, the largest, which has the least load.
     """
     n, k = check_sizes(n, k)
     check_delays(delays)
@@ -265,10 +252,8 @@ def optimal_fraction(
     ----------
     delays, work, decode, n
         As in `limit_time`.
-    max_load : int, optional
-        The most partitions that a worker can hold, as in `optimal_threshold`.
-    k : int, optional
-        Number of partitions, for `max_load`; n by default.
+    max_load, k : int, optional
+        The most partitions that a worker can hold; the number of partitions, n by default.
 
     Returns
     -------
@@ -319,12 +304,8 @@ class CodeParameters(NamedTuple):
 
     Attributes
     ----------
-    load : int
-        Partitions per worker, w.
-    stragglers : int
-        Stragglers tolerated, s.
-    f : int
-        Recovery threshold, n - s.
+    load, stragglers, f : int
+        Partitions per worker, w; stragglers tolerated, s; recovery threshold, n - s.
     """
 
     load: int
@@ -345,10 +326,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     alpha : float
         Fraction of the data, in (0, 1], as `optimal_fraction` gives it. If alpha k is below a whole
         number by a relative 1e-12 or less, it counts as that number.
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers; partitions, n by default.
 
     Notes
     -----

@@ -77,10 +77,8 @@ class Choice:
     name : str
         As in the argument `codes`: ``"rs"``.
     code : Code
-    time : float
-        Expected seconds of a round: `wait` plus `decode`.
-    standard_error : float
-        Standard error of `time` from simulation.
+    time, standard_error : float
+        Expected seconds of a round, `wait` plus `decode`; their standard error from simulation.
     wait, decode : float
         Seconds until the gradient can be decoded (simulated), and for decoding it (measured here).
     simulation : Simulation
@@ -213,9 +211,8 @@ class Plan(NamedTuple):
     @property
     def best(self) -> Choice:
         """The fastest choice whose gradients can be trusted."""
-        for choice in self.choices:
-            if choice.trustworthy:
-                return choice
+        if found := next((each for each in self.choices if each.trustworthy), None):
+            return found
         raise ValueError(
             "no code is both fast enough to be considered and precise: allow more codes or a "
             "larger load"
@@ -258,13 +255,11 @@ def plan(
 
     Parameters
     ----------
-    n : int
-        Workers.
+    n, k : int
+        Workers; partitions, n by default.
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    k : int, optional
-        Partitions, n by default.
     p : int
         The gradient dimension, which determines message sizes and decoding times.
     bandwidth : float
@@ -331,13 +326,8 @@ def plan(
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises if the delays are for another number of workers
-    how = {
-        "cost": cost,
-        "rounds": rounds,
-        "seed": seed,
-        "interrupted": interrupted,
-        "processors": processors,
-    }
+    how: dict[str, Any] = {"cost": cost, "rounds": rounds, "seed": seed}
+    how |= {"interrupted": interrupted, "processors": processors}
     limits = (p, bandwidth, memory, allowed, least, overhead)
     trials = _Trials(n, k, delays, *limits, listed, how, _Meter(p))
     choices, refused = _searched(codes, trials, progress)

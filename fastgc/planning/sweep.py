@@ -178,11 +178,6 @@ def sweep(
         Called after every few rounds with the part of a cell's simulation that is done, and with
         the whole.
 
-    Returns
-    -------
-    Sweep
-        An iterable of `Cell`.
-
     Raises
     ------
     TypeError, ValueError
@@ -255,11 +250,10 @@ def _simulated(
     sets = min(sets, rounds)
     run = simulate(code, law, rounds=rounds, progress=told(0), **how)
     followed = follow(code, law, rounds=sets, progress=told(1), **how).rounds
-    heard = [each.received for each in followed]
     residuals, errors = [], []
-    for done, each in enumerate(heard, 1):
-        residuals.append(code.residual(each))
-        errors.append(trusted_error(code, each))
+    for done, each in enumerate(followed, 1):
+        residuals.append(code.residual(each.received))
+        errors.append(trusted_error(code, each.received))
         told(2)(done, sets)
     median, late = run.quantile([0.5, 0.99]).tolist()
     return {
@@ -301,11 +295,8 @@ def _measured(
 
 def _interval(name: str, mean: float, error: float) -> dict[str, float]:
     """Return a mean and its interval, by the fields' names in a cell."""
-    return {
-        name: mean,
-        f"{name}_low": mean - _NORMAL * error,
-        f"{name}_high": mean + _NORMAL * error,
-    }
+    half = _NORMAL * error
+    return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
 
 
 def _check_costs(sizes: Iterable[int], cost: ArrayLike, work: ArrayLike) -> None:

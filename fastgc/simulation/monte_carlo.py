@@ -73,10 +73,9 @@ class Simulation:
     ----------
     times : (rounds,) float64 array
         Seconds from handing out the parameters until the gradient could be decoded.
-    messages, workers : (rounds,) int64 array
-        Messages that had come by that time, and workers that had sent them.
-    computations : (rounds,) int64 array
-        Partial gradients that all workers together had computed by that time.
+    messages, workers, computations : (rounds,) int64 array
+        Messages that had come by that time, workers that had sent them, and partial gradients that
+        all workers together had computed.
     message_weight : float
         Size of a message, in gradients.
     mean_exists : bool, optional
@@ -146,11 +145,9 @@ class Simulation:
 
     def cdf(self, t: ArrayLike) -> Floats:
         """Fraction of the rounds that ended within t seconds, elementwise."""
-        over: Floats = (
-            np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
-            / self.times.size
-        )
-        return over
+        over = np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
+        part: Floats = over / self.times.size
+        return part
 
 
 def simulate(
@@ -196,22 +193,21 @@ def simulate(
     seed : int
         Codes with the same n have the same delays for the same seed.
     interrupted : bool
-        True: workers drop what they are computing when a round ends, as in the papers, so rounds
-        are independent. False: workers first finish their current message, as those of
-        `fastgc.engines` do, so very late workers miss rounds.
+        True: workers drop what they compute when a round ends, as in the papers, so rounds are
+        independent. False: workers first finish their current message, as those of `fastgc.engines`
+        do, so very late workers miss rounds.
     processors : float or (n,) array, optional
         The number of processors that all workers share, or the number of each worker's processor.
         `cost` is then that of a worker alone. A processor divides its time evenly among those of
-        its workers that compute; a late worker sleeps and uses no processor. Delays per computation
-        count as computing. Rounds are simulated event by event, which takes longer. Default: one
-        processor for each worker.
+        its workers that compute; late workers sleep. Delays per computation count as computing.
+        Rounds are simulated event by event, which takes longer. Default: one for each worker.
     method : {"auto", "kernel", "round"}
         "kernel" computes, in compiled code, when the code's rule is met. "round" hands message
-        after message to ``code.round`` until it is ready, which works for any code. They agree
-        round by round, unless rounds wait for better or more messages than suffice (`LagrangeCode`,
-        if workers send several). "auto" gives the result of "round", and uses the kernel if it
-        knows the code's rule and rounds do not wait. Workers are asked only with "auto" and without
-        shared `processors`; otherwise they send every message, as with engines that cannot ask.
+        after message to ``code.round`` until it is ready, for any code. They agree round by round,
+        unless rounds wait for better or more messages than suffice (`LagrangeCode`, if workers send
+        several). "auto" gives the result of "round", by the kernel if it knows the code's rule and
+        rounds do not wait. Workers are asked only with "auto" and without shared `processors`;
+        otherwise they send every message, as with engines that cannot ask.
     request : float
         Seconds of a round trip, between asking for sums and their coming. Where the master asks for
         missing shares, the worker's computation comes on top.
@@ -304,11 +300,9 @@ def follow(
 
     Parameters
     ----------
-    code, delays, cost, receive, overhead, seed, interrupted, processors
+    code, delays, cost, receive, overhead, rounds, seed, interrupted, processors
         As in `simulate`. The rounds are those of ``simulate(..., method="round")`` or, with shared
         processors, of its only method.
-    rounds : int
-        Number of rounds.
     progress : callable, optional
         Call this with the rounds simulated and all rounds, after each.
 
@@ -323,8 +317,9 @@ def follow(
     True
     >>> ax = fastgc.plotting.timeline(followed)
     """
+    asks = processors is None
     rounds, seed, work, how, _ = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted, processors is None
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
     )
     found: list[FollowedRound] = []
 
@@ -485,9 +480,9 @@ class _Judge:
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
-        solves = type(code.scheme).vector is Scheme.vector
-        affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
-        self.most = min(rounds, _JUDGED, max(affordable, 20))
+        self.most = min(rounds, _JUDGED)
+        if type(code.scheme).vector is Scheme.vector:  # by least squares
+            self.most = min(self.most, max(int(_JUDGED_PRODUCTS / (code.n * code.k**2)), 20))
         self._taken: list[Ints] = []
 
     def take(self, survivors: Ints) -> None:
@@ -504,13 +499,10 @@ class _Judge:
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
         # NumPy's unique rows are records with a field for each column, which take it seconds.
-        packed = [row.tobytes() for row in np.packbits(masks, axis=1)]
-        first = {row: at for at, row in reversed(list(enumerate(packed)))}
-        distinct = sorted(first)
-        index = {row: at for at, row in enumerate(distinct)}
-        sets = masks[[first[row] for row in distinct]]
-        found: Floats = residual_of_each(self._code.scheme, sets)
-        return found[[index[row] for row in packed]]
+        packed = np.array([row.tobytes() for row in np.packbits(masks, axis=1)], dtype=object)
+        _, first, index = np.unique(packed, return_index=True, return_inverse=True)
+        found: Floats = residual_of_each(self._code.scheme, masks[first])
+        return found[index]
 
 
 # ----------------------------------------------------------------------------- how late workers are
