@@ -54,6 +54,24 @@ if TYPE_CHECKING:
     from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
     from ..stability.survey import Figures
 
+__all__ = [
+    "approximation_panels",
+    "circle_curves",
+    "cost_curves",
+    "error_curves",
+    "fit_curves",
+    "load_curves",
+    "sequential_curves",
+    "spare_curves",
+    "spending_panels",
+    "stability_curves",
+    "stability_figure",
+    "sweep_curves",
+    "time_curves",
+    "tracking_curves",
+    "worst_curves",
+]
+
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
 _Q = np.linspace(0, 0.999, 400)
@@ -221,14 +239,12 @@ def stability_curves(
         mine.sort(key=lambda each: each[0])
         # Side by side, so that the bars of equal points do not overlap.
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
-        y = [drawn_error(row.error) for _, row in mine]
-        up = [
-            drawn_error(row.worst_error) - middle for (_, row), middle in zip(mine, y, strict=True)
-        ]
+        y = np.array([drawn_error(row.error) for _, row in mine])
+        up = np.array([drawn_error(row.worst_error) for _, row in mine]) - y
         ax.errorbar(
             [place + apart for place, _ in mine],
             y,
-            yerr=[[0.0] * len(up), up],
+            yerr=[np.zeros_like(up), up],
             fmt=marker,
             linestyle=dash,
             color=colour,
@@ -281,7 +297,7 @@ def stability_figure(
         if (place - 1) % columns:
             ax.set_ylabel("")
         ax.set_title(f"{pattern} stragglers, {dtype}")
-    handles, _ = first.get_legend_handles_labels() if first else ([], [])
+    handles, _ = figure.axes[0].get_legend_handles_labels()
     legend_below(figure, handles=handles, labels=names, ncols=columns)
     sets = max(row.sets for row in rows)
     title = f"median, and up to the worst of {sets} sets of survivors"
@@ -400,17 +416,11 @@ def spending_panels(
     axes = [(time, loss), (time, communication), (time, computation)]
     if loss_by_communication:
         axes.append((communication, loss))
-    return [
-        Panel(
-            "",
-            x,
-            y,
-            [line(history, x, y) for history in histories],
-            log_x=wide and x == time,
-            log_y=wide or y == loss,
-        )
-        for x, y in axes
-    ]
+    panels = []
+    for x, y in axes:
+        lines = [line(history, x, y) for history in histories]
+        panels.append(Panel("", x, y, lines, wide and x == time, wide or y == loss))
+    return panels
 
 
 def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
@@ -430,12 +440,8 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     Returns
     -------
     list of fastgc.plotting.Panel
-        Four panels, which `fastgc.plotting.panel_figure` draws.
-
-    Raises
-    ------
-    ValueError
-        If runs differ in their measure.
+        Four panels, which `fastgc.plotting.panel_figure` draws. Raises ValueError if runs differ in
+        their measure.
     """
     if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
@@ -545,24 +551,18 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     unit, per_second = time_unit(
         float(np.median([np.median(each.times) for each in found.values()]))
     )
-    lines = [
-        Line(
-            catalogue.describe(name),
-            per_second * each.quantile(_Q),
-            _Q,
-            note=leaves_out([each.residual]),
-        )
-        for name, each in found.items()
-    ]
+    lines = []
+    for name, each in found.items():
+        note = leaves_out([each.residual])
+        lines.append(Line(catalogue.describe(name), per_second * each.quantile(_Q), _Q, note=note))
     exact = {name: each for name, each in found.items() if not each.residual > APPROXIMATE}
     among = exact or found
     best = min(among, key=lambda name: among[name].mean)
     kind = "fastest exact code" if len(exact) < len(found) and exact else "fastest"
     title = f"{kind}: {_called(best)}, {duration(among[best].mean)} on average"
     y_label = "part of rounds that are over"
-    return draw_panels(
-        [Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)], ax, caption
-    )
+    panel = Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)
+    return draw_panels(ax, caption, panel)
 
 
 def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
@@ -591,24 +591,13 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
     worst = max(exact or found, key=lambda name: found[name].worst_error)
     kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
     x_label = "load (partitions per worker)"
+    fewest = f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers"
+    least = f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}"
     return draw_panels(
-        [
-            Panel(
-                f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers",
-                x_label,
-                "workers waited for, mean",
-                waited,
-            ),
-            Panel(
-                f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}",
-                x_label,
-                "relative error of the gradient",
-                wrong,
-                log_y=True,
-            ),
-        ],
         ax,
         caption,
+        Panel(fewest, x_label, "workers waited for, mean", waited),
+        Panel(least, x_label, "relative error of the gradient", wrong, log_y=True),
     )
 
 
@@ -638,19 +627,9 @@ def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str
         lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
     worst = max(rows, key=lambda row: row["error"])
     size = f"{worst['n']}/{worst['stragglers']}"
-    return draw_panels(
-        [
-            Panel(
-                f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}",
-                "workers n",
-                "error for the worst stragglers (bars: to what is predicted)",
-                lines,
-                log_y=True,
-            )
-        ],
-        ax,
-        caption,
-    )
+    title = f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}"
+    y_label = "error for the worst stragglers (bars: to what is predicted)"
+    return draw_panels(ax, caption, Panel(title, "workers n", y_label, lines, log_y=True))
 
 
 def spare_curves(
@@ -682,7 +661,7 @@ def spare_curves(
         if lines:
             said = f"{title}: at best {best:.0e}"
             panels.append(Panel(said, x_label, "error for the worst stragglers", lines, log_y=True))
-    return draw_panels(panels, ax, caption)
+    return draw_panels(ax, caption, *panels)
 
 
 def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
@@ -712,16 +691,11 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
         lines = []
         for name, by_load in curves.items():
             mine = [by_load[load] for load in sorted(by_load)]
-            lines.append(
-                Line(
-                    catalogue.describe(name),
-                    sorted(by_load),
-                    [value(each) for each in mine],
-                    "joined",
-                    tuple(np.array([interval(each) for each in mine]).T),
-                    leaves_out(each.residual for each in mine),
-                )
-            )
+            values = [value(each) for each in mine]
+            ends = tuple(np.array([interval(each) for each in mine]).T)
+            note = leaves_out(each.residual for each in mine)
+            label = catalogue.describe(name)
+            lines.append(Line(label, sorted(by_load), values, "joined", ends, note))
         return Panel(title, "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)
 
     def time(choice: Choice, errors: float = 0.0) -> float:
@@ -733,22 +707,20 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
 
     worst = max(plan.choices, key=lambda choice: choice.amplification)
     return draw_panels(
-        [
-            panel(
-                f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
-                f"time of a round ({unit})",
-                time,
-                between,
-            ),
-            panel(
-                f"rounding: most by {_called(worst.name)}, {_rough(worst.amplification)}-fold",
-                "amplification of rounding",
-                lambda choice: choice.amplification,
-                lambda choice: choice.amplification_interval,
-            ),
-        ],
         ax,
         caption,
+        panel(
+            f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
+            f"time of a round ({unit})",
+            time,
+            between,
+        ),
+        panel(
+            f"rounding: most by {_called(worst.name)}, {_rough(worst.amplification)}-fold",
+            "amplification of rounding",
+            lambda choice: choice.amplification,
+            lambda choice: choice.amplification_interval,
+        ),
     )
 
 
@@ -775,7 +747,7 @@ def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Ax
         for told in delays
         for panel in _sweep_panels([cell for cell in cells if cell.delays == told], shown)
     ]
-    return draw_panels(panels, ax, caption or (delays[0] if len(delays) == 1 else ""))
+    return draw_panels(ax, caption or (delays[0] if len(delays) == 1 else ""), *panels)
 
 
 def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
@@ -868,25 +840,19 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
         tried.append(Line(each.name, loads, per_second * seconds, "points"))
     count = sum(line.x.size for line in tried)
     took = duration(best.run.seconds_per_job)
+    fastest = f"fastest: {_called(best.name)}, {took} per gradient"
     return draw_panels(
-        [
-            Panel(
-                f"fastest: {_called(best.name)}, {took} per gradient",
-                "time (s)",
-                "gradients that are done",
-                done,
-            ),
-            Panel(
-                f"the best of {count} choices has load {best.scheme.load:.3g}",
-                "load (partitions per worker; uncoded: 1)",
-                f"time per gradient ({unit})",
-                tried,
-                log_x=True,
-                log_y=True,
-            ),
-        ],
         ax,
         caption,
+        Panel(fastest, "time (s)", "gradients that are done", done),
+        Panel(
+            f"the best of {count} choices has load {best.scheme.load:.3g}",
+            "load (partitions per worker; uncoded: 1)",
+            f"time per gradient ({unit})",
+            tried,
+            log_x=True,
+            log_y=True,
+        ),
     )
 
 
@@ -911,11 +877,8 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
     title = (
         f"best fit: {type(fits[0].model).__name__}, at most {fits[0].ks:.2g} off" if fits else ""
     )
-    return draw_panels(
-        [Panel(title, f"time ({unit})", "part of times that are shorter", lines, log_x=True)],
-        ax,
-        caption,
-    )
+    y_label = "part of times that are shorter"
+    return draw_panels(ax, caption, Panel(title, f"time ({unit})", y_label, lines, log_x=True))
 
 
 def _rough(value: float) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..coding.scheme import Coded
 
 
+__all__ = ["assignment", "timeline", "timeline_figure"]
+
 _MOST = 600  # rows or columns of a picture, at most: more would be narrower than a pixel
 _WRITTEN = 12  # up to this many workers and partitions, coefficients are written out
 _RULED = 40  # up to this many, lines separate cells
@@ -88,7 +90,10 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     written = max(workers, columns) <= _WRITTEN and _longest(values[ink > 0]) * columns <= room
     if written:
         for row, column in zip(*np.nonzero(ink), strict=True):
-            _write_number(ax, column, row, values[row, column], largest)
+            value = values[row, column]
+            dark = colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
+            look: Any = {"ha": "center", "va": "center", "fontsize": SMALL}
+            ax.text(column, row, _number(value), color="white" if dark else "black", **look)
     if max(workers, columns) <= _RULED:
         ax.grid(False, which="major")
         ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
@@ -114,19 +119,6 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
 def _longest(values: Array) -> int:
     """Return the letters of the longest line in the texts of these numbers."""
     return max((len(line) for value in values for line in _number(value).split("\n")), default=0)
-
-
-def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
-    dark = colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
-    ax.text(
-        column,
-        row,
-        _number(value),
-        ha="center",
-        va="center",
-        fontsize=SMALL,
-        color="white" if dark else "black",
-    )
 
 
 def _number(value: Any) -> str:
@@ -237,7 +229,7 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """Draw the `timeline` of several runs below each other.
 
     All runs have the same axis of time, unless one takes over three times as long as another: then
-    each has its own axis. Titles say how long rounds took.
+    each has its own axis. Titles say how long rounds took. Raises as `timeline`.
 
     Parameters
     ----------
@@ -245,11 +237,6 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
         Runs; their names go into the titles.
     rounds : int
         Draw this many of the first rounds of each run.
-
-    Raises
-    ------
-    ValueError
-        As in `timeline`.
 
     Examples
     --------
@@ -354,11 +341,11 @@ def _spans(
         by = each.stood_in
         workers = sender[each.received]
         owners = np.where([m in by for m in each.received.tolist()], -1, workers)
-        for at, (message, worker) in enumerate(zip(each.received.tolist(), workers, strict=True)):
-            sent_by, began = by.get(message, (int(worker), 0.0))
-            dots.append((float(arrived[at]), sent_by))
+        received = each.received.tolist(), workers.tolist(), arrived.tolist()
+        for message, worker, end in zip(*received, strict=True):
+            sent_by, began = by.get(message, (worker, 0.0))
+            dots.append((end, sent_by))
             if message in by:
-                end = float(arrived[at])
                 bars[_STANDS_IN].append((sent_by, start + per_second * began, end))
         for worker, count in enumerate(counts):
             if each.asked is not None and worker not in each.asked:
