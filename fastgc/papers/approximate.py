@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations
 from math import comb, sqrt
 from typing import Any
@@ -214,8 +214,7 @@ def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     claim = partial(Row, "glasgow2021 appendix A")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
     code = GraphCode(6552, 2184, degree=6, graph="lps", wait=1)
-    d, n, blocks = 6, code.n, code.blocks
-    decode = code.decoder()
+    d, n, blocks, decode = 6, code.n, code.blocks, code.decoder()
     chances = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     found = []
     for p in track(chances.tolist()):
@@ -397,9 +396,8 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 
 def _squares(code: FractionalRepetition, rounds: int, seed: int) -> tuple[float, float]:
     """Return mean squares of residuals over random survivors: least squares, and unbiased."""
-    rng = np.random.default_rng(seed)
+    rng, masks = np.random.default_rng(seed), np.zeros((rounds, N), dtype=bool)
     came = np.argsort(rng.exponential(MEAN, (rounds, N)), axis=1)[:, : code.scheme.wait]
-    masks = np.zeros((rounds, N), dtype=bool)
     np.put_along_axis(masks, came, True, axis=1)
     coefficients = code.decoding_vectors(masks) @ code.matrix()
     left = np.mean((coefficients - 1) ** 2, axis=1)
@@ -450,7 +448,7 @@ def isolated_first(code: Code, s: int) -> Ints:
 
     The next partition is the one with the fewest holders left.
     """
-    partitions = _partitions(code)
+    partitions = [code.partitions(worker) for worker in range(code.n)]
     holders: list[list[int]] = [[] for _ in range(code.k)]
     for worker, mine in enumerate(partitions):
         for partition in mine.tolist():
@@ -465,11 +463,6 @@ def isolated_first(code: Code, s: int) -> Ints:
             if came[worker]:
                 came[worker] = False
                 held[partitions[worker]] -= 1
-
-
-@lru_cache(maxsize=32)
-def _partitions(code: Code) -> list[Ints]:
-    return [code.partitions(worker) for worker in range(code.n)]
 
 
 def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) -> float:
@@ -497,15 +490,14 @@ def curves(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
     of 100 partitions each. They have at most 2,000, 400 and 200 sets. Let f of n workers survive
     and d workers hold each block:
 
-    - With one coefficient, n / (d f), the mean error of random stragglers is
-      (n - f) (n - d) / (d f (n - 1)) for any graph.
-    - The mean error of any code is at least the probability that no holder of a block survives,
+    - With one coefficient, n / (d f), the mean error is (n - f) (n - d) / (d f (n - 1)).
+    - Any code's mean error is at least the probability that no holder of a block survives,
       C(n - d, f) / C(n, f).
     - The error of any stragglers by optimal decoding is at most (d + second) / (2 d) (n - f) / f,
       where `second` is the second largest eigenvalue of the graph (Glasgow and Wootters, section V,
       by the argument of Raviv et al.).
     - The error of stragglers that isolate one block after the other is more than (n - f) / (2 n),
-      half of repetition's error for such stragglers.
+      half of repetition's.
     """
     with one_thread_of_blas():
         rng = np.random.default_rng(seed)
@@ -543,7 +535,9 @@ def _of_graph(
     name: str, code: GraphCode, d: int, rounds: int, rng: np.random.Generator, track: Track
 ) -> Iterator[Part]:
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
-    second, decode = _second(code), code.decoder()
+    A, decode = np.zeros((blocks, blocks)), code.decoder()
+    np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
+    second = float(np.linalg.eigvalsh(A + A.T)[-2])
 
     def squared(came: Ints) -> float:
         """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
@@ -595,12 +589,6 @@ def _of_graph(
             f"other: {worst:.3g} of the gradient's square; bound of all {bound:.3g}",
         )
     yield _panel(name, found)
-
-
-def _second(code: GraphCode) -> float:
-    A = np.zeros((code.blocks, code.blocks))
-    np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
-    return float(np.linalg.eigvalsh(A + A.T)[-2])
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
