@@ -142,15 +142,6 @@ def finish(what: str = "the message") -> Any:
     )
 
 
-def processors(more: str = "") -> Any:
-    """Processors, as `numbers` reads them."""
-    return option(
-        "",
-        "How many processors the workers share, such as 2, or the processor of each worker, such "
-        f"as 0/0/1/1. {more}Default: one processor per worker.",
-    )
-
-
 def recorded(help: str = "Take the times in this file instead of --delays") -> Any:
     """Recorded times, as `read_recorded` reads them."""
     return option(
@@ -336,7 +327,11 @@ class Simulated(Options):
     """The computation of workers in simulated rounds."""
 
     cost: float = cost()
-    processors: str = processors()
+    processors: str = option(
+        "",
+        "How many processors the workers share, such as 2, or the processor of each worker, such "
+        "as 0/0/1/1. Default: one processor per worker.",
+    )
     finish: bool = finish()
 
 
@@ -383,6 +378,24 @@ class Source(NamedTuple):
     def interrupted(self, finish: bool) -> bool:
         """Whether late workers drop their computation; recorded workers always finish it."""
         return not finish and self.recording is None
+
+
+class Case(NamedTuple):
+    """The times and sizes that all codes of a command share."""
+
+    source: Source
+    n: int
+    s: int
+    processors: Any
+    cost: Any  # seconds of a partition, for all workers or for each
+    rounds: int
+
+    @classmethod
+    def of(cls, what: Any, source: Source, n: int, s: int, cost: Any, rounds: int) -> Case:
+        """Make the case of a command's options; `cost` and `rounds` hold where none are given."""
+        processors = source.processors(what.processors)
+        alone = source.cost(cost, what.partitions or n, processors)
+        return cls(source, n, s, processors, alone, repeated(what.rounds, rounds, n))
 
 
 def source_of(context: typer.Context, what: Any) -> Source:

@@ -93,30 +93,25 @@ def error_curves(
     The title says when runs reach the error `level`. The error axis is logarithmic if the errors
     are positive and the largest is at least four times the smallest.
 
+    Raises ValueError if no run has a tested round, or runs differ in their measure.
+
     Parameters
     ----------
     histories : sequence
         Runs, each with a ``name`` and ``rounds``. A round has a ``time``, in seconds since training
-        began, and a ``test_error``. This is a fraction, unless an attribute ``measure`` of the run
-        says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
-        infinite are left out. A run without a tested round appears only in the legend. For runs of
+        began, and a ``test_error``, a fraction, unless an attribute ``measure`` of the run says
+        otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
+        infinite are left out; a run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
-    ax
-        As in `fastgc.plotting`.
+    ax, caption
+        As in `fastgc.plotting`. Default caption: data and delays, if all runs share them.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
         Logarithmic horizontal axis. Default: True if the longest run is more than four times as
         long as the shortest.
-    caption : str, optional
-        Heading of the legend of a new figure. Default: data and delays, if all runs share them.
     level : float, optional
         Default, and where no run reaches it: the lowest error that all runs reach.
-
-    Raises
-    ------
-    ValueError
-        If no run has a tested round, or runs differ in their measure.
     """
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
@@ -132,13 +127,11 @@ def error_curves(
         columns = legend_columns(names, wide)
         ax = new_figure(height=high + legend_inches(names, columns)).add_subplot()
     looks = zip(cycle(COLOURS), cycle(DASHES), strict=False)
+    # A dot marks the end of a run; without it, a single tested round would be invisible.
+    dot: Any = {"marker": "o", "markevery": [-1]}
     for (name, x, y), note, (colour, dash) in zip(curves, notes, looks, strict=False):
         label = f"{name}{note}" if x else f"{name} (not tested)"
-        # The dot marks the end of a run; without it, a single tested round would be invisible.
-        ax.plot(
-            x, y, dash, color=colour, label=label, marker="o", markevery=[-1], zorder=above(dash)
-        )
-
+        ax.plot(x, y, dash, color=colour, label=label, zorder=above(dash), **dot)
     _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
     if log_x is None:
         log_x = max(ends) > WIDE * min(ends) > 0
@@ -270,8 +263,7 @@ def stability_figure(
 
     Parameters
     ----------
-    rows : sequence of StabilityRow
-    sizes : sequence of pairs, optional
+    rows, sizes
         As in `stability_curves`.
     """
     if not rows:
@@ -312,10 +304,8 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    values : CircleValues
-        The result of `fastgc.stability.circle_values`.
-    ax
-        As in `fastgc.plotting`.
+    values, ax
+        The result of `fastgc.stability.circle_values`; as in `fastgc.plotting`.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -348,9 +338,8 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
 
     Parameters
     ----------
-    tracks : mapping of names to StabilityTracker
-    ax
-        As in `fastgc.plotting`.
+    tracks, ax
+        A mapping of names to StabilityTracker; as in `fastgc.plotting`.
     """
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")
@@ -386,13 +375,7 @@ def spending_panels(
     Communication counts parameters sent and messages used; computation counts gradients of single
     samples, both since training began (eqs. (5) and (6)). Losses are those of evaluated rounds. The
     axes of time, communication and computation are logarithmic if the longest run is more than four
-    times as long as the shortest.
-
-    Parameters
-    ----------
-    histories : sequence of History
-    loss_by_communication : bool, default False
-        Add a fourth panel, of the loss against communication.
+    times as long as the shortest. `loss_by_communication` adds a fourth panel.
     """
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
@@ -424,10 +407,11 @@ def spending_panels(
 
 
 def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
-    """Panels of loss and test error of runs against time, of residual and last loss against load.
+    """Four panels: loss and test error of runs against time, residual and last loss against load.
 
     The residual is the root mean square of `Record.residual` over all rounds of a run. The load is
-    `History.load`. The last loss is that of the last evaluated round.
+    `History.load`. The last loss is that of the last evaluated round. Raises ValueError if runs
+    differ in their measure.
 
     Parameters
     ----------
@@ -436,12 +420,6 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         The least possible training loss, if it is known; for least squares it is
         ``model.loss(model.optimum(X, y), X, y)``. The panels then show how far losses are above it,
         and leave out rounds whose loss is not above it.
-
-    Returns
-    -------
-    list of fastgc.plotting.Panel
-        Four panels, which `fastgc.plotting.panel_figure` draws. Raises ValueError if runs differ in
-        their measure.
     """
     if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
@@ -542,7 +520,6 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     Parameters
     ----------
     found : mapping of names of codes to Simulation
-        Results of `fastgc.simulation.simulate`.
     ax, caption
         As in `fastgc.plotting`.
     """
@@ -672,7 +649,6 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
     Parameters
     ----------
     plan : Plan
-        The result of `fastgc.planning.plan`.
     ax, caption
         As in `fastgc.plotting`; two axes, the times first.
     """
