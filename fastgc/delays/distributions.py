@@ -135,7 +135,7 @@ class Distribution(Delays):
 
     A subclass defines `cdf`, `survival` and `quantile`, which raise TypeError for what is not real;
     the rest follows, with means by quadrature. It should define `tail_indices`, because otherwise
-    it is unknown whether means exist. It defines `per` unless that is ``"round"``.
+    it is unknown whether means exist, and `per` unless that is ``"round"``.
     """
 
     @abstractmethod
@@ -426,10 +426,9 @@ _NEAR = 4  # units in the last place by which knots may be off
 def mean_of_late(late: Callable[[Floats], Floats], knots: Floats, tail: float) -> float:
     """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
-    ``late(t)`` is P(T > t) for a vector of times. It is smooth between knots, ascending times that
-    are not negative, and may jump at them. P(T > t) = 1 below the first knot; the last is of the
-    order of a typical T or above. `tail` is the exponent of the tail, P(T > t) ~ t^-tail, above 1;
-    Inf if it falls faster.
+    ``late(t)`` is P(T > t) for a vector of times, smooth between knots, ascending times at which it
+    may jump. It is 1 below the first knot; the last is of the order of a typical T or above. `tail`
+    is the exponent of the tail, P(T > t) ~ t^-tail, above 1; Inf if it falls faster.
     """
     start = knots[-1]
     # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
@@ -471,9 +470,9 @@ def by_halves(
 ) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
 
-    ``panels(left, right)`` returns integrals over panels, and bounds on what these miss. The first
-    panels lie between `edges`. They are halved until a panel agrees with the sum of its halves, and
-    these miss nothing, but for the error that is `allowed` for an estimate of the whole integral.
+    ``panels(left, right)`` returns integrals over panels, at first between `edges`, and bounds on
+    what these miss. Panels are halved until they agree with the sum of their halves, which miss
+    nothing, but for the error that is `allowed` for an estimate of the whole integral.
     """
     left, right = edges[:-1], edges[1:]
     whole, _ = panels(left, right)
@@ -488,10 +487,8 @@ def by_halves(
         bad = np.abs(halves - whole) + below + above > allowed(total + float(halves.sum()))
         bad &= right - left > _NEAR * np.spacing(right)  # no floats are left between the edges
         total += float(halves[~bad].sum())
-        left, right = (
-            np.concatenate([left[bad], middle[bad]]),
-            np.concatenate([middle[bad], right[bad]]),
-        )
+        left, middle, right = left[bad], middle[bad], right[bad]
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
         whole = np.concatenate([lower[bad], upper[bad]])
     return total + float(whole.sum())
 

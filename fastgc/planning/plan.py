@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -192,18 +192,11 @@ class Plan(NamedTuple):
 
     def _repr_html_(self) -> str:
         """Return a table of the fastest choice of each code, which notebooks show."""
-        rows = [
-            (
-                each.name,
-                repr(each.code),
-                each.code.load,
-                duration(each.time),
-                duration(each.standard_error),
-                short(each.simulation.mean_workers),
-                short(each.simulation.communication_load),
-            )
-            for each in self.by_code()
-        ]
+        rows: list[tuple[object, ...]] = []
+        for each in self.by_code():
+            run, times = each.simulation, (duration(each.time), duration(each.standard_error))
+            counts = short(run.mean_workers), short(run.communication_load)
+            rows.append((each.name, repr(each.code), each.code.load, *times, *counts))
         head = ("name", "code", "load", "time of a round", "±", "workers", "gradients received")
         refused = [(name, why, "", "", "", "", "") for name, why in self.refused.items()]
         return html_table("the fastest choice of each code", [*rows, *refused], head, text=2)
@@ -470,11 +463,7 @@ class _Search:
     """Tries loads of one code, first over all, then around the best."""
 
     def __init__(
-        self,
-        code: str | Code,
-        trials: _Trials,
-        pool: ThreadPoolExecutor,
-        advance: Callable[[], None],
+        self, code: str | Code, trials: _Trials, pool: Executor, advance: Callable[[], None]
     ) -> None:
         self.name = code if isinstance(code, str) else repr(code)
         self._ways, self._trials = trials.ways(code), trials
@@ -528,9 +517,8 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both codes hold and send the same, as far as this is cheap to tell."""
-    if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
-        return False
-    if code.scheme.spare != other.scheme.spare:
+    sizes, others = ((c.load, c.scheme.message_count, c.scheme.spare) for c in (code, other))
+    if sizes != others:
         return False
     if repr(code) == repr(other):
         return True

@@ -56,13 +56,8 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     real ones, and the angle of complex ones, paler for smaller sizes. For up to 12 workers and
     partitions the numbers are written out if they fit, complex ones as size and angle.
 
-    Parameters
-    ----------
-    code : Code
-        A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
-        sent in pieces, the coefficients are those of the first piece.
-    ax
-        As in `fastgc.plotting`.
+    Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is sent in
+    pieces, the coefficients are those of the first piece.
 
     Examples
     --------
@@ -187,6 +182,9 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     marks the time at which the messages suffice and the gradient is decoded. In simulated rounds of
     `Reactive`, a bar of another colour is a worker that computes another worker's missing share.
 
+    Raises ValueError if a round does not say when its messages arrived or has messages that the
+    code does not have, or if it is unknown who sent them.
+
     Parameters
     ----------
     rounds : History, Followed, Record, RoundReport, or several of the latter two
@@ -197,12 +195,6 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
         messages each worker sends.
     ax
         As in `fastgc.plotting`; axes of your own get no legend (``ax.legend()`` adds one).
-
-    Raises
-    ------
-    ValueError
-        If a round does not say when its messages arrived or has messages that the code does not
-        have, or if it is unknown who sent them.
 
     Examples
     --------

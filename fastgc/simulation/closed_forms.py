@@ -132,10 +132,7 @@ def messages_pmf(t: Floats, work: Work, batch: int) -> Floats:
 
 @dataclass(frozen=True)
 class CompletionTime:
-    """The time T until the workers together have brought `needed` units.
-
-    A unit is a message, a partial gradient, or a worker, as the closed form counts.
-    """
+    """The time T until the workers together have brought `needed` messages, partials or workers."""
 
     late: Callable[[Floats], Floats]  # P(T > t) for a vector of times
     works: Sequence[Work]  # the different works of the workers, each once
@@ -170,10 +167,7 @@ class CompletionTime:
         return mean_of_late(self.late, kinks[max(certain - 1, 0) : over + 1], tail)
 
     def _tail_index(self) -> float:
-        """Return the exponent of the tail of T; raise ValueError unless it is above 1.
-
-        If tails of workers are unknown, this is the least exponent that T may have.
-        """
+        """Return the least exponent that T's tail may have; raise ValueError unless it is > 1."""
         counts, needed = self.counts, self.needed
         told = self.delays.tail_indices(len(counts))
         unknown = np.isnan(told)
@@ -195,11 +189,10 @@ class CompletionTime:
 
 
 def _least_sum(exponents: Floats, counts: Sequence[int], needed: int) -> float:
-    """Exponent of the tail of the time until `needed` of `counts` have come.
+    """Exponent of the tail of the time until `needed` of `counts` have come: a knapsack problem.
 
-    T is late if all workers of a set are late without which fewer than `needed` come. The tails of
-    such a set multiply, so T's exponent is the least sum of exponents over these sets: a knapsack
-    problem.
+    T is late if all workers of a set are late without which fewer than `needed` come. Tails of a
+    set multiply, so T's exponent is the least sum of exponents over these sets.
     """
     lost = sum(counts) - needed + 1
     # Least sum of exponents by the units that the late workers hold; last entry: `lost` or more.
@@ -547,10 +540,7 @@ class _Circle:
     the arcs' lengths, and W(z) = 1 / (1 - U(z)). The probability that g or more partitions are
     missing is the coefficient of z^n in z U'(z) U(z)^(g-1) W(z): the arc across block 0 in all its
     positions, g - 1 further arcs, and any number of others. All terms are positive, so no digits
-    cancel.
-
-    `late_after` conditions on the reach of one worker: it sums over that worker's places in its
-    arc, and multiplies the probabilities of what lies before it and behind it.
+    cancel. `late_after` sums over the places of one worker in its arc.
 
     The reach at a block is the largest number of partitions, counted from the block's beginning,
     that any worker has sent.
@@ -616,8 +606,8 @@ class _Circle:
     def _rest(self, reach: Floats, arcs: Floats) -> Floats:
         """Probability that the arcs after the first one fill the circle and keep the round going.
 
-        Entry [m, :, b] is for a first arc that misses m partitions and leaves b blocks: the other
-        arcs then miss ``lost - m`` or more. An array (block + 1, times, n + 1); row 0 is not used.
+        Entry [m, :, b] of (block + 1, times, n + 1) is for a first arc that misses m >= 1
+        partitions and leaves b blocks: the other arcs then miss ``lost - m`` or more.
         """
         more = np.cumsum(arcs[::-1], axis=0)[::-1]  # arcs that miss so many partitions or more
         # lose[m]: probability, by length, of a chain of arcs that misses m partitions or more
@@ -631,10 +621,7 @@ class _Circle:
         return np.stack([lose[0], *(lose[max(self.lost - first, 0)] for first in firsts)])
 
     def _arcs(self, reach: Floats) -> Floats:
-        """Probability of an arc, by the partitions missing in its last block, and by its length.
-
-        An array (block + 1, times, n + 1), with zeros for no missing partition and for length 0.
-        """
+        """Probability of an arc: (partitions missing in its last block, times, length), from 0."""
         block = self.block
         arcs = np.zeros((block + 1, len(reach), self.n + 1))
         less = np.zeros_like(reach)  # probability that a worker's reach is shorter
@@ -648,10 +635,8 @@ class _Circle:
         return arcs
 
     def _any_arcs(self, reach: Floats) -> Floats:
-        """Probability of a cut so many blocks after a cut, whatever lies between: (times, n + 1).
-
-        This is the probability that no worker between the cuts reaches the end of the last block.
-        """
+        """Probability of a cut so many blocks after a cut, whatever lies between: (t, n + 1)."""
+        # No worker between the cuts reaches the end of the last block.
         within = np.cumsum(reach, axis=1)
         ends = np.arange(1, self.n + 1) * self.block - 1
         some = np.ones((len(reach), self.n + 1))
@@ -665,8 +650,8 @@ class _Circle:
     def _edges(self) -> Floats:
         """Return the edges of the panels of quadrature, up to a time after which hardly any counts.
 
-        Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
-        panels grow by a constant ratio: one long panel could miss what happens soon after a kink.
+        They are the kinks of the law of the messages' times. Between these, panels grow by a
+        constant ratio: one long panel could miss what happens soon after a kink.
         """
         kinks = np.unique(np.concatenate([self.work.knots(float(m)) for m in self.done]))
         times: list[float] = kinks[:2].tolist()
@@ -689,8 +674,8 @@ class _Circle:
     def _messages(self, left: Floats, right: Floats) -> tuple[Floats, float]:
         """Return the mean number of messages in each panel that come before a round is over, and 0.
 
-        A worker's message s (from 0) counts if the round goes on given its s messages before. The
-        rate of message s is the derivative of its distribution function, by interpolation.
+        A worker's message s (from 0) counts if the round goes on given its s messages before. Its
+        rate is the derivative of its distribution function, by interpolation.
         """
         half = (right - left)[:, np.newaxis] / 2
         t = left[:, np.newaxis] + half * (1 + _NODES)
@@ -700,10 +685,7 @@ class _Circle:
         return self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS), 0.0
 
     def late_after(self, t: Floats) -> Floats:
-        """Probability of `late` given that one worker has sent s messages.
-
-        An array (times, messages), for s from 0 to one less than a worker sends in all.
-        """
+        """Probability of `late` given that one worker has sent s < all messages: (times, s)."""
         width = max(self.farthest + 1, self.block)
         step = max(1, _KEPT // (self.n * width))
         return _in_parts(self._late_after, t, step)
@@ -796,11 +778,8 @@ def random_threshold(k: int, load: int) -> float:
 
 
 def _by_inclusion(k: int, load: int) -> float:
-    """Sum over t of the probability that some partition is in none of t draws.
-
-    This uses inclusion and exclusion in integers with 80 binary digits after the point, because the
-    terms are as large as 2^k and alternate in sign.
-    """
+    """Sum over t of the probability that some partition is in none of t draws."""
+    # Integers with 80 binary digits after the point: terms reach 2^k, and alternate in sign.
     total, draws, digits = 0, math.comb(k, load), 80
     for j in range(1, k + 1):
         without = math.comb(k - j, load)  # draws that contain none of j given partitions
