@@ -439,11 +439,9 @@ class Fit(NamedTuple):
     Attributes
     ----------
     model : Distribution
-    log_likelihood : float
-        Log-likelihood of the times under the model.
-    aic : float
-        Akaike's criterion: twice the number of parameters minus twice the log-likelihood; smaller
-        is better.
+    log_likelihood, aic : float
+        Log-likelihood of the times under the model; Akaike's criterion, twice the number of
+        parameters minus twice the log-likelihood; smaller is better.
     ks : float
         Kolmogorov-Smirnov distance: the largest distance between the times' cdf and the model's.
     p_value : float
@@ -466,7 +464,7 @@ def fit(
     draws: int = 199,
     seed: int = 0,
 ) -> list[Fit]:
-    """Fit models to recorded times by maximum likelihood.
+    """Fit a model of each kind to recorded times by maximum likelihood; the least `aic` is first.
 
     Parameters
     ----------
@@ -482,11 +480,6 @@ def fit(
         ``per="round"``.
     draws, seed : int
         Number of samples for the p-values, which are multiples of 1 / (draws + 1), and their seed.
-
-    Returns
-    -------
-    list of Fit
-        One for each kind, with the smallest `aic` first.
 
     Raises
     ------

@@ -128,7 +128,7 @@ def parse(text: str) -> DelayModel | None:
     text : str
         One of
 
-        - ``"none"``: no delays;
+        - ``"none"``: no delays, None;
         - a model with all its parameters: ``"pareto:scale=0.01,shape=1.1"``,
           ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``;
         - a model of your own, with the arguments of its constructor: by name (`register`),
@@ -144,11 +144,6 @@ def parse(text: str) -> DelayModel | None:
         Mixtures and differing workers need models that are a `Distribution`. A model may end in
         ``",per=round"`` or ``",per=computation"``; your own model needs such a parameter for it.
         Capitals matter only in values and in the names of files, modules and classes.
-
-    Returns
-    -------
-    DelayModel or None
-        None for ``"none"``.
 
     Raises
     ------

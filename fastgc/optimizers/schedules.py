@@ -100,16 +100,10 @@ def parse(text: str, rounds: int) -> Schedule:
     ----------
     text : str
         ``"cosine"``, ``"cosine:warmup=10,floor=0.01"``, ``"step:every=50,factor=0.1"``, or a class
-        that can be imported, ``"module:Class:key=value"``.
+        that can be imported, ``"module:Class:key=value"``. For any other, or if an argument is
+        missing, unknown or out of range, ValueError, TypeError or ImportError is raised.
     rounds : int
         Rounds of the run, for schedules that need them and texts that do not give them.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these, or an argument is missing, unknown or out of range.
-    TypeError, ImportError
-        As the class does, and if it cannot be imported.
     """
     found = SCHEDULES.resolve(text)
     listed = found.listed

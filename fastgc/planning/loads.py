@@ -46,11 +46,12 @@ _MOST = 2**48  # partitions shared out, at most; floats still resolve fractions 
 
 
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
-    """Loads with which all workers are expected to end at the same time.
+    """Loads with which all workers are expected to end at the same time: (n,) int64 array.
 
     These are the loads of Charalambides et al., section VI, for any number of kinds of workers:
-    ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k. No worker gets more than
-    k; the others get the excess in proportion.
+    ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k, rounded by largest
+    remainders. No worker gets more than k; the others get the excess in proportion. A very slow one
+    may get 0.
 
     `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads, as far as
     whole workers and partitions allow; no code may have exactly these. With n = 12, k = 9, s = 3,
@@ -63,11 +64,6 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
         Mean time of each worker for one partition, t_i, positive, in any unit.
     k, stragglers : int
         Partitions; stragglers to tolerate, s, below n.
-
-    Returns
-    -------
-    (n,) int64 array
-        Whole numbers by largest remainders. A very slow worker may get 0.
 
     Raises
     ------
@@ -82,10 +78,10 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
 
 
 def balanced_loads(rates: ArrayLike, k: int) -> Ints:
-    """Loads in proportion to the workers' rates, without redundancy: load balancing.
+    """Loads in proportion to the workers' rates, without redundancy: (n,) int64 array, of sum k.
 
-    Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
-    `equal_time_loads`.
+    Li et al., section IV-C: r_i = mu_i / sum(mu) m, by largest remainders, and the master waits for
+    all workers. Raises as `equal_time_loads`.
 
     Parameters
     ----------
@@ -93,11 +89,6 @@ def balanced_loads(rates: ArrayLike, k: int) -> Ints:
         Straggler parameters mu_i, positive.
     k : int
         Partitions, m in the paper.
-
-    Returns
-    -------
-    (n,) int64 array
-        Whole numbers that add up to k, by largest remainders.
     """
     mu = _positive("rates", rates)
     k = at_least("k", k, 1)
@@ -313,14 +304,11 @@ def generalised_bcc(
 
     Parameters
     ----------
-    k : int
-        Partitions, m in the paper.
-    delays
-        As in `least_time_loads`.
-    needed : int, optional
-        Partial gradients to wait for. Default: floor(k log k), or k if that is more.
-    limit : int, optional
-        The most partitions that a worker may hold, up to k. Default: k.
+    k, delays
+        Partitions, m in the paper; as in `least_time_loads`.
+    needed, limit : int, optional
+        Partial gradients to wait for, floor(k log k) or k by default, whichever is more; the most
+        partitions that a worker may hold, k by default.
     """
     k = at_least("k", k, 1)
     _check_countable(k)
@@ -351,14 +339,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     the limit of many workers (Remark 5); `least_time_loads` minimises it for the given workers.
 
     Raises as `optimal_loads`, and ValueError if the upper bound takes more partitions than workers
-    hold.
-
-    Parameters
-    ----------
-    k : int
-        Partitions, m in the paper; at least 2.
-    delays
-        As in `least_time_loads`.
+    hold. `k`, m in the paper, is at least 2, and `delays` as in `least_time_loads`.
     """
     k = at_least("k", k, 2)
     _check_countable(k)

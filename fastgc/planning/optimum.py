@@ -50,12 +50,7 @@ class DecodeCost:
         Seconds per product, c_m, not negative.
     order : "f2", "f3" or "fs"
         The number of products. "f2": f (f - 1), Algorithm 3 of Halbawi et al. "f3": f^3, a solve.
-        "fs": f (n - f), the locator form.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the time is negative or not finite, the order unknown, or a type wrong.
+        "fs": f (n - f), the locator form. Other orders and times raise ValueError or TypeError.
 
     Examples
     --------
@@ -210,16 +205,12 @@ def limit_time(
 
     Parameters
     ----------
-    alpha : float
-        Fraction w / k, in (0, 1].
+    alpha, work : float
+        Fraction w / k, in (0, 1]; seconds that one worker needs for all data, c_g N.
     delays : Pareto
         Delays per round.
-    work : float
-        Seconds that one worker needs for all data, c_g N.
-    decode : DecodeCost, optional
-        Default: decoding vectors are computed offline.
-    n : int
-        Workers, for `decode`.
+    decode, n : DecodeCost and int, optional
+        For n workers. Default: decoding vectors are computed offline.
     """
     _check_limit(delays, work, decode, n)
     _check_fraction(alpha)
@@ -241,12 +232,13 @@ def optimal_fraction(
     max_load: int | None = None,
     k: int | None = None,
 ) -> float:
-    """Return the fraction of the data per worker with the least `limit_time`.
+    """Return the fraction of the data per worker with the least `limit_time`, in (0, 1).
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
     eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5). Raises as
     `round_time`, and ValueError if it is best that every worker computes everything, and memory
     allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
+    `code_parameters` gives the load and threshold of a code with this fraction.
 
     Parameters
     ----------
@@ -254,12 +246,6 @@ def optimal_fraction(
         As in `limit_time`.
     max_load, k : int, optional
         The most partitions that a worker can hold; the number of partitions, n by default.
-
-    Returns
-    -------
-    float
-        In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
-        threshold.
 
     Examples
     --------

@@ -146,7 +146,8 @@ def sweep(
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
     Impossible cells are included with the reason, for instance if a code cannot tolerate as many
-    stragglers. A code that is the same for several numbers of stragglers is simulated once.
+    stragglers. A code that is the same for several numbers of stragglers is simulated once. Raises
+    ValueError or TypeError if an argument is impossible in every cell.
 
     Parameters
     ----------
@@ -164,10 +165,8 @@ def sweep(
     work : float or (n,) array
         Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
         to compare numbers of workers.
-    rounds : int
-        Rounds to simulate in each cell.
-    sets : int
-        Number of these rounds for which the residual and the error are computed.
+    rounds, sets : int
+        Rounds to simulate in each cell; for `sets` of them the residual and the error are computed.
     seed : int
         Seed of delays and random codes. Cells with the same n and delays have the same delays.
     live : int
@@ -177,11 +176,6 @@ def sweep(
     progress : callable, optional
         Called after every few rounds with the part of a cell's simulation that is done, and with
         the whole.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is impossible in every cell.
 
     Examples
     --------

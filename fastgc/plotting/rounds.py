@@ -205,8 +205,7 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     >>> ax = fastgc.plotting.timeline(run)
     >>> ax = fastgc.plotting.timeline(run.rounds[0], code)
     """
-    shown = _laid_out(rounds)
-    counts = _message_counts(rounds, code)
+    shown, counts = _laid_out(rounds), _message_counts(rounds, code)
     _check_messages(shown, counts, code)
     own = ax is None
     if ax is None:
@@ -240,22 +239,22 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """
     if not runs:
         raise ValueError("nothing to draw: there is no run")
-    laid = {name: _laid_out(run.rounds[:rounds]) for name, run in runs.items()}
-    counts = {name: _message_counts(run, None) for name, run in runs.items()}
-    for name, shown in laid.items():
-        _check_messages(shown, counts[name], None)
-    lengths = {name: _length(shown) for name, shown in laid.items()}
-    longest = max(lengths.values())
-    shared = longest <= _ALIKE * min(lengths.values())
-    heights = [_height(len(each)) - 4 * em() * shared for each in counts.values()]
+    laid = [_laid_out(run.rounds[:rounds]) for run in runs.values()]
+    counts = [_message_counts(run, None) for run in runs.values()]
+    for shown, each in zip(laid, counts, strict=True):
+        _check_messages(shown, each, None)
+    lengths = [_length(shown) for shown in laid]
+    longest = max(lengths)
+    shared = longest <= _ALIKE * min(lengths)
+    heights = [_height(len(each)) - 4 * em() * shared for each in counts]
     figure = new_figure(height=sum(heights) + 6 * em())
     grid: Any = figure.subplots(
         len(runs), 1, sharex=shared, squeeze=False, gridspec_kw={"height_ratios": heights}
     )
     axes = grid[:, 0]
-    for ax, (name, shown) in zip(axes, laid.items(), strict=True):
-        _draw_rounds(ax, shown, counts[name], longest if shared else lengths[name])
-        title = f"{name}: {plural(len(shown), 'round')} in {duration(lengths[name])}"
+    for ax, name, shown, each, length in zip(axes, runs, laid, counts, lengths, strict=True):
+        _draw_rounds(ax, shown, each, longest if shared else length)
+        title = f"{name}: {plural(len(shown), 'round')} in {duration(length)}"
         ax.set_title(title, loc="left", fontsize="medium", pad=_PAD * 72 * em() * (len(shown) > 1))
         if shared and ax is not axes[-1]:
             ax.set_xlabel("")

@@ -78,21 +78,14 @@ class FollowedRound(NamedTuple):
 Watch = Callable[[FollowedRound], None]
 
 
-class Simulator(ABC):
-    """Simulates consecutive rounds; each call goes on where the call before ended."""
-
-    @abstractmethod
-    def __call__(
-        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
-    ) -> tuple[Array, ...]:
-        """Simulate `rounds` rounds from number `first`, with delays drawn from `delays`.
-
-        Return times, messages, workers and computations, as ``kernels.unchecked.completion`` does;
-        `late` is read and updated as there.
-        """
+# Simulates consecutive rounds; each call goes on where the call before ended. It takes the plan of
+# delays, the number of the first round, how many rounds, and how late workers are, which is read
+# and updated as by ``kernels.unchecked.completion``. It returns, as that does, times, messages,
+# workers and computations.
+Simulator = Callable[[DelayPlan, int, int, Floats, Conditions], tuple[Array, ...]]
 
 
-class Kernel(Simulator):
+class Kernel:
     """Simulates with compiled kernels, so few rounds a call that their delays fit the caches.
 
     `judge` is called with the messages from which each of the first `judged` rounds is decoded.
@@ -133,7 +126,7 @@ class Kernel(Simulator):
 Outcome = tuple[float, Ints, Floats, Ints | None, int, int]
 
 
-class RoundByRound(Simulator):
+class RoundByRound(ABC):
     """Simulates one round after another, and calls `watch` with each."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
@@ -256,7 +249,7 @@ class FirstWorkers(MessageByMessage):
         return int(order[high])
 
 
-class OnRequest(Simulator):
+class OnRequest:
     """Rounds of a code whose workers keep their messages until the master asks for their sum.
 
     The master asks as soon as the messages computed suffice. A round ends one round trip later,
