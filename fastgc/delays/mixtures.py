@@ -216,19 +216,17 @@ class Outages:
     Parameters
     ----------
     model : DelayModel or None
-        The delays of workers without failures.
+        The delays of workers without failures, per round.
     domains : sequence of n labels, or mapping of labels to workers
         The domain of each worker.
-    probability : float
-        Probability that a domain fails in a round, in 0 .. 1.
-    seconds : float
-        The additional delay of the workers of a failed domain.
+    probability, seconds : float
+        Probability that a domain fails in a round, in 0 .. 1; the additional delay of its workers.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is not a delay model, or its times are per computation; if `domains` does not
-        name the domains of workers; or if a number is out of range.
+        If `model` is not such a model, `domains` does not name the domains of workers, or a number
+        is out of range.
 
     Notes
     -----

@@ -263,8 +263,8 @@ class AMSGrad(_Descent):
     beta1, beta2 : float
         In [0, 1): weights of the past in h and in v.
     epsilon : float
-        Positive, and at least the smallest normal number of theta's dtype. Gradient elements that
-        are not much larger than its root take shorter steps than others.
+        Positive, and at least the smallest normal number of theta's dtype. Gradient elements not
+        much larger than its root take shorter steps than others.
 
     Notes
     -----

@@ -37,13 +37,11 @@ class Recording:
     ----------
     times : (rounds, n) float64 array
         Seconds from handing out the parameters to the worker's answer, for one partition each.
-    cost : float
-        Seconds that another partition adds; 0 if times are per computation.
-    source : str
-        A description of the run.
+    cost, source : float, str
+        Seconds that another partition adds, 0 if times are per computation; a description.
     per : "round" or "computation"
-        "round": workers were late once in a round, whatever they computed. "computation": they were
-        slow in each computation. See `fastgc.delays.Delays`.
+        Whether workers were late once in a round, whatever they computed, or slow in each
+        computation. See `fastgc.delays.Delays`.
     processors : float, optional
         The number of processors that the workers shared, if there were fewer than workers.
     """
@@ -113,10 +111,8 @@ class Recording:
 
         Raises
         ------
-        ValueError
-            If the file holds something else, or a table needs a cost and has none.
-        TypeError, OSError, ImportError
-            As `Empirical.read` does.
+        ValueError, TypeError, OSError, ImportError
+            As `Empirical.read`, and if a table needs a cost and has none.
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":

@@ -244,7 +244,8 @@ def plan(
     Every code is simulated at every load, on the same delays. If there are many loads, 32 are tried
     that are spread geometrically, and then 32 around the best. Two parts of decoding are timed on
     this machine: computing the decoding vector of each code, with one BLAS thread if threadpoolctl
-    is installed, and combining messages.
+    is installed, and combining messages. ValueError says why a parameter is impossible, or no code
+    fits.
 
     Parameters
     ----------
@@ -253,12 +254,12 @@ def plan(
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    p : int
-        The gradient dimension, which determines message sizes and decoding times.
-    bandwidth : float
-        Bytes per second that the master receives. Default: unlimited.
-    memory : int, optional
-        The most partitions that a worker can hold.
+    p, bandwidth : int, float
+        The gradient dimension, which determines message sizes and decoding times; bytes per second
+        that the master receives, by default unlimited.
+    memory, stragglers : int, optional
+        The most partitions that a worker can hold; the fewest stragglers that a code must tolerate,
+        in any set.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
         (`Simulation.residual`). Codes that leave out more come last and are never the best: a code
@@ -266,8 +267,6 @@ def plan(
     codes : sequence of str or Code, optional
         Codes, and names as `fastgc.codes.make` takes them; a name is tried at every load. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
-    stragglers : int
-        The fewest stragglers that a code must tolerate, in any set.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
         them, the former with every assignment. They only shape the codes; `delays` and `cost` say
@@ -280,11 +279,6 @@ def plan(
         slows down the others, and possibly no code pays.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
-
-    Raises
-    ------
-    ValueError
-        If a parameter is impossible, or if no code fits; the message says why.
 
     Examples
     --------

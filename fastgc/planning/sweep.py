@@ -37,28 +37,23 @@ class Cell(NamedTuple):
 
     Attributes
     ----------
-    code : str
-        The name that was given.
+    code, delays : str
+        The name that was given; text or description of the delays.
     n, k, stragglers : int
         Workers, partitions, and stragglers that the code was asked to tolerate.
-    delays : str
-        Text or description of the delays.
-    load : int
-        Largest number of partitions of a worker; 0 if there is no such code.
-    tolerated : int or None
-        Stragglers that the code tolerates in the worst case; None if unknown.
-    seconds, seconds_low, seconds_high : float
-        Mean simulated time of a round, and its interval.
-    median, late : float
-        Seconds within which half of the rounds, and 99% of them, ended.
+    load, tolerated : int
+        Largest number of partitions of a worker, 0 if there is no such code; stragglers that the
+        code tolerates in the worst case, None if unknown.
+    seconds, seconds_low, seconds_high, median, late : float
+        Mean simulated time of a round, and its interval; seconds within which half of the rounds,
+        and 99% of them, ended.
     workers, messages, gradients, computations : float
         Means of the workers waited for, the messages received, their size in gradients, and the
         partial gradients computed by then.
-    residual, largest_residual : float
-        Root mean square and maximum of the residual over the first rounds: how far the coefficients
-        of the partial gradients in the decoded gradient are from 1.
-    largest_error : float
-        The largest relative error of a gradient that `Code.trust` predicts for these rounds.
+    residual, largest_residual, largest_error : float
+        Root mean square and maximum of the residual over the first rounds, how far the coefficients
+        of the partial gradients in the decoded gradient are from 1; and the largest relative error
+        that `Code.trust` predicts for these rounds.
     mean_exists : bool or None
         Whether the mean time exists (`fastgc.simulation.Simulation.mean_exists`).
     measured, measured_low, measured_high : float

@@ -185,12 +185,10 @@ def simulate(
         The model from which D is drawn for each worker and round. Default: no delays.
     cost : float or (n,) array
         Seconds to compute one partial gradient, for all workers or for each.
-    receive : float
-        Seconds that the master's link takes for each message, one after the other.
-    overhead : float
-        Seconds between a gradient and the next round, for decoding and updating.
-    rounds : int
-    seed : int
+    receive, overhead : float
+        Seconds that the master's link takes for each message, one after the other; seconds between
+        a gradient and the next round, for decoding and updating.
+    rounds, seed : int
         Codes with the same n have the same delays for the same seed.
     interrupted : bool
         True: workers drop what they compute when a round ends, as in the papers, so rounds are
@@ -397,9 +395,8 @@ def require_mean(
 ) -> bool | None:
     """Return True if a round's mean time exists in the worst case; raise ValueError if it does not.
 
-    Return None if this is unknown, because the delays do not say how heavy their tails are, or the
-    code does not say how many stragglers it tolerates. `asks` says whether the master asks holders
-    for missing shares.
+    Return None if this is unknown (`Simulation.mean_exists`). `asks` says whether the master asks
+    holders for missing shares.
 
     A round is late beyond all bounds only if s + 1 workers are (s = n - f for a code that waits for
     f workers). With power tails, the round's exponent is the sum of these workers' exponents, and
