@@ -106,10 +106,6 @@ def receive() -> Any:
     return option(0.0, "Seconds that the master's link needs for a message.", min=0.0)
 
 
-def rounds(default: int, help: str) -> Any:
-    return option(default, help, min=1)
-
-
 _MANY, _FEWEST = 5_000, 5
 
 
@@ -122,11 +118,6 @@ def repeats(default: int, help: str, least: int = 1) -> Any:
 def repeated(given: int | None, default: int, n: int) -> int:
     """Return the repeats asked for, or else the default of `repeats` for n workers."""
     return min(default, max(_FEWEST, default * _MANY // n)) if given is None else given
-
-
-def live(help: str) -> Any:
-    """Rounds of worker processes on this machine."""
-    return option(0, help, min=0)
 
 
 def seed(help: str = "Seed of delays and random codes.") -> Any:

@@ -75,9 +75,11 @@ class Search(Sought, options.Simulated, options.Recorded):
     )
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
-    live: int = options.live(
+    live: int = option(
+        0,
         "Run worker processes on this machine for so many rounds, with --delays added; plan for "
-        "their times; then run the best codes and compare."
+        "their times; then run the best codes and compare.",
+        min=0,
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     all_loads: bool = option(False, "Show every load of every code.", "--all")
@@ -396,9 +398,11 @@ class Rounds(options.Simulated, options.Recorded, panel="Rounds"):
     receive: float = options.receive()
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate in each cell.")
     seed: int = options.seed()
-    live: int = options.live(
+    live: int = option(
+        0,
         "Also measure so many rounds in each cell: worker processes on this machine compute "
-        "softmax regression of the handwritten digits, with --delays added."
+        "softmax regression of the handwritten digits, with --delays added.",
+        min=0,
     )
 
 

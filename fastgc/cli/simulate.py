@@ -240,7 +240,7 @@ class Schemes(Options):
     )
     delays: str = options.delays()
     cost: float = options.cost("Seconds to compute one of n partitions.")
-    rounds: int = options.rounds(400, "Rounds to simulate.")
+    rounds: int = option(400, "Rounds to simulate.", min=1)
     probe: int | None = option(
         None,
         "How many of the rounds choose what names leave open; the others are timed. (default: "

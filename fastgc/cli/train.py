@@ -127,7 +127,7 @@ class Method(Options, panel="Optimizer"):
         "those workers (cada) or groups (gcada) for a new gradient whose last one may be outdated.",
         autocompletion=completes(METHODS.keys),
     )
-    rounds: int = options.rounds(150, "Gradient steps.")
+    rounds: int = option(150, "Gradient steps.", min=1)
     lr: float | None = option(
         None, "Learning rate. (default: the model's own; 0.01 for adam, cada and gcada)"
     )
@@ -226,8 +226,8 @@ class Shown(Options, panel="What is shown and drawn"):
         "RMSE that all reach)",
         min=0.0,
     )
-    evaluate_every: int = options.rounds(
-        1, "Compute loss and test error once in so many rounds, and after the last."
+    evaluate_every: int = option(
+        1, "Compute loss and test error once in so many rounds, and after the last.", min=1
     )
     plot: Path | None = options.picture(
         "Plot test error or RMSE against time to this file. Approximate codes add losses, and what "

@@ -368,9 +368,12 @@ def _lines(text: str, separators: str) -> _Table:
                 f"line {number} has {len(row)} columns, where line {numbers[0]} has "
                 f"{len(fields[0])}"
             )
-        rows.append(
-            [_number(text, number, column) for column, text in enumerate(row[part], offset + 1)]
-        )
+        rows.append([])
+        for column, text in enumerate(row[part], offset + 1):
+            if (value := _value(text)) is None:
+                wrong = f"line {number}, column {column}: {text.strip()[:40]!r}"
+                raise ValueError(f"{wrong} is no number such as 0.25")
+            rows[-1].append(value)
     times = np.array(rows)
 
     def place(row: int, column: int) -> str:
@@ -391,26 +394,15 @@ def _are_names(fields: list[str]) -> bool:
     if not words[0] and len(words) > 1 and numbered:
         return True
     rest = words[1:] if not words[0] else words
-    return bool(rest) and not any(word in _MISSING or _is_number(word) for word in rest)
+    return bool(rest) and all(_value(word) is None for word in rest)
 
 
-def _is_number(text: str) -> bool:
+def _value(text: str) -> float | None:
+    """Return a number, NaN for a missing one; None if the text is neither."""
     try:
-        float(text)
+        return math.nan if text.strip().lower() in _MISSING else float(text)
     except ValueError:
-        return False
-    return True
-
-
-def _number(text: str, line: int, column: int) -> float:
-    if text.strip().lower() in _MISSING:
-        return math.nan
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(
-            f"line {line}, column {column}: {text.strip()[:40]!r} is no number such as 0.25"
-        ) from None
+        return None
 
 
 _text = partial(read_text, what="text of times")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
@@ -511,14 +511,15 @@ def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> lis
 
 def _names(panel: Panel, width: float) -> dict[str, str]:
     """Return each label's entry in a legend of `width` inches; coinciding lines share an entry."""
+    xs = _in_spans([line.x for line in panel.lines], panel.log_x)
+    ys = _in_spans([line.y for line in panel.lines], panel.log_y)
     of: dict[str, list[Line]] = {}
-    for line in panel.lines:
-        of.setdefault(line.label, []).append(line)
-    places = _places(panel)
+    for line, x, y in zip(panel.lines, xs, ys, strict=True):
+        of.setdefault(line.label, []).append(replace(line, x=x, y=y))
     groups: dict[str, str] = {}  # entry of each group, by its first label
     group_of: dict[str, str] = {}
     for label, mine in of.items():
-        apart = {first: _apart(mine, of[first], places) for first in groups}
+        apart = {first: _apart(mine, of[first]) for first in groups}
         first = next((each for each, much in apart.items() if much <= _SEEN), label)
         group_of[label] = first
         if first == label:
@@ -535,35 +536,24 @@ def _names(panel: Panel, width: float) -> dict[str, str]:
     return {label: said[first] for label, first in group_of.items()}
 
 
-_Place = Callable[[Floats], Floats]
+def _in_spans(values: list[Floats], log: bool) -> list[Floats]:
+    """Return where values lie on an axis, in units of the span of all of them."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        along = [np.log(each) if log else each for each in values]
+    ends = np.concatenate([*along, np.zeros(0)])
+    ends = ends[np.isfinite(ends)]
+    span = float(np.ptp(ends)) if ends.size else 0.0
+    return [each / (span or 1.0) for each in along]
 
 
-def _places(panel: Panel) -> tuple[_Place, _Place]:
-    """Return functions that place values on either axis, in units of the span of all lines."""
-
-    def place(lines: list[Floats], log: bool) -> _Place:
-        def along(values: Floats) -> Floats:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.log(values) if log else values
-
-        ends = along(np.concatenate([*lines, np.zeros(0)]))
-        ends = ends[np.isfinite(ends)]
-        span = float(np.ptp(ends)) if ends.size else 0.0
-        return lambda values: along(values) / (span or 1.0)
-
-    xs, ys = [line.x for line in panel.lines], [line.y for line in panel.lines]
-    return place(xs, panel.log_x), place(ys, panel.log_y)
-
-
-def _apart(lines: Sequence[Line], others: Sequence[Line], places: tuple[_Place, _Place]) -> float:
-    """Return how far two labels' lines are apart, as part of an axis; inf if their kinds differ."""
+def _apart(lines: Sequence[Line], others: Sequence[Line]) -> float:
+    """Return how far lines in spans are apart, as part of an axis; inf if their kinds differ."""
     mine, theirs = ([(e.style, e.note, e.dash, e.x.size) for e in some] for some in (lines, others))
     if mine != theirs:
         return math.inf
     most = 0.0
     for line, other in zip(lines, others, strict=True):
-        for of, a, b in zip(places, (line.x, line.y), (other.x, other.y), strict=True):
-            here, there = of(a), of(b)
+        for here, there in (line.x, other.x), (line.y, other.y):
             same = (here == there) | (np.isnan(here) & np.isnan(there))
             with np.errstate(invalid="ignore"):
                 gaps = np.where(same, 0.0, np.abs(here - there))
