@@ -37,8 +37,7 @@ class Row:
     Parameters
     ----------
     figure, what : str
-        Source of the claim: paper and figure, as in ``"halbawi2017 figure 3"``; meaning of the
-        number, with its unit.
+        Paper and figure, as in ``"halbawi2017 figure 3"``; meaning of the number, with its unit.
     ours, paper, closed : float
         The number computed or simulated here; the number that the paper states, if any; and the
         closed form's value, if `ours` is simulated.

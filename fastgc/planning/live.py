@@ -37,8 +37,10 @@ class Recording:
     ----------
     times : (rounds, n) float64 array
         Seconds from handing out the parameters to the worker's answer, for one partition each.
-    cost, source : float, str
-        Seconds that another partition adds, 0 if times are per computation; a description.
+    cost : float
+        Seconds that another partition adds; 0 if times are per computation.
+    source : str
+        A description of the run.
     per : "round" or "computation"
         Whether workers were late once in a round, whatever they computed, or slow in each
         computation. See `fastgc.delays.Delays`.

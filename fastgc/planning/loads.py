@@ -304,11 +304,14 @@ def generalised_bcc(
 
     Parameters
     ----------
-    k, delays
-        Partitions, m in the paper; as in `least_time_loads`.
-    needed, limit : int, optional
-        Partial gradients to wait for, floor(k log k) or k by default, whichever is more; the most
-        partitions that a worker may hold, k by default.
+    k : int
+        Partitions, m in the paper.
+    delays
+        As in `least_time_loads`.
+    needed : int, optional
+        Partial gradients to wait for. Default: floor(k log k), or k if that is more.
+    limit : int, optional
+        The most partitions that a worker may hold, up to k. Default: k.
     """
     k = at_least("k", k, 1)
     _check_countable(k)

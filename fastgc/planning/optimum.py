@@ -209,8 +209,10 @@ def limit_time(
         Fraction w / k, in (0, 1]; seconds that one worker needs for all data, c_g N.
     delays : Pareto
         Delays per round.
-    decode, n : DecodeCost and int, optional
-        For n workers. Default: decoding vectors are computed offline.
+    decode : DecodeCost, optional
+        Default: decoding vectors are computed offline.
+    n : int
+        Workers, for `decode`.
     """
     _check_limit(delays, work, decode, n)
     _check_fraction(alpha)

@@ -254,12 +254,14 @@ def plan(
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    p, bandwidth : int, float
-        The gradient dimension, which determines message sizes and decoding times; bytes per second
-        that the master receives, by default unlimited.
-    memory, stragglers : int, optional
-        The most partitions that a worker can hold; the fewest stragglers that a code must tolerate,
-        in any set.
+    p : int
+        The gradient dimension, which determines message sizes and decoding times.
+    bandwidth : float
+        Bytes per second that the master receives. Default: unlimited.
+    memory : int, optional
+        The most partitions that a worker can hold.
+    stragglers : int
+        The fewest stragglers that a code must tolerate, in any set.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
         (`Simulation.residual`). Codes that leave out more come last and are never the best: a code

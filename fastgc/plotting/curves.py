@@ -304,8 +304,9 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    values, ax
-        The result of `fastgc.stability.circle_values`; as in `fastgc.plotting`.
+    values : CircleValues
+    ax
+        As in `fastgc.plotting`.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -338,8 +339,9 @@ def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = No
 
     Parameters
     ----------
-    tracks, ax
-        A mapping of names to StabilityTracker; as in `fastgc.plotting`.
+    tracks : mapping of names to StabilityTracker
+    ax
+        As in `fastgc.plotting`.
     """
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")

@@ -938,9 +938,10 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
 
     Parameters
     ----------
-    groups, size : float, int
-        Number of selected groups, positive, which in eqs. (13) and (16) is a mean, and no integer;
-        workers in a group, M_G.
+    groups : float
+        Number of selected groups, positive. In eqs. (13) and (16) it is a mean, and no integer.
+    size : int
+        Workers in a group, M_G.
     delays : Delays
         Time of each worker for its one computation.
     """
