@@ -499,17 +499,16 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Callable[[C
     if csv_file is not None and csv_file != PRINTED:
         stream = csv_file.open("w", encoding="utf-8", newline="")
 
-    def line(values: Iterable[Any]) -> None:
-        text = csv_line(values)
-        if csv_file == PRINTED:
-            echo(text, nl=False)
-        elif stream is not None:
-            stream.write(text)
-            stream.flush()
-
     def take(cell: Cell) -> None:
         cells.append(cell)
         line(cell)
+
+    def line(values: Iterable[Any]) -> None:
+        if csv_file == PRINTED:
+            echo(csv_line(values), nl=False)
+        elif stream is not None:
+            stream.write(csv_line(values))
+            stream.flush()
 
     try:
         line(Cell._fields)

@@ -571,35 +571,25 @@ def draw(
     if per_of(delays) == "computation":
         onset, load = 0.0, code.scheme.loads.astype(np.float64)
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    some = [(first, min(step, rounds - first)) for first in range(0, rounds, step)]
     if law is not None:
         usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
         least = _LEAST * (receive + usual / n or 1.0)
         plan = DelayPlan.of(key, onset, *law, load, work + least)
-        for first in range(0, rounds, step):
-            yield first, min(step, rounds - first), plan
+        yield from ((first, count, plan) for first, count in some)
         return
-    zeros = np.zeros(n)
+    zeros, rng, many = np.zeros(n), np.random.default_rng(seed), getattr(delays, "draw", None)
     assert delays is not None
-    for first, drawn in _given(delays, rounds, n, seed, step):
-        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
-        plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
-        yield first, len(drawn), plan._replace(given=drawn)
-
-
-def _given(
-    delays: DelayModel, rounds: int, n: int, seed: int, step: int
-) -> Iterator[tuple[int, Floats]]:
-    """Yield, for every `step` rounds, the first and the delays that the model draws for them."""
-    rng = np.random.default_rng(seed)
-    draw = getattr(delays, "draw", None)
-    for at in range(0, rounds, step):
-        count = min(step, rounds - at)
-        if draw is not None:
-            drawn = as_array("delays", draw(rng, count, n))
+    for first, count in some:
+        if many is not None:
+            drawn = as_array("delays", many(rng, count, n))
         else:
-            drawn = np.array([sample(delays, r, n, seed) for r in range(at, at + count)])
+            drawn = np.array([sample(delays, first + r, n, seed) for r in range(count)])
         if drawn.shape != (count, n):
             raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
         if not ((drawn >= 0) & (drawn < np.inf)).all():
             raise ValueError("delays must be finite and not negative")
-        yield at, np.ascontiguousarray(drawn, dtype=np.float64)
+        drawn = np.ascontiguousarray(drawn, dtype=np.float64)
+        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
+        plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
+        yield first, count, plan._replace(given=drawn)
