@@ -117,9 +117,8 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     C(n - w, f) / C(n, f). The mean error of a Bernoulli code with one coefficient k / (f w) for all
     messages is (k - w) / (f w).
     """
-    claim = partial(Row, "charles2017")
+    claim, n, w = partial(Row, "charles2017"), 100, 10
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
-    n, w = 100, 10
     lost = np.arange(10, 91, 10)
     repeated = FractionalRepetition(n, load=w, wait=1)
     drawn = [BernoulliCode(n, load=w, wait=1, seed=seed + i) for i in range(20)]
@@ -127,9 +126,8 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     for s in track(lost.tolist()):
         f = n - s
         blocks = _errors(repeated, f, 5 * count, rng)
-        one = np.concatenate(
-            [_errors(code, f, -(-count // 20), rng, n / (f * w)) for code in drawn]
-        )
+        few, coefficient = -(-count // 20), n / (f * w)
+        one = np.concatenate([_errors(code, f, few, rng, coefficient) for code in drawn])
         best = np.concatenate([_errors(code, f, max(1, count // 400), rng) for code in drawn])
         expected = _silent(n, w, f) if f <= n - w else 0.0
         found.append((float(blocks.mean()), expected, float(best.mean()), float(one.mean())))
@@ -335,14 +333,11 @@ def missing_blocks(n: int, copies: int, came: int) -> list[Fraction]:
     blocks = n // copies
     # sums[i]: number of pairs of i blocks and `came` workers that hold none of these blocks
     sums = [Fraction(comb(blocks, i) * comb(n - i * copies, came)) for i in range(blocks + 1)]
-    return [
-        sum(
-            ((-1) ** (i - m) * comb(i, m) * sums[i] for i in range(m, blocks + 1)),
-            start=Fraction(0),
-        )
-        / comb(n, came)
-        for m in range(blocks + 1)
-    ]
+    chances = []
+    for m in range(blocks + 1):
+        terms = ((-1) ** (i - m) * comb(i, m) * sums[i] for i in range(m, blocks + 1))
+        chances.append(sum(terms, start=Fraction(0)) / comb(n, came))
+    return chances
 
 
 def uncovered(n: int, copies: int, came: int) -> float:
@@ -519,16 +514,10 @@ def _exhaustively(code: GraphCode) -> Iterator[Row]:
             came = np.delete(np.arange(code.n), gone)
             decoded.append(code.residual(came) ** 2)
             exact.append(left_by_components(code.ends[came], code.blocks))
-        for what, ours, truth in (
-            ("mean", np.mean(decoded), np.mean(exact)),
-            ("largest", max(decoded), max(exact)),
-        ):
-            yield OPTIMAL(
-                f"random regular graph, 24 workers: {what} error of all sets of {s} stragglers",
-                float(ours),
-                closed=float(truth),
-                note=f"all {len(exact)} sets; closed: (a - b)^2 / (a + b) of each component",
-            )
+        note = f"all {len(exact)} sets; closed: (a - b)^2 / (a + b) of each component"
+        for name, of in ("mean", np.mean), ("largest", max):
+            what = f"random regular graph, 24 workers: {name} error of all sets of {s} stragglers"
+            yield OPTIMAL(what, float(of(decoded)), closed=float(of(exact)), note=note)
 
 
 def _of_graph(

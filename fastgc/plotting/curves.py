@@ -227,23 +227,17 @@ def stability_curves(
     places = {size: place for place, size in enumerate(sorted(set(at)))}
     styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
+    thin = settings()["axes.linewidth"]
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
         mine = [(places[size], row) for size, row in zip(at, rows, strict=True) if row.code == name]
         mine.sort(key=lambda each: each[0])
         # Side by side, so that the bars of equal points do not overlap.
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
+        x = [place + apart for place, _ in mine]
         y = np.array([drawn_error(row.error) for _, row in mine])
         up = np.array([drawn_error(row.worst_error) for _, row in mine]) - y
-        ax.errorbar(
-            [place + apart for place, _ in mine],
-            y,
-            yerr=[np.zeros_like(up), up],
-            fmt=marker,
-            linestyle=dash,
-            color=colour,
-            label=name,
-            elinewidth=settings()["axes.linewidth"],
-        )
+        look: Any = {"fmt": marker, "linestyle": dash, "color": colour, "elinewidth": thin}
+        ax.errorbar(x, y, yerr=[np.zeros_like(up), up], label=name, **look)
     ax.set_yscale("log")
     ax.set_ylim(1e-17, _NOTHING_LEFT)
     ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
@@ -423,8 +417,11 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         ``model.loss(model.optimum(X, y), X, y)``. The panels then show how far losses are above it,
         and leave out rounds whose loss is not above it.
     """
-    if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
+    evaluated = [[r for r in each.rounds if r.evaluated] for each in histories]
+    if not evaluated or not all(evaluated):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
+    residuals = [each.residual() for each in histories]
+    notes = [leaves_out([each]) for each in residuals]
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
     least = 0.0 if optimum is None else float(optimum)
@@ -442,31 +439,25 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
     def against_time(y_label: str, of: Callable[[Record], float]) -> Panel:
         lines = []
-        for history in histories:
-            shown = [r for r in history.rounds if r.evaluated]
+        for history, shown, note in zip(histories, evaluated, notes, strict=True):
             x = [per_second * r.time for r in shown]
-            note = leaves_out([history.residual()])
             lines.append(Line(history.name, x, [of(r) for r in shown], note=note))
         starts = [line.x[0] for line in lines]  # 0 if simulated workers take no time
         wide = max(line.x[-1] for line in lines) > WIDE * max(starts) and min(starts) > 0
         return Panel("", time_label, y_label, lines, log_x=wide, log_y=spread(lines))
 
-    def against_load(y_label: str, of: Callable[[History], float], log: bool) -> Panel:
-        lines = [
-            Line(each.name, [each.load], [of(each)], "points", note=leaves_out([each.residual()]))
-            for each in histories
-        ]
+    def against_load(y_label: str, values: Sequence[float], log: bool) -> Panel:
+        lines = []
+        for history, value, note in zip(histories, values, notes, strict=True):
+            lines.append(Line(history.name, [history.load], [value], "points", note=note))
         return Panel("", "mean load × n / k", y_label, lines, log_y=log and spread(lines))
 
+    last = [loss(shown[-1]) for shown in evaluated]
     return [
         against_time(loss_label, loss),
         against_time(f"test {measure} (%)" if percent else f"test {measure}", error),
-        against_load("residual, root mean square", lambda each: each.residual(), False),
-        against_load(
-            f"{loss_label}, in the end",
-            lambda each: loss([r for r in each.rounds if r.evaluated][-1]),
-            True,
-        ),
+        against_load("residual, root mean square", residuals, False),
+        against_load(f"{loss_label}, in the end", last, True),
     ]
 
 
