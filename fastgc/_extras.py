@@ -82,14 +82,7 @@ def _optional(module: str, what: str, extra: str) -> Any:
 def get_include() -> str:
     """Return the folder of ``fastgc.h``, for a C compiler's option ``-I``.
 
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    FileNotFoundError
-        If fastgc was installed without the extension.
+    Raises FileNotFoundError if fastgc was installed without the extension.
 
     Examples
     --------
@@ -105,16 +98,8 @@ def get_library() -> str:
     """Return the path of the static library ``libfastgc.a``, which needs no Python.
 
     Link programs with ``-lm -pthread`` as well. For ``pkg-config``, the folder ``pkgconfig`` beside
-    the library holds ``fastgc.pc``.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    FileNotFoundError
-        If fastgc was installed without the extension.
+    the library holds ``fastgc.pc``. Raises FileNotFoundError if fastgc was installed without the
+    extension.
     """
     return str(_installed("lib/libfastgc.a", "lib/fastgc.lib"))  # fastgc.lib: on Windows
 
@@ -125,10 +110,9 @@ def _installed(*names: str) -> Path:
     An editable installation has two folders, of sources and of build results.
     """
     folders = [Path(folder) for folder in sys.modules["fastgc"].__path__]
-    for folder in folders:
-        for name in names:
-            if (folder / name).is_file():
-                return folder / name
+    for file in (folder / name for folder in folders for name in names):
+        if file.is_file():
+            return file
     raise FileNotFoundError(
         f"this installation of fastgc has no {names[0]}, which is built with the extension in C: "
         f"looked in {', '.join(map(str, folders))}; install fastgc again"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ._extras import pip_install
+from ._shown import plural
 
 try:
     from rich.box import SIMPLE_HEAD
@@ -272,48 +273,38 @@ def comparison_table(histories: Sequence[History], target: float) -> Shown:
     predicted error replaces the decoding time. Further columns show deaths, if there were any, and
     what approximate gradients left out: the root mean square of `Record.residual` over all rounds.
     """
-    measure = histories[0].measure
-    lengths = [len(history.rounds) for history in histories]
-    least, most = min(lengths), max(lengths)
-    tracked = not all(np.isnan(r.rounding) for history in histories for r in history.rounds)
-    died = any(history.rounds[-1].deaths for history in histories)
-    rough = any(r.residual > APPROXIMATE for history in histories for r in history.rounds)
+    measure, rounds = histories[0].measure, [r for each in histories for r in each.rounds]
+    fraction = measure == MISCLASSIFIED
     rows = []
     for history in histories:
-        rounds, last = history.rounds, history.rounds[-1]
+        mine, last = history.rounds, history.rounds[-1]
         seconds = history.seconds_to(target)
-        rows.append(
-            [
-                history.name,
-                _seconds(last.time),
-                _seconds(seconds) if np.isfinite(seconds) else "never",
-                _measured(last.test_error, measure),
-                f"{last.loss:.4f}" if measure == MISCLASSIFIED else f"{last.loss:.3g}",
-                f"{np.mean([len(r.survivors) for r in rounds]):.1f}",
-                f"{np.mean([r.messages for r in rounds]):.1f}",
-                f"{1e3 * np.median([r.wait for r in rounds]):.1f}",
-                f"{max((r.rounding for r in rounds if r.rounding >= 0), default=np.nan):.0e}"
-                if tracked
-                else f"{1e6 * np.median([r.decode for r in rounds]):.0f}",
-                *([str(last.deaths)] if died else []),
-                *([_left_out(history)] if rough else []),
-            ]
-        )
-    head = [
-        "scheme",
-        "time s",
-        f"to {100 * target:g}%" if measure == MISCLASSIFIED else f"to {target:.3g}",
-        measure,
-        "loss",
-        "workers",
-        "msgs",
-        "wait ms",
-        "rounding" if tracked else "dec. µs",
-        *["deaths"] * died,
-        *["left out"] * rough,
-    ]
-    each = f"{most} round{'s' * (most > 1)} each"
-    return Shown(each if least == most else f"{least} to {most} rounds", head, rows)
+        row = {
+            "scheme": history.name,
+            "time s": _seconds(last.time),
+            f"to {100 * target:g}%" if fraction else f"to {target:.3g}": (
+                _seconds(seconds) if np.isfinite(seconds) else "never"
+            ),
+            measure: _measured(last.test_error, measure),
+            "loss": f"{last.loss:.4f}" if fraction else f"{last.loss:.3g}",
+            "workers": f"{np.mean([len(r.survivors) for r in mine]):.1f}",
+            "msgs": f"{np.mean([r.messages for r in mine]):.1f}",
+            "wait ms": f"{1e3 * np.median([r.wait for r in mine]):.1f}",
+        }
+        if all(np.isnan(r.rounding) for r in rounds):
+            row["dec. µs"] = f"{1e6 * np.median([r.decode for r in mine]):.0f}"
+        else:
+            largest = max((r.rounding for r in mine if r.rounding >= 0), default=np.nan)
+            row["rounding"] = f"{largest:.0e}"
+        if any(each.rounds[-1].deaths for each in histories):
+            row["deaths"] = str(last.deaths)
+        if any(r.residual > APPROXIMATE for r in rounds):
+            row["left out"] = _left_out(history)
+        rows.append(row)
+    lengths = [len(history.rounds) for history in histories]
+    least, most = min(lengths), max(lengths)
+    title = f"{plural(most, 'round')} each" if least == most else f"{least} to {most} rounds"
+    return Shown(title, list(rows[0]), [list(row.values()) for row in rows])
 
 
 def loss_table(histories: Sequence[History]) -> Shown:

@@ -106,10 +106,6 @@ def receive() -> Any:
     return option(0.0, "Seconds that the master's link needs for a message.", min=0.0)
 
 
-def rounds(default: int, help: str) -> Any:
-    return option(default, help, min=1)
-
-
 _MANY, _FEWEST = 5_000, 5
 
 
@@ -124,11 +120,6 @@ def repeated(given: int | None, default: int, n: int) -> int:
     return min(default, max(_FEWEST, default * _MANY // n)) if given is None else given
 
 
-def live(help: str) -> Any:
-    """Rounds of worker processes on this machine."""
-    return option(0, help, min=0)
-
-
 def seed(help: str = "Seed of delays and random codes.") -> Any:
     return option(0, help, min=0)
 
@@ -139,15 +130,6 @@ def finish(what: str = "the message") -> Any:
         f"Late workers finish {what} they are working on before they start on a new round, as "
         "workers of real engines do. Otherwise they drop it when a round ends.",
         "--finish",
-    )
-
-
-def processors(more: str = "") -> Any:
-    """Processors, as `numbers` reads them."""
-    return option(
-        "",
-        "How many processors the workers share, such as 2, or the processor of each worker, such "
-        f"as 0/0/1/1. {more}Default: one processor per worker.",
     )
 
 
@@ -336,7 +318,11 @@ class Simulated(Options):
     """The computation of workers in simulated rounds."""
 
     cost: float = cost()
-    processors: str = processors()
+    processors: str = option(
+        "",
+        "How many processors the workers share, such as 2, or the processor of each worker, such "
+        "as 0/0/1/1. Default: one processor per worker.",
+    )
     finish: bool = finish()
 
 
@@ -383,6 +369,24 @@ class Source(NamedTuple):
     def interrupted(self, finish: bool) -> bool:
         """Whether late workers drop their computation; recorded workers always finish it."""
         return not finish and self.recording is None
+
+
+class Case(NamedTuple):
+    """The times and sizes that all codes of a command share."""
+
+    source: Source
+    n: int
+    s: int
+    processors: Any
+    cost: Any  # seconds of a partition, for all workers or for each
+    rounds: int
+
+    @classmethod
+    def of(cls, what: Any, source: Source, n: int, s: int, cost: Any, rounds: int) -> Case:
+        """Make the case of a command's options; `cost` and `rounds` hold where none are given."""
+        processors = source.processors(what.processors)
+        alone = source.cost(cost, what.partitions or n, processors)
+        return cls(source, n, s, processors, alone, repeated(what.rounds, rounds, n))
 
 
 def source_of(context: typer.Context, what: Any) -> Source:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -19,6 +19,7 @@ from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
+from .options import Case, Source
 from .output import (
     PRINTED,
     Column,
@@ -74,9 +75,11 @@ class Search(Sought, options.Simulated, options.Recorded):
     )
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
-    live: int = options.live(
+    live: int = option(
+        0,
         "Run worker processes on this machine for so many rounds, with --delays added; plan for "
-        "their times; then run the best codes and compare."
+        "their times; then run the best codes and compare.",
+        min=0,
     )
     record: Path | None = option(None, "With --live, write the times to this file (JSON).")
     all_loads: bool = option(False, "Show every load of every code.", "--all")
@@ -84,19 +87,6 @@ class Search(Sought, options.Simulated, options.Recorded):
         "Plot time and amplification of rounding errors against load to this file."
     )
     width: str = options.width()
-
-
-class _Times(NamedTuple):
-    """The times and workers to plan for."""
-
-    source: options.Source
-    n: int
-    stragglers: int  # stragglers that a code must tolerate
-    processors: Any
-    cost: Any  # seconds of a partition, for all workers or for each
-    speeds: list[float] | None
-    rounds: int
-    run: Callable[[Choice], float] | None = None  # with --live: measures the time of a code's round
 
 
 @command(CHOOSING, "fastgc plan rs binary -n 12 --memory 4 --delays exponential:mean=0.01")
@@ -108,11 +98,11 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     output.check()
     check_files(what.record)
     check_pictures(what.width, what.plot)
-    times = _times(context, what)
-    n, source = times.n, times.source
-    found = _found(what, times)
+    case, run = _case(context, what)
+    n, source = case.n, case.source
+    found = _found(what, case)
     best = found.by_code()
-    measured = {} if times.run is None else _measured(what, times, best)
+    measured = {} if run is None else _measured(what, source, run, best)
     about = f"n = {n}; {source.text}"
     draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     options.say_unknown(
@@ -120,25 +110,28 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     )
     shown = found.choices if what.all_loads else best
     listed = [{**_figures(choice), "measured": measured.get(choice)} for choice in shown]
-    held = {"choices": listed, "refused": found.refused, "processors": times.processors}
+    held = {"choices": listed, "refused": found.refused, "processors": case.processors}
     if output.write(held, listed):
         return
-    cost = what.cost if source.recording is None else float(np.mean(times.cost))
+    cost = what.cost if source.recording is None else float(np.mean(case.cost))
     title = (
         f"n={n} workers, k={what.partitions or n} partitions; {source.text}; "
-        f"{cost:.3g} s per partition, {options.processors_said(times.processors)}; {times.rounds} "
+        f"{cost:.3g} s per partition, {options.processors_said(case.processors)}; {case.rounds} "
         f"rounds each, seed {what.seed}"
     )
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
     approximate = any(each.simulation.residuals is not None for each in shown)
-    _show(title, rows, times.run is not None, approximate, output)
-    _remark(what, times, found)
+    _show(title, rows, run is not None, approximate, output)
+    _remark(what, case, found)
     for line in reasons(found.refused):
         echo(line, err=True)
 
 
-def _times(context: typer.Context, what: Search) -> _Times:
-    """Return the times to plan for: of a model, of a file, or of a cluster on this machine."""
+def _case(context: typer.Context, what: Search) -> tuple[Case, Callable[[Choice], float] | None]:
+    """Return the times to plan for: of a model, of a file, or of a cluster on this machine.
+
+    With --live, also return a function that measures the time of a code's round.
+    """
     if what.record is not None and not what.live:
         raise ValueError("--record needs --live, the rounds to record")
     if what.live and what.recorded is not None:
@@ -155,12 +148,9 @@ def _times(context: typer.Context, what: Search) -> _Times:
     else:
         source = options.source_of(context, what)
     n, s = options.size_of(what, None if what.live else source.n, default=0)
-    processors = source.processors(what.processors)
     speeds = _speeds(what.speeds, n)
     given = what.cost if speeds is None else what.cost / np.array(speeds)
-    cost = source.cost(given, what.partitions or n, processors)
-    rounds = options.repeated(what.rounds, _ROUNDS, n)
-    return _Times(source, n, s, processors, cost, speeds, rounds, run)
+    return Case.of(what, source, n, s, given, _ROUNDS), run
 
 
 def _codes(what: Search) -> list[str]:
@@ -182,11 +172,8 @@ def _check_live(name: str) -> None:
 
 def _go_live(
     what: Search, n: int, delays: DelayModel | None
-) -> tuple[options.Source, Callable[[Choice], float]]:
-    """Record times of a cluster on this machine; write them to --record if it is given.
-
-    Return the times, and a function that measures the time of a code's round.
-    """
+) -> tuple[Source, Callable[[Choice], float]]:
+    """Record times of a cluster on this machine; write them to --record if it is given."""
     from .. import data, planning
     from ..models import SoftmaxRegression
     from ..progress import task_bar
@@ -211,28 +198,28 @@ def _go_live(
             )
         return float(seconds.mean())
 
-    return options.Source.of(recording), run
+    return Source.of(recording), run
 
 
-def _found(what: Search, times: _Times) -> Plan:
+def _found(what: Search, case: Case) -> Plan:
     from .. import planning
 
     return planning.plan(
-        times.n,
-        times.source.model,
-        times.cost,
+        case.n,
+        case.source.model,
+        case.cost,
         what.partitions,
         p=what.size,
         bandwidth=what.bandwidth,
         memory=what.memory,
         residual=what.residual,
         codes=_codes(what),
-        stragglers=times.stragglers,
-        speeds=times.speeds,
-        rounds=times.rounds,
+        stragglers=case.s,
+        speeds=_speeds(what.speeds, case.n),
+        rounds=case.rounds,
         seed=what.seed,
-        interrupted=times.source.interrupted(what.finish),
-        processors=times.processors,
+        interrupted=case.source.interrupted(what.finish),
+        processors=case.processors,
         progress=True,
     )
 
@@ -249,17 +236,16 @@ def _speeds(text: str, workers: int) -> list[float] | None:
     return speeds
 
 
-def _measured(what: Search, times: _Times, best: list[Choice]) -> dict[Choice, float]:
+def _measured(
+    what: Search, source: Source, run: Callable[[Choice], float], best: list[Choice]
+) -> dict[Choice, float]:
     """Measure the times of the best codes on the cluster; write them to --record if given."""
     from ..history import json_ready
 
-    recording = times.source.recording
-    assert times.run is not None
-    assert recording is not None
-    measured = {choice: times.run(choice) for choice in best[:COMPARED]}
-    if what.record is not None:
+    measured = {choice: run(choice) for choice in best[:COMPARED]}
+    if what.record is not None and source.recording is not None:
         seen = [{**_figures(choice), "measured": seconds} for choice, seconds in measured.items()]
-        held = {**recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
+        held = {**source.recording.to_dict(), "size": what.size, "codes": json_ready(seen)}
         _write(what.record, held)
         echo(f"times written to {what.record}", err=True)
     return measured
@@ -340,7 +326,7 @@ def _show(
     )
 
 
-def _remark(what: Search, times: _Times, found: Plan) -> None:
+def _remark(what: Search, case: Case, found: Plan) -> None:
     """Print remarks on the best codes that are not in the table."""
     best = found.by_code()
     said: list[str | None] = []
@@ -348,9 +334,9 @@ def _remark(what: Search, times: _Times, found: Plan) -> None:
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             said.append(f"{choice.name}: assignment={assignment}")
         said.append(catalogue.remark(choice.name, choice.code))
-    said.append(_crowded(found, times.n, times.processors))
-    recording = times.source.recording
-    if what.recorded is not None and recording is not None and times.processors is None:
+    said.append(_crowded(found, case.n, case.processors))
+    recording = case.source.recording
+    if what.recorded is not None and recording is not None and case.processors is None:
         said.append(hint(recording, best[0].name, best[0].time, what.seed))
     for line in filter(None, said):
         echo(line)
@@ -412,9 +398,11 @@ class Rounds(options.Simulated, options.Recorded, panel="Rounds"):
     receive: float = options.receive()
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate in each cell.")
     seed: int = options.seed()
-    live: int = options.live(
+    live: int = option(
+        0,
         "Also measure so many rounds in each cell: worker processes on this machine compute "
-        "softmax regression of the handwritten digits, with --delays added."
+        "softmax regression of the handwritten digits, with --delays added.",
+        min=0,
     )
 
 
@@ -477,7 +465,7 @@ def _grid(
     workers, delays = asked.workers, list[Any](asked.delays or [options.DELAYS])
     processors, interrupted = options.processors_of(asked.processors), not asked.finish
     if recording is not None:
-        source = options.Source.of(recording)
+        source = Source.of(recording)
         workers, delays = str(source.n), [(source.text, source.model)]
         processors, interrupted = source.processors(asked.processors), False
         how = {"work": source.cost(0.0, 1, processors)}
@@ -511,17 +499,16 @@ def _written(cells: list[Any], asked: Asked, total: int) -> Iterator[Callable[[C
     if csv_file is not None and csv_file != PRINTED:
         stream = csv_file.open("w", encoding="utf-8", newline="")
 
-    def line(values: Iterable[Any]) -> None:
-        text = csv_line(values)
-        if csv_file == PRINTED:
-            echo(text, nl=False)
-        elif stream is not None:
-            stream.write(text)
-            stream.flush()
-
     def take(cell: Cell) -> None:
         cells.append(cell)
         line(cell)
+
+    def line(values: Iterable[Any]) -> None:
+        if csv_file == PRINTED:
+            echo(csv_line(values), nl=False)
+        elif stream is not None:
+            stream.write(csv_line(values))
+            stream.flush()
 
     try:
         line(Cell._fields)

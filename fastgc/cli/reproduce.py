@@ -28,7 +28,7 @@ class Chosen(Options):
         "(default: all)",
         metavar="FIGURES",
     )
-    rounds: int = options.rounds(100_000, "Rounds simulated for each point of a figure.")
+    rounds: int = option(100_000, "Rounds simulated for each point of a figure.", min=1)
     seed: int = options.seed("Seed of everything that is random.")
     data: str | None = option(
         None,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from .._arrays import Floats
 from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
+from .options import Case
 from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
@@ -48,17 +50,6 @@ class Rounds(Codes, options.Simulated, options.Recorded):
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
     width: str = options.width()
-
-
-class _Case(NamedTuple):
-    """The times and sizes that all codes share."""
-
-    source: options.Source
-    n: int
-    s: int
-    cost: Any  # seconds of a partition
-    processors: Any
-    rounds: int
 
 
 @command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
@@ -97,7 +88,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     _show(title, rows, any(each.residuals is not None for each in found.values()), output)
 
 
-def _case(context: typer.Context, what: Rounds) -> _Case:
+def _case(context: typer.Context, what: Rounds) -> Case:
     """Return the case asked for; raise ValueError if it cannot be simulated."""
     from ..simulation.rounds import crowding
 
@@ -109,18 +100,15 @@ def _case(context: typer.Context, what: Rounds) -> _Case:
         check_drawn(options.named(what.names) or catalogue.names(), "name some")
         if what.request:
             raise ValueError("leave out --timeline: rounds with --request are not followed")
-    processors = source.processors(what.processors)
-    if processors is not None:
-        crowding(n, processors)  # raises if they do not fit the number of workers
-        if what.request:
-            raise ValueError("leave out --request: shared processors are simulated without it")
-    cost = source.cost(what.cost, what.partitions or n, processors)
-    rounds = options.repeated(what.rounds, _ROUNDS, n)
-    return _Case(source, n, s, cost, processors, rounds)
+    case = Case.of(what, source, n, s, what.cost, _ROUNDS)
+    crowding(n, case.processors)  # raises if processors do not fit the number of workers
+    if what.request and case.processors is not None:
+        raise ValueError("leave out --request: shared processors are simulated without it")
+    return case
 
 
 def _simulate_each(
-    what: Rounds, case: _Case
+    what: Rounds, case: Case
 ) -> tuple[dict[str, Simulation], dict[str, Followed], dict[str, int], dict[str, str]]:
     """Return by codes' names: times, first rounds (for --timeline), loads, and reasons for none.
 
@@ -252,7 +240,7 @@ class Schemes(Options):
     )
     delays: str = options.delays()
     cost: float = options.cost("Seconds to compute one of n partitions.")
-    rounds: int = options.rounds(400, "Rounds to simulate.")
+    rounds: int = option(400, "Rounds to simulate.", min=1)
     probe: int | None = option(
         None,
         "How many of the rounds choose what names leave open; the others are timed. (default: "
@@ -269,14 +257,6 @@ class Schemes(Options):
         "was tried, to this file."
     )
     width: str = options.width()
-
-
-class _Times(NamedTuple):
-    """Seconds of rounds at load `at_load`, and the seconds that a unit of load adds."""
-
-    seconds: Any
-    slope: Any
-    at_load: float
 
 
 @command(
@@ -296,24 +276,23 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
     check_pictures(what.width, what.plot)
     recording = options.read_recorded(context, what, "delays", "rounds", "workers")
     if recording is None:
-        times, source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
+        (seconds, grows), source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
     else:
-        times, source = _times(recording), recording.source
+        (seconds, grows), source = _times(recording), recording.source
         if recording.per == "round":
             source += f"; {recording.cost:.3g} s per partition"
     found = compare(
-        times.seconds,
+        seconds,
         options.named(what.names) or NAMES,
         models=what.models,
         mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
-        load_slope=times.slope,
-        at_load=times.at_load,
         interrupted=not what.finish,
         probe=what.probe,
         seed=what.seed,
         progress=True,
+        **grows,
     )
-    n = times.seconds.shape[1]
+    n = seconds.shape[1]
     about = f"n = {n}; {source}"
     draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
     figures = [_of_scheme(each) for each in found]
@@ -321,7 +300,8 @@ def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
         _show_schemes(found, figures, f"n={n} workers, {what.models} models; {source}", output)
 
 
-def _drawn(what: Schemes) -> _Times:
+def _drawn(what: Schemes) -> tuple[Floats, dict[str, Any]]:
+    """Return seconds of rounds at a load, and arguments of `compare` that say how they grow."""
     from ..delays import parse
     from ..delays.interface import per_of, sample
 
@@ -331,15 +311,16 @@ def _drawn(what: Schemes) -> _Times:
     if model is not None:
         late[:] = [sample(model, t, n, what.seed) for t in range(what.rounds)]
     if per_of(model) == "computation":
-        return _Times(np.zeros_like(late), late + what.cost, 0.0)
-    return _Times(late, what.cost, 0.0)
+        return np.zeros_like(late), {"load_slope": late + what.cost, "at_load": 0.0}
+    return late, {"load_slope": what.cost, "at_load": 0.0}
 
 
-def _times(recording: Recording) -> _Times:
+def _times(recording: Recording) -> tuple[Floats, dict[str, Any]]:
+    times, cost = recording.times, recording.cost
     if recording.per == "computation":
-        return _Times(np.zeros_like(recording.times), recording.times, 0.0)
+        return np.zeros_like(times), {"load_slope": times, "at_load": 0.0}
     # A time is at least as long as its computation.
-    return _Times(np.maximum(recording.times, recording.cost), recording.cost, 1.0)
+    return np.maximum(times, cost), {"load_slope": cost, "at_load": 1.0}
 
 
 def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
@@ -349,20 +330,13 @@ def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | No
     """
     from ..sequential import compare
 
-    times = _times(recording)
-    if len(times.seconds) < _ENOUGH:
+    times, grows = _times(recording)
+    if len(times) < _ENOUGH:
         return None
     asked = ("m-sgc:burst=1,window=2", "m-sgc:burst=2,window=3", "sr-sgc:burst=1,window=2")
-    best = compare(
-        times.seconds[:_MOST],
-        asked,
-        mu=(0.2, 1.0),
-        load_slope=times.slope,
-        at_load=times.at_load,
-        interrupted=False,  # as in the plan
-        probe=_ENOUGH // 2,
-        seed=seed,
-    )[0]
+    # Not interrupted, as in the plan.
+    how: Any = {"mu": (0.2, 1.0), "interrupted": False, "probe": _ENOUGH // 2, "seed": seed}
+    best = compare(times[:_MOST], asked, **how, **grows)[0]
     ratio = best.run.seconds_per_job / seconds
     if not ratio < 1:
         return None

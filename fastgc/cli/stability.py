@@ -130,19 +130,16 @@ class _Survey:
         rows = len(self.dtypes) * len(self.patterns)
         with share_bar("measuring", len(pairs) * len(self.codes) * rows) as show:
             for at, ((n, s), text) in enumerate(product(pairs, self.codes)):
-
-                def shown(row: int, decoded: int, sets: int, before: int = at * rows) -> None:
-                    show(before + row, decoded, sets)
-
-                self._measure(text, n, s, shown)
+                self._measure(text, n, s, at * rows, show)
                 self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
         self.notes += reasons(self._refused)
         if not self.rows:
             raise ValueError("nothing to measure: " + "; ".join(self.notes))
 
     def _measure(
-        self, text: str, n: int, wanted: int, show: Callable[[int, int, int], None]
+        self, text: str, n: int, wanted: int, before: int, show: Callable[[int, int, int], None]
     ) -> None:
+        """Measure a code for one size; `show` is called with the rows done, `before` and here."""
         from ..stability import compare
 
         what, s, scheme = self.what, wanted, {}
@@ -164,7 +161,7 @@ class _Survey:
                     sets=self.trials,
                     seed=what.seed,
                     progress=lambda: done.append(None),
-                    within=lambda *sets: show(len(done), *sets),
+                    within=lambda *sets: show(before + len(done), *sets),
                 )
             except TypeError as error:  # the code has no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
@@ -173,20 +170,15 @@ class _Survey:
         """Return the stragglers that a code must tolerate to match the first code in --equal."""
         from ..stability import matched
 
-        what = self.what
-        if what.equal == "stragglers" or text == self.codes[0]:
+        what, first = self.what, self.codes[0]
+        if what.equal == "stragglers" or text == first:
             return wanted
+        key = (first, n, wanted)
+        like = next((r for r in self.rows if (r.code, r.n, r.stragglers) == key), None)
+        if like is None:
+            raise ValueError(f"--equal compares with {first}, which could not be measured")
         make = partial(scheme_of, text, n, what.seed)
-        first = self._first(n, wanted)
-        return matched(make, first, what.equal, sets=self.trials, seed=what.seed)
-
-    def _first(self, n: int, s: int) -> Any:
-        """Return the row of the first code, with which the others are compared."""
-        code = self.codes[0]
-        found = [row for row in self.rows if (row.code, row.n, row.stragglers) == (code, n, s)]
-        if not found:
-            raise ValueError(f"--equal compares with {code}, which could not be measured")
-        return found[0]
+        return matched(make, like, what.equal, sets=self.trials, seed=what.seed)
 
 
 def _sizes(what: Any) -> list[tuple[int, int]]:
@@ -202,8 +194,7 @@ def check_scheme(text: str) -> None:
     """Raise ValueError unless the text names a code, of any size, and perhaps a method."""
     name, _, method = text.partition("@")
     catalogue.check_name(name)
-    methods = catalogue.methods(name)
-    if methods is not None:
+    if (methods := catalogue.methods(name)) is not None:
         _check_method(name, method, methods)
 
 
@@ -392,8 +383,7 @@ def spare(what: Spared, output: Tables) -> None:
         numbers = [int(each) for each in catalogue.split(what.more)]
     except ValueError as problem:
         raise ValueError(f"--more is a list of numbers: {problem}") from None
-    rows: list[dict[str, Any]] = []
-    curves: dict[str, Any] = {}
+    rows, curves = list[dict[str, Any]](), dict[str, Any]()
     entries = _entries(what, SPARE)
     sets = repeated(what.sets, _SETS, max(n for _, n, _ in entries))
     done: list[None] = []  # one entry for each row done

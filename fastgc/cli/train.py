@@ -127,7 +127,7 @@ class Method(Options, panel="Optimizer"):
         "those workers (cada) or groups (gcada) for a new gradient whose last one may be outdated.",
         autocompletion=completes(METHODS.keys),
     )
-    rounds: int = options.rounds(150, "Gradient steps.")
+    rounds: int = option(150, "Gradient steps.", min=1)
     lr: float | None = option(
         None, "Learning rate. (default: the model's own; 0.01 for adam, cada and gcada)"
     )
@@ -226,8 +226,8 @@ class Shown(Options, panel="What is shown and drawn"):
         "RMSE that all reach)",
         min=0.0,
     )
-    evaluate_every: int = options.rounds(
-        1, "Compute loss and test error once in so many rounds, and after the last."
+    evaluate_every: int = option(
+        1, "Compute loss and test error once in so many rounds, and after the last.", min=1
     )
     plot: Path | None = options.picture(
         "Plot test error or RMSE against time to this file. Approximate codes add losses, and what "
@@ -300,8 +300,6 @@ EXAMPLE = (
 
 
 class _Job(NamedTuple):
-    """The options, the size, and the times of workers."""
-
     asked: Asked
     n: int
     s: int | None  # stragglers of all workers, or of each group; None: not given
@@ -315,7 +313,9 @@ def train(context: typer.Context, asked: Asked) -> None:
 
     trackers: dict[str, StabilityTracker] = {}
     with _written_at_last(trackers, asked.track), _ranks(context, asked) as (serve, job):
-        _check_files(asked)
+        asked.check()
+        check_files(asked.track)
+        check_pictures(asked.width, asked.plot, asked.timeline)
         runs = _runs(job)
         if all(serve() for _ in runs):  # only the master goes on
             return
@@ -422,12 +422,6 @@ def _place(engine: str) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------- checks
 
 
-def _check_files(asked: Asked) -> None:
-    asked.check()
-    check_files(asked.track)
-    check_pictures(asked.width, asked.plot, asked.timeline)
-
-
 def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     """Raise ValueError for options of the command that do not go together."""
     named = (asked.plot, asked.timeline, asked.json_file, asked.csv_file, asked.track)
@@ -491,8 +485,7 @@ def _runs(job: _Job) -> dict[str, _Run]:
     asked, n, s, _ = job
     k, groups, method, seed = asked.partitions, asked.groups, asked.method, asked.seed
     codes = named(asked.names)
-    code = codes[0] if codes else None
-    further = codes[1:]
+    code, further = codes[0] if codes else None, codes[1:]
     partials = [each.strip() for each in asked.partial.split(",")]
     for each in partials:
         if each not in PARTIALS:
@@ -639,15 +632,9 @@ def _round_options(job: _Job) -> RoundOptions:
     from ..engines import RoundOptions
 
     asked = job.asked
-    return RoundOptions(
-        delays=job.source.model,
-        seed=asked.seed,
-        message_dtype=asked.message_dtype,
-        patience=asked.patience,
-        verify=asked.verify,
-        ask=asked.ask,
-        answer_timeout=asked.answer_timeout,
-    )
+    same = "seed", "message_dtype", "patience", "verify", "ask", "answer_timeout"
+    how: Any = {name: getattr(asked, name) for name in same}
+    return RoundOptions(delays=job.source.model, **how)
 
 
 def _engine(job: _Job) -> Any:

@@ -76,7 +76,7 @@ class Empirical(Distribution):
         Parameters
         ----------
         path : str or path
-            A file; its suffix gives the format:
+            Its suffix gives the format:
 
             - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
@@ -92,21 +92,14 @@ class Empirical(Distribution):
         per : "round" or "computation"
             See `Delays`.
 
-        Returns
-        -------
-        Empirical
-
         Raises
         ------
         ValueError
             If the file holds something else, if a time is missing, negative or not finite (the
             message gives line and column), or if the unit is unknown.
-        TypeError
-            If an argument has a wrong type.
-        OSError
-            If the file cannot be read.
-        ImportError
-            If it is a parquet file and PyArrow is not installed.
+        TypeError, OSError, ImportError
+            If an argument has a wrong type, if the file cannot be read, or if it is a parquet file
+            and PyArrow is not installed.
 
         Examples
         --------
@@ -220,11 +213,8 @@ _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with 
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
 
-class _Table(NamedTuple):
-    """The content of a file: times, NaN for a missing one, and a text for the place of each."""
-
-    times: Floats
-    place: Callable[..., str]
+# The content of a file: times, NaN for a missing one, and a text for the place of each.
+_Table = tuple[Floats, Callable[..., str]]
 
 
 def check_unit(unit: str) -> float:
@@ -281,7 +271,7 @@ def _numbers(held: Any) -> _Table:
     def place(*at: int) -> str:
         return ", ".join(f"{what} {i + 1}" for what, i in zip(("row", "column"), at, strict=False))
 
-    return _Table(times.astype(np.float64), place)
+    return times.astype(np.float64), place
 
 
 def _npz(path: Path) -> Array:
@@ -340,7 +330,7 @@ def _named(held: Any) -> _Table:
     def place(row: int, column: int) -> str:
         return f"row {row + 1}, column {names[part][column]!r}"
 
-    return _Table(np.stack(columns, axis=1), place)
+    return np.stack(columns, axis=1), place
 
 
 # --------------------------------------------------------------------------------------- texts
@@ -378,9 +368,12 @@ def _lines(text: str, separators: str) -> _Table:
                 f"line {number} has {len(row)} columns, where line {numbers[0]} has "
                 f"{len(fields[0])}"
             )
-        rows.append(
-            [_number(text, number, column) for column, text in enumerate(row[part], offset + 1)]
-        )
+        rows.append([])
+        for column, text in enumerate(row[part], offset + 1):
+            if (value := _value(text)) is None:
+                wrong = f"line {number}, column {column}: {text.strip()[:40]!r}"
+                raise ValueError(f"{wrong} is no number such as 0.25")
+            rows[-1].append(value)
     times = np.array(rows)
 
     def place(row: int, column: int) -> str:
@@ -388,8 +381,8 @@ def _lines(text: str, separators: str) -> _Table:
 
     if 1 in times.shape:
         down = times.shape[1] == 1
-        return _Table(times.ravel(), lambda i: place(i, 0) if down else place(0, i))
-    return _Table(times, place)
+        return times.ravel(), lambda i: place(i, 0) if down else place(0, i)
+    return times, place
 
 
 def _are_names(fields: list[str]) -> bool:
@@ -401,26 +394,15 @@ def _are_names(fields: list[str]) -> bool:
     if not words[0] and len(words) > 1 and numbered:
         return True
     rest = words[1:] if not words[0] else words
-    return bool(rest) and not any(word in _MISSING or _is_number(word) for word in rest)
+    return bool(rest) and all(_value(word) is None for word in rest)
 
 
-def _is_number(text: str) -> bool:
+def _value(text: str) -> float | None:
+    """Return a number, NaN for a missing one; None if the text is neither."""
     try:
-        float(text)
+        return math.nan if text.strip().lower() in _MISSING else float(text)
     except ValueError:
-        return False
-    return True
-
-
-def _number(text: str, line: int, column: int) -> float:
-    if text.strip().lower() in _MISSING:
-        return math.nan
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(
-            f"line {line}, column {column}: {text.strip()[:40]!r} is no number such as 0.25"
-        ) from None
+        return None
 
 
 _text = partial(read_text, what="text of times")
@@ -449,11 +431,9 @@ class Fit(NamedTuple):
     Attributes
     ----------
     model : Distribution
-    log_likelihood : float
-        Log-likelihood of the times under the model.
-    aic : float
-        Akaike's criterion: twice the number of parameters minus twice the log-likelihood; smaller
-        is better.
+    log_likelihood, aic : float
+        Log-likelihood of the times under the model; Akaike's criterion, twice the number of
+        parameters minus twice the log-likelihood; smaller is better.
     ks : float
         Kolmogorov-Smirnov distance: the largest distance between the times' cdf and the model's.
     p_value : float
@@ -476,7 +456,7 @@ def fit(
     draws: int = 199,
     seed: int = 0,
 ) -> list[Fit]:
-    """Fit models to recorded times by maximum likelihood.
+    """Fit a model of each kind to recorded times by maximum likelihood; the least `aic` is first.
 
     Parameters
     ----------
@@ -490,23 +470,14 @@ def fit(
         for instance (workers,) for times of shape (rounds, workers). Models then describe the times
         of single computations, with ``per="computation"``; without loads they have
         ``per="round"``.
-    draws : int
-        Number of samples for the p-values, which are multiples of 1 / (draws + 1).
-    seed : int
-        Seed of these samples, not negative.
-
-    Returns
-    -------
-    list of Fit
-        One for each kind, with the smallest `aic` first.
+    draws, seed : int
+        Number of samples for the p-values, which are multiples of 1 / (draws + 1), and their seed.
 
     Raises
     ------
-    ValueError
-        If there are fewer than two times, one is out of range, or all are equal; if loads do not
-        fit or are not positive; or if a kind is unknown, or none is given.
-    TypeError
-        If times or loads are not real numbers.
+    ValueError, TypeError
+        If there are fewer than two times, one is out of range or not real, or all are equal; if
+        loads do not fit, or are not positive real numbers; or if a kind is unknown, or none given.
 
     Notes
     -----
@@ -515,15 +486,14 @@ def fit(
     m and rate 1 / (x̄ - m) for the shifted exponential, and at mean x̄ for the exponential
     (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
-    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
-    far too large for a model fitted to the same times. Instead, this function does the following
-    `draws` times: it draws N values from a model of the kind, fits a model to them, and computes
-    the distance. The distances do not depend on a model's scale, shift or shape, so these p-values
-    are exact for any such model.
+    The usual p-value of a Kolmogorov-Smirnov distance is far too large for a model fitted to the
+    same times. Instead, `draws` times, N values are drawn from a model of the kind, a model is
+    fitted to them, and its distance computed. These distances do not depend on a model's scale,
+    shift or shape, so the p-values are exact for any such model.
 
-    A shifted exponential fits exponential times slightly better than an exponential, with the least
-    time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of
-    delays the two are then equivalent.
+    A shifted exponential fits exponential times slightly better than an exponential, with a shift
+    of about x̄ / N; in a third of all cases even its `aic` is smaller. As models of delays the two
+    are then equivalent.
     """
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:

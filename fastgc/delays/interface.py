@@ -64,8 +64,7 @@ def per_of(delays: DelayModel | None) -> Per:
 def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Floats:
     """Sample and check the times of all workers in one round, from any model.
 
-    A time of Inf is a worker that never answers. Raises ValueError unless there is one time for
-    each worker, not negative and not NaN, and TypeError unless times are real numbers.
+    They must be real, one for each worker, not negative and not NaN; Inf: it never answers.
     """
     times = as_array("delays", delays.sample(round, workers, seed))
     if times.dtype.kind not in "iuf":
@@ -101,16 +100,15 @@ def tails(delays: DelayModel | None, workers: int) -> Floats:
 def tail_bounds(exponents: Floats) -> tuple[Floats, Floats]:
     """Return lower and upper bounds on exponents of tails, each ascending: 0 and Inf if unknown."""
     unknown = np.isnan(exponents)
-    return np.sort(np.where(unknown, 0.0, exponents)), np.sort(
-        np.where(unknown, math.inf, exponents)
-    )
+    least, most = (np.sort(np.where(unknown, bound, exponents)) for bound in (0.0, math.inf))
+    return least, most
 
 
 def described(delays: object) -> str:
     """Describe a model in words: its repr, if its class defines one.
 
-    Otherwise return the class and the arguments of its constructor, as far as the object has
-    attributes of the same names. This tells models of one class with different arguments apart.
+    Otherwise return the class and its constructor's arguments, as far as the object has attributes
+    of the same names. This tells models of one class apart.
     """
     kind = type(delays)
     if kind.__repr__ is not object.__repr__:

@@ -35,8 +35,8 @@ class Mixture(Distribution):
     Raises
     ------
     ValueError, TypeError
-        If there are no models, or models that cannot be mixed; if there are not as many weights as
-        models, or weights that are not such probabilities; if a model is not a `Distribution`.
+        As `Heterogeneous`, and if there are not as many weights as models, or weights that are not
+        such probabilities.
     """
 
     models: tuple[Distribution, ...]
@@ -118,7 +118,8 @@ class Heterogeneous(Delays):
     Raises
     ------
     ValueError, TypeError
-        If there are no models, models that cannot be combined, or one that is no `Distribution`.
+        If there are no models, models of joint times or of different `per`, or one that is no
+        `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -215,19 +216,17 @@ class Outages:
     Parameters
     ----------
     model : DelayModel or None
-        The delays of workers without failures.
+        The delays of workers without failures, per round.
     domains : sequence of n labels, or mapping of labels to workers
         The domain of each worker.
-    probability : float
-        Probability that a domain fails in a round, in 0 .. 1.
-    seconds : float
-        The additional delay of the workers of a failed domain.
+    probability, seconds : float
+        Probability that a domain fails in a round, in 0 .. 1; the additional delay of its workers.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is not a delay model, or its times are per computation; if `domains` does not
-        name the domains of workers; or if a number is out of range.
+        If `model` is not such a model, `domains` does not name the domains of workers, or a number
+        is out of range.
 
     Notes
     -----
@@ -256,10 +255,7 @@ class Outages:
         object.__setattr__(self, "probability", float(probability))
         object.__setattr__(self, "seconds", float(seconds))
 
-    @property
-    def per(self) -> Per:
-        """``"round"``."""
-        return "round"
+    per = "round"
 
     def tail_indices(self, workers: int) -> Floats:
         """Return the tail exponents of `model`; the delay of a failed domain is bounded."""
@@ -294,11 +290,7 @@ class Outages:
 
         This is `fastgc.Code.placed` without the warning that the loss of some domain cannot be
         tolerated: a simulation shows this by long rounds. A placed code is returned unchanged.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `code` is not a code, or has another number of workers.
+        Raises TypeError if `code` is not a code, and ValueError if it is for other workers.
         """
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")

@@ -101,10 +101,8 @@ class GCADA:
 
     The sum of the gradients is kept and updated. It is computed again if many gradients come, or if
     its rounding errors have added up. The norm of its error is at most 4 G u sum_g ||g_g||, with
-    the newest gradients g_g and the unit roundoff u of theta's dtype; at most G u sum_g ||g_g||
-    right after it was computed again.
-
-    It stores G gradients and their points, at most min(G, D).
+    the newest gradients g_g and the unit roundoff u of theta's dtype. The class stores G gradients
+    and their points, at most min(G, D).
 
     The paper's text about groups lets ages exceed D; its Algorithm 1 and this class do not. The
     paper's tau_g^{k+1} = tau_g^k for groups that are not selected is a misprint of Algorithm 1's
@@ -175,14 +173,8 @@ class GCADA:
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs to continue: arrays, numbers and lists of numbers.
 
-        It includes the optimizer's state, under names that begin with ``optimizer.``.
-
-        Raises
-        ------
-        RuntimeError
-            If no run has begun.
-        TypeError
-            If the optimizer has no method ``state``.
+        It includes the optimizer's state, under names that begin with ``optimizer.``. Raises
+        RuntimeError if no run has begun, and TypeError if the optimizer has no method ``state``.
         """
         self._require_begun()
         inner = self._restorable().state()
@@ -263,11 +255,9 @@ class GCADA:
 
         Raises
         ------
-        TypeError, ValueError
-            If the group was not selected or has already sent its gradient, or if the gradient does
-            not fit or holds NaN or Inf. Nothing has changed in that case.
-        RuntimeError
-            If no run has begun.
+        TypeError, ValueError, RuntimeError
+            If the group was not selected or has already sent its gradient, if the gradient does not
+            fit or holds NaN or Inf, or if no run has begun. Nothing has changed in that case.
         """
         self._require_begun()
         group = check_index("group", group, self.groups)
@@ -297,15 +287,8 @@ class GCADA:
     def gradient(self, out: Output | None = None) -> Array:
         """Return the sum of the groups' newest gradients, eq. (3).
 
-        Parameters
-        ----------
-        out : (p,) array, optional
-            Contiguous and writable, of theta's dtype.
-
-        Raises
-        ------
-        RuntimeError
-            If a selected group has not sent its gradient.
+        `out` is a (p,) array, contiguous and writable, of theta's dtype. Raises RuntimeError if a
+        selected group has not sent its gradient.
         """
         self._require_due()
         total = self._total
@@ -318,18 +301,13 @@ class GCADA:
         return sum_ if out is None else out
 
     def step(self, gradient: Array | None = None) -> float:
-        """Let the optimizer step.
+        """Let the optimizer step, and return the squared distance that `point` has moved.
 
         Parameters
         ----------
         gradient : (p,) array, optional
             The gradient to step along instead of `gradient()`, for instance scaled, or with the
             gradient of a penalty added.
-
-        Returns
-        -------
-        float
-            The squared distance that `point` has moved.
 
         Raises
         ------
@@ -357,9 +335,8 @@ class GCADA:
         for anchor in set(self._anchors.values()):
             anchor.since += math.sqrt(moved)
         if fresh.size:
-            self._anchors |= dict.fromkeys(
-                fresh.tolist(), _Anchor(self._spare.pop(), fresh.size, moved)
-            )
+            anchor = _Anchor(self._spare.pop(), fresh.size, moved)
+            self._anchors |= dict.fromkeys(fresh.tolist(), anchor)
         self._ages += 1
         self._ages[fresh] = 1
         self._select()
@@ -430,13 +407,10 @@ class GCADA:
     def _squared_distance(self, anchor: _Anchor) -> float:
         """Return the squared distance of an anchor from the newest point, in O(p) unless known."""
         if anchor.since:
-            point = check_vector(
-                "the optimizer's point", self.point, self._total.dtype, self._total.size
-            )
-            anchor.squared, anchor.since = (
-                kernels.unchecked.square_distance(point, anchor.point),
-                0.0,
-            )
+            total = self._total
+            point = check_vector("the optimizer's point", self.point, total.dtype, total.size)
+            anchor.squared = kernels.unchecked.square_distance(point, anchor.point)
+            anchor.since = 0.0
         return anchor.squared
 
     def _require_begun(self) -> None:
@@ -475,14 +449,8 @@ class CADA(GCADA):
         smoothness: ArrayLike | None = None,
         relative: bool = True,
     ) -> None:
-        super().__init__(
-            at_least("workers", workers, 1),
-            optimizer,
-            c=c,
-            max_age=max_age,
-            smoothness=smoothness,
-            relative=relative,
-        )
+        how: Any = {"c": c, "max_age": max_age, "smoothness": smoothness, "relative": relative}
+        super().__init__(at_least("workers", workers, 1), optimizer, **how)
 
 
 def _checked_state(
@@ -495,7 +463,10 @@ def _checked_state(
     )
     if not isinstance(state, Mapping):
         raise TypeError(f"state must be what state() gave, not {state!r}")
-    own = {name: value for name, value in state.items() if not name.startswith(_OPTIMIZER)}
+    own, inner = dict[str, Any](), dict[str, Any]()
+    for name, value in state.items():
+        part = inner if name.startswith(_OPTIMIZER) else own
+        part[name.removeprefix(_OPTIMIZER)] = value
     check_names(method, own, names)
     total, points = as_array("total", own["total"]), as_array("points", own["points"])
     shapes = {
@@ -510,11 +481,6 @@ def _checked_state(
             raise ValueError(
                 f"{name} of the state must have shape {shape}, not {np.shape(own[name])}"
             )
-    inner = {
-        name.removeprefix(_OPTIMIZER): value
-        for name, value in state.items()
-        if name.startswith(_OPTIMIZER)
-    }
     return own, inner
 
 

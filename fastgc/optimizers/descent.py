@@ -81,19 +81,10 @@ class _Descent(ABC):
         return self._started(self._point)
 
     def reset(self, theta0: ArrayLike) -> None:
-        """Begin a run.
+        """Begin a run at ``theta0``, shape (p,), float32 or float64; it is copied.
 
-        Parameters
-        ----------
-        theta0 : float32 or float64 array, shape (p,)
-            Where to start; copied. Its dtype is that of the arithmetic.
-
-        Raises
-        ------
-        TypeError
-            If ``theta0`` is not an array of float32 or float64.
-        ValueError
-            If it is not one-dimensional, or holds NaN or Inf.
+        Its dtype is that of the arithmetic. Raises TypeError if it has another dtype, and
+        ValueError if it is not one-dimensional, or holds NaN or Inf.
         """
         self._theta = self._point = np.array(check_start(theta0), order="C")
 
@@ -113,12 +104,8 @@ class _Descent(ABC):
 
         Raises
         ------
-        RuntimeError
-            If no run has begun.
-        TypeError
-            If the dtype is not theta's.
-        ValueError
-            If the shape is not theta's.
+        RuntimeError, TypeError, ValueError
+            If no run has begun; if the gradient's dtype or shape is not theta's.
         """
         theta = self._started(self._theta)
         return self._move(theta, check_vector("gradient", gradient, theta.dtype, theta.size))
@@ -126,10 +113,7 @@ class _Descent(ABC):
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs to continue: copies of arrays, and numbers.
 
-        Raises
-        ------
-        RuntimeError
-            If no run has begun.
+        Raises RuntimeError if no run has begun.
         """
         self._started(self._theta)
         vectors = {name: getattr(self, name).copy() for name in self._kept_vectors()}
@@ -139,15 +123,8 @@ class _Descent(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue a run, with the same results to the last bit.
 
-        Parameters
-        ----------
-        state : mapping
-            The result of `state`, for a method with the same parameters. Arrays are copied.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is none; nothing has changed in that case.
+        `state` is the result of `state()` of a method with the same parameters; arrays are copied.
+        Raises TypeError or ValueError if it is none; nothing has changed in that case.
         """
         keys = {name: name.removeprefix("_") for name in (*self._kept_vectors(), *self._numbers)}
         check_names(self, state, keys.values())
@@ -270,13 +247,13 @@ class AMSGrad(_Descent):
     gradient^2), then theta <- theta - lr * h / sqrt(epsilon + v), element by element, from h = 0
     and v = 0; v is the paper's v with a hat.
 
-    It differs from others in three ways. There is no bias correction, so early steps are short
-    because h is small. epsilon is inside the root. And v decays from the maximum: it never falls,
-    and rises only if gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares
-    separate from its maximum, which is then smaller if gradients shrink and grow again, and have no
-    epsilon. ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and
-    corrects the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the
-    gradient shrinks, all of them agree except for epsilon and the corrections. Raises as `SGD`.
+    It differs from others in three ways. There is no bias correction, so early steps are short.
+    epsilon is inside the root. And v decays from the maximum: it rises only if gradient^2 > v, and
+    never falls. Reddi et al. (2018) keep the decaying average of squares apart from its maximum,
+    which is then smaller if gradients shrink and grow again, and have no epsilon.
+    ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and corrects
+    the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the gradient
+    shrinks, all of them agree but for epsilon and the corrections. Raises as `SGD`.
 
     Parameters
     ----------
@@ -286,8 +263,8 @@ class AMSGrad(_Descent):
     beta1, beta2 : float
         In [0, 1): weights of the past in h and in v.
     epsilon : float
-        Positive, and at least the smallest normal number of theta's dtype. Gradient elements that
-        are not much larger than its root take shorter steps than others.
+        Positive, and at least the smallest normal number of theta's dtype. Gradient elements not
+        much larger than its root take shorter steps than others.
 
     Notes
     -----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import signal
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -46,6 +47,7 @@ FIGURES: dict[str, Experiment[...]] = {
 RECORDED: dict[str, Experiment[...]] = {
     made.name: made for made in (recorded.profiles, recorded.traces)
 }
+_ALL = ChainMap(RECORDED, FIGURES)
 
 
 def reproduce(
@@ -63,10 +65,8 @@ def reproduce(
     ----------
     names : iterable of str
         Keys of `FIGURES`, all of them by default, or of `RECORDED`.
-    seed : int
-        Seed of everything random.
-    rounds : int
-        Simulated rounds of each point, at least 1.
+    seed, rounds : int
+        Seed of everything random; simulated rounds of each point, at least 1.
     data : str, optional
         Data on which ``"halbawi-2"`` and ``"zhu-2"`` train, as `fastgc.data.load` takes it; each of
         them has its own default. For ``"krishnan2023"`` and ``"bytedance2025"``, which need it: the
@@ -84,15 +84,14 @@ def reproduce(
 
     Raises
     ------
-    ValueError
-        If there is no such figure, or a parameter is out of range; nothing is computed then.
-    ImportError
-        If scipy is not installed.
+    ValueError, ImportError
+        If there is no such figure, or a parameter is out of range; if SciPy is not installed.
+        Nothing is computed then.
     """
-    chosen, known = list(names), FIGURES | RECORDED
+    chosen = list(names)
     for name in chosen:
-        if name not in known:
-            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(known)}")
+        if name not in _ALL:
+            raise ValueError(f"unknown figure {name!r}: choose among {', '.join(_ALL)}")
     processes = at_least("processes", processes, 1)
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed}")
@@ -105,7 +104,7 @@ def reproduce(
 
 
 def _figure(name: str, given: dict[str, Any], progress: bool = False) -> Figure:
-    compute = FIGURES.get(name) or RECORDED[name]
+    compute = _ALL[name]
     takes = inspect.signature(compute).parameters
     settings = {key: value for key, value in given.items() if key in takes}
     if progress and "track" in takes:
@@ -126,20 +125,16 @@ def _at_a_time(
             from ..progress import task_bar
 
             advance = stack.enter_context(task_bar("figures", len(chosen)))
-        alone = {name for name in chosen if (FIGURES.get(name) or RECORDED[name]).timed}
+        alone = {name: _ALL[name].timed for name in chosen}
         found: dict[str, Figure] = {}
-        for name in dict.fromkeys(chosen):
-            if name in alone:
-                found[name] = _figure(name, given)
-                advance()
+        for name in filter(alone.get, alone):
+            found[name] = _figure(name, given)
+            advance()
         others = set(active_children())
         pool = ProcessPoolExecutor(processes, get_context("spawn"), _one_thread)
         try:
-            futures = {
-                name: pool.submit(_figure, name, given)
-                for name in dict.fromkeys(chosen)
-                if name not in alone
-            }
+            shared = [name for name in alone if not alone[name]]
+            futures = {name: pool.submit(_figure, name, given) for name in shared}
             for name in chosen:
                 if name not in found:
                     found[name] = futures[name].result()

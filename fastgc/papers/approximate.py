@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from itertools import combinations
 from math import comb, sqrt
 from typing import Any
@@ -117,9 +117,8 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     C(n - w, f) / C(n, f). The mean error of a Bernoulli code with one coefficient k / (f w) for all
     messages is (k - w) / (f w).
     """
-    claim = partial(Row, "charles2017")
+    claim, n, w = partial(Row, "charles2017"), 100, 10
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
-    n, w = 100, 10
     lost = np.arange(10, 91, 10)
     repeated = FractionalRepetition(n, load=w, wait=1)
     drawn = [BernoulliCode(n, load=w, wait=1, seed=seed + i) for i in range(20)]
@@ -127,9 +126,8 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     for s in track(lost.tolist()):
         f = n - s
         blocks = _errors(repeated, f, 5 * count, rng)
-        one = np.concatenate(
-            [_errors(code, f, -(-count // 20), rng, n / (f * w)) for code in drawn]
-        )
+        few, coefficient = -(-count // 20), n / (f * w)
+        one = np.concatenate([_errors(code, f, few, rng, coefficient) for code in drawn])
         best = np.concatenate([_errors(code, f, max(1, count // 400), rng) for code in drawn])
         expected = _silent(n, w, f) if f <= n - w else 0.0
         found.append((float(blocks.mean()), expected, float(best.mean()), float(one.mean())))
@@ -214,8 +212,7 @@ def glasgow(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     claim = partial(Row, "glasgow2021 appendix A")
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
     code = GraphCode(6552, 2184, degree=6, graph="lps", wait=1)
-    d, n, blocks = 6, code.n, code.blocks
-    decode = code.decoder()
+    d, n, blocks, decode = 6, code.n, code.blocks, code.decoder()
     chances = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
     found = []
     for p in track(chances.tolist()):
@@ -336,14 +333,11 @@ def missing_blocks(n: int, copies: int, came: int) -> list[Fraction]:
     blocks = n // copies
     # sums[i]: number of pairs of i blocks and `came` workers that hold none of these blocks
     sums = [Fraction(comb(blocks, i) * comb(n - i * copies, came)) for i in range(blocks + 1)]
-    return [
-        sum(
-            ((-1) ** (i - m) * comb(i, m) * sums[i] for i in range(m, blocks + 1)),
-            start=Fraction(0),
-        )
-        / comb(n, came)
-        for m in range(blocks + 1)
-    ]
+    chances = []
+    for m in range(blocks + 1):
+        terms = ((-1) ** (i - m) * comb(i, m) * sums[i] for i in range(m, blocks + 1))
+        chances.append(sum(terms, start=Fraction(0)) / comb(n, came))
+    return chances
 
 
 def uncovered(n: int, copies: int, came: int) -> float:
@@ -397,9 +391,8 @@ def erasurehead(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> 
 
 def _squares(code: FractionalRepetition, rounds: int, seed: int) -> tuple[float, float]:
     """Return mean squares of residuals over random survivors: least squares, and unbiased."""
-    rng = np.random.default_rng(seed)
+    rng, masks = np.random.default_rng(seed), np.zeros((rounds, N), dtype=bool)
     came = np.argsort(rng.exponential(MEAN, (rounds, N)), axis=1)[:, : code.scheme.wait]
-    masks = np.zeros((rounds, N), dtype=bool)
     np.put_along_axis(masks, came, True, axis=1)
     coefficients = code.decoding_vectors(masks) @ code.matrix()
     left = np.mean((coefficients - 1) ** 2, axis=1)
@@ -450,7 +443,7 @@ def isolated_first(code: Code, s: int) -> Ints:
 
     The next partition is the one with the fewest holders left.
     """
-    partitions = _partitions(code)
+    partitions = [code.partitions(worker) for worker in range(code.n)]
     holders: list[list[int]] = [[] for _ in range(code.k)]
     for worker, mine in enumerate(partitions):
         for partition in mine.tolist():
@@ -465,11 +458,6 @@ def isolated_first(code: Code, s: int) -> Ints:
             if came[worker]:
                 came[worker] = False
                 held[partitions[worker]] -= 1
-
-
-@lru_cache(maxsize=32)
-def _partitions(code: Code) -> list[Ints]:
-    return [code.partitions(worker) for worker in range(code.n)]
 
 
 def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) -> float:
@@ -497,15 +485,14 @@ def curves(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
     of 100 partitions each. They have at most 2,000, 400 and 200 sets. Let f of n workers survive
     and d workers hold each block:
 
-    - With one coefficient, n / (d f), the mean error of random stragglers is
-      (n - f) (n - d) / (d f (n - 1)) for any graph.
-    - The mean error of any code is at least the probability that no holder of a block survives,
+    - With one coefficient, n / (d f), the mean error is (n - f) (n - d) / (d f (n - 1)).
+    - Any code's mean error is at least the probability that no holder of a block survives,
       C(n - d, f) / C(n, f).
     - The error of any stragglers by optimal decoding is at most (d + second) / (2 d) (n - f) / f,
       where `second` is the second largest eigenvalue of the graph (Glasgow and Wootters, section V,
       by the argument of Raviv et al.).
     - The error of stragglers that isolate one block after the other is more than (n - f) / (2 n),
-      half of repetition's error for such stragglers.
+      half of repetition's.
     """
     with one_thread_of_blas():
         rng = np.random.default_rng(seed)
@@ -527,23 +514,19 @@ def _exhaustively(code: GraphCode) -> Iterator[Row]:
             came = np.delete(np.arange(code.n), gone)
             decoded.append(code.residual(came) ** 2)
             exact.append(left_by_components(code.ends[came], code.blocks))
-        for what, ours, truth in (
-            ("mean", np.mean(decoded), np.mean(exact)),
-            ("largest", max(decoded), max(exact)),
-        ):
-            yield OPTIMAL(
-                f"random regular graph, 24 workers: {what} error of all sets of {s} stragglers",
-                float(ours),
-                closed=float(truth),
-                note=f"all {len(exact)} sets; closed: (a - b)^2 / (a + b) of each component",
-            )
+        note = f"all {len(exact)} sets; closed: (a - b)^2 / (a + b) of each component"
+        for name, of in ("mean", np.mean), ("largest", max):
+            what = f"random regular graph, 24 workers: {name} error of all sets of {s} stragglers"
+            yield OPTIMAL(what, float(of(decoded)), closed=float(of(exact)), note=note)
 
 
 def _of_graph(
     name: str, code: GraphCode, d: int, rounds: int, rng: np.random.Generator, track: Track
 ) -> Iterator[Part]:
     n, blocks, count = code.n, code.blocks, min(rounds, CURVE_SETS[code.n])
-    second, decode = _second(code), code.decoder()
+    A, decode = np.zeros((blocks, blocks)), code.decoder()
+    np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
+    second = float(np.linalg.eigvalsh(A + A.T)[-2])
 
     def squared(came: Ints) -> float:
         """Return the error by optimal decoding in linear time: the mean of (count - 1)^2."""
@@ -595,12 +578,6 @@ def _of_graph(
             f"other: {worst:.3g} of the gradient's square; bound of all {bound:.3g}",
         )
     yield _panel(name, found)
-
-
-def _second(code: GraphCode) -> float:
-    A = np.zeros((code.blocks, code.blocks))
-    np.add.at(A, (code.ends[:, 0], code.ends[:, 1]), 1.0)
-    return float(np.linalg.eigvalsh(A + A.T)[-2])
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:

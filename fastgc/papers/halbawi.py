@@ -250,10 +250,8 @@ class Ran:
 
         Exact schemes may meet it after the budget.
         """
-        times = []
-        for errors, ends, done in zip(
-            self.of_kind(late), self.ends[late], self.done[late], strict=True
-        ):
+        times, runs = [], (self.of_kind(late), self.ends[late], self.done[late])
+        for errors, ends, done in zip(*runs, strict=True):
             met = np.flatnonzero(errors <= target)
             number = self.evaluated[met[0]] if met.size else ends.size + 1
             if met.size and not self.scheme.exact:
@@ -263,30 +261,27 @@ class Ran:
 
 
 class Training:
-    """Nesterov's method on the data, in float32, for many runs at a time.
-
-    Pixels that are 0 in all training samples are left out, because their weights stay 0.
-    """
+    """Nesterov's method on the data, in float32, for many runs at a time."""
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.worst = self.rounded = 0.0  # relative errors of gradients decoded, and used
         # A random order makes partitions alike.
         chosen = np.random.default_rng(seed).permutation(len(dataset.X_train))[:SAMPLES]
-        X, self._y = dataset.X_train[chosen], dataset.y_train[chosen]
-        used = X.any(axis=0)
-        self._X = X[:, used]
+        X, y = dataset.X_train[chosen], dataset.y_train[chosen]
         self.data = (
             f"{len(X):,} samples of {dataset.features} features of {dataset.name}, "
             f"{len(dataset.X_test):,} to test"
         )
-        self._model = SoftmaxRegression(self._X.shape[1], dataset.classes)
+        used = X.any(axis=0)  # weights of pixels that are always 0 stay 0
+        X = X[:, used]
+        self._model = SoftmaxRegression(X.shape[1], dataset.classes)
         # 1 / L of the sum over the samples, the rate that Nesterov's method takes.
-        self._rate = 1 / (self._model.smoothness(self._X) * len(X))
-        self._parts = datasets.partition(self._X, self._y, N)
+        self._rate = 1 / (self._model.smoothness(X) * len(X))
+        self._parts = datasets.partition(X, y, N)
         # All partitions get one shape: samples with a 1 for the bias, then rows of 0, which add
         # nothing to a gradient.
         longest = max(len(y) for _, y in self._parts)
-        self._samples = np.zeros((N, longest, self._X.shape[1] + 1), dtype=np.float32)
+        self._samples = np.zeros((N, longest, X.shape[1] + 1), dtype=np.float32)
         self._classes = np.zeros((N, dataset.classes, longest), dtype=np.float32)
         for j, (part, y) in enumerate(self._parts):
             self._samples[j, : len(y), :-1] = part
@@ -300,13 +295,8 @@ class Training:
         """Train with exact gradients; return test errors before and after each round."""
 
         def check(number: int, theta: Theta, gradient: Theta) -> None:
-            partials = self._partials(theta)
             for each in ran:
-                code = each.scheme.code
-                messages = [code.encode(i, partials[code.partitions(i)]) for i in range(N)]
-                for heard in each.came[:, :, number].reshape(-1, each.scheme.f):
-                    decoded = code.decode(heard, [messages[i] for i in heard])
-                    self._compare(each.scheme, decoded, partials.sum(axis=0), gradient)
+                self._check(each.scheme, each.came[:, :, number], theta, gradient)
 
         everyone = np.ones((1, rounds, N), dtype=np.bool_)
         numbers = np.arange(rounds + 1)
@@ -321,11 +311,7 @@ class Training:
         came[np.arange(came.shape[1]) >= lengths[:, np.newaxis]] = False  # the run has ended
 
         def check(number: int, theta: Theta, gradient: Theta) -> None:
-            partials = self._partials(theta)
-            code, mine = scheme.code, heard[0, number]
-            messages = [code.encode(int(i), partials[code.partitions(int(i))]) for i in mine]
-            wanted = N / scheme.f * partials[mine].sum(axis=0)
-            self._compare(scheme, code.decode(mine, messages), wanted, gradient)
+            self._check(scheme, heard[0, number], theta, gradient)
 
         numbers = np.geomspace(1, max(1, lengths.max()), EVALUATED).astype(np.int64)
         ran.evaluated = np.unique(np.append(0, numbers))
@@ -396,19 +382,23 @@ class Training:
         errors: Floats = wrong.mean(axis=0)
         return errors
 
-    def _partials(self, theta: Theta) -> Floats:
-        theta = theta.astype(np.float64)
-        return np.array([self._model.gradient(theta, X, y) for X, y in self._parts])
-
-    def _compare(self, scheme: Scheme, decoded: Floats, wanted: Floats, used: Theta) -> None:
-        """Raise ArithmeticError unless the decoded and the used gradient are near `wanted`."""
-        size = np.linalg.norm(wanted)
-        error, rounded = (float(np.linalg.norm(each - wanted) / size) for each in (decoded, used))
-        if not error < 1e-6:
-            raise ArithmeticError(f"{scheme.name}: the gradient was decoded to within {error:.0e}")
-        if not rounded < 1e-3:
-            raise ArithmeticError(f"{scheme.name}: the gradient used is off by {rounded:.0e}")
-        self.worst, self.rounded = max(self.worst, error), max(self.rounded, rounded)
+    def _check(self, scheme: Scheme, came: Ints, theta: Theta, used: Theta) -> None:
+        """Decode the gradient from sets of workers; raise ArithmeticError unless `used` is near."""
+        code, point = scheme.code, theta.astype(np.float64)
+        partials = np.array([self._model.gradient(point, X, y) for X, y in self._parts])
+        messages = [code.encode(i, partials[code.partitions(i)]) for i in range(N)]
+        for heard in came.reshape(-1, scheme.f):
+            scale, summed = (1.0, partials) if scheme.exact else (N / scheme.f, partials[heard])
+            wanted = scale * summed.sum(axis=0)
+            decoded = code.decode(heard, [messages[i] for i in heard])
+            size = np.linalg.norm(wanted)
+            error, rounded = (float(np.linalg.norm(g - wanted) / size) for g in (decoded, used))
+            wrong = f"{scheme.name}: the gradient"
+            if not error < 1e-6:
+                raise ArithmeticError(f"{wrong} was decoded to within {error:.0e}")
+            if not rounded < 1e-3:
+                raise ArithmeticError(f"{wrong} used is off by {rounded:.0e}")
+            self.worst, self.rounded = max(self.worst, error), max(self.rounded, rounded)
 
 
 def _schemes() -> list[Scheme]:
@@ -434,25 +424,25 @@ def figure_2(
     """Test error against time of five schemes, with real gradients and a simulated clock.
 
     All schemes have the same delays and the same samples. Coded schemes, and waiting for all, give
-    the exact gradient for any stragglers. They share one sequence of iterates, and differ only in
+    the exact gradient for any stragglers: they share one sequence of iterates, and differ only in
     their times. Waiting for fewer workers gives the sum of the partial gradients that came, scaled
     to the whole (the paper does not say whether it scales), and is trained anew in every run. In
-    the first rounds, gradients are also encoded and decoded, and must equal those that are used.
+    the first rounds, gradients are also encoded and decoded; ArithmeticError is raised unless they
+    equal those that are used.
 
-    The target is the lowest test error that all schemes reach. Exact schemes must reach it within
-    the fewest rounds that RS does in the budget of any run; schemes that ignore stragglers, within
-    the budget of every run. Waiting for all may need more than the budget to reach it.
+    The target is the lowest test error that all schemes reach: exact ones within the fewest rounds
+    that RS does in the budget of any run, the others within the budget of every run. Waiting for
+    all may need more than the budget to reach it.
 
     `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
-    than 12,000 training samples, 12,000 are chosen at random. By default it is
-    `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
-    also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
-    simulated for the median time of a round.
+    than 12,000 training samples, 12,000 are chosen at random. Default: `fastgc.data.glyphs`, 12,000
+    synthetic images of MNIST's size and 10,000 test images. `seed` is also that of the order of
+    samples, the glyphs, and the split of data without one. `rounds` are simulated for the median
+    time of a round.
 
-    Each of the `runs` has its own delays and takes `budget` simulated seconds; in less than RS
-    needs for a round, ValueError is raised. Rows give medians over runs, with intervals between
-    order statistics. For these data and any distribution, such an interval contains the median with
-    a probability of 95 % or more. It takes at least 6 runs. A wrong gradient is an ArithmeticError.
+    Each of the `runs` has its own delays and takes `budget` simulated seconds, which must suffice
+    for a round of RS. Rows give medians over runs, with intervals between order statistics, which
+    contain the median with a probability of 95 % or more. This takes at least 6 runs.
     """
     runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
     if data is None:

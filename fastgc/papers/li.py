@@ -219,13 +219,9 @@ def _table_rows(
 
 def _as_if_loads(allocation: Allocation) -> Heterogeneous:
     """Return delays with which rounded loads take as long as real-valued loads, for figure 5."""
-    ratios = allocation.real_loads / allocation.loads
-    return Heterogeneous(
-        [
-            ShiftedExponential(shift=SHIFT * ratio, rate=rate / ratio)
-            for rate, ratio in zip(RATES, ratios.tolist(), strict=True)
-        ]
-    )
+    ratios = (allocation.real_loads / allocation.loads).tolist()
+    each = zip(RATES, ratios, strict=True)
+    return Heterogeneous([ShiftedExponential(SHIFT * ratio, rate / ratio) for rate, ratio in each])
 
 
 @figure("li-5", "Li et al., figure 5: a heterogeneous cluster")

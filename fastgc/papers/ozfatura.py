@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,28 +88,17 @@ def _closed(code: Code) -> tuple[float, Callable[[Floats], Floats]]:
     """
     n, load = code.n, code.load
     if isinstance(code.scheme.rule, Cells):
-        needed = code.scheme.rule.need
-        return (
-            covered_mean(n, load, DELAYS, needed=needed),
-            lambda t: covered_cdf(t, n, load, DELAYS, needed=needed),
-        )
-    threshold = code.threshold
-    assert threshold is not None  # all other codes declare it
+        of: Any = {"n": n, "load": load, "delays": DELAYS, "needed": code.scheme.rule.need}
+        return covered_mean(**of), partial(covered_cdf, **of)
+    assert code.threshold is not None  # all other codes declare it
+    of = {"n": n, "load": load, "threshold": code.threshold, "delays": DELAYS}
     if code.scheme.messages_per_worker == 1:
-        return (
-            closed_forms.threshold_mean(n, threshold, DELAYS, load),
-            lambda t: closed_forms.threshold_cdf(t, n, threshold, DELAYS, load),
-        )
-    batch = load // code.scheme.messages_per_worker
-    return (
-        closed_forms.total_mean(n, load, threshold, DELAYS, batch=batch),
-        lambda t: closed_forms.total_cdf(t, n, load, threshold, DELAYS, batch=batch),
-    )
+        return closed_forms.threshold_mean(**of), partial(closed_forms.threshold_cdf, **of)
+    of["batch"] = load // code.scheme.messages_per_worker
+    return closed_forms.total_mean(**of), partial(closed_forms.total_cdf, **of)
 
 
 class _Found(NamedTuple):
-    """The results that figure 2 compares."""
-
     n: int
     time: Figures  # means, by the closed forms
     sent: Figures  # messages, by the closed forms
@@ -170,10 +159,8 @@ def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
     for name in UNCODED:
         rule = _code(name, n, 1).scheme.rule
         assert isinstance(rule, Cells)
-        exact[name] = (
-            covered_mean(n, load, DELAYS, needed=rule.need),
-            covered_messages(n, load, DELAYS, needed=rule.need),
-        )
+        of = n, load, DELAYS
+        exact[name] = covered_mean(*of, needed=rule.need), covered_messages(*of, needed=rule.need)
     polynomials = {"LCC": load, "LCC-MMC": 1, "LCC-MMC-2": 2}  # values summed in a message
     for name, P in polynomials.items():
         needed = 2 * -(-n // P) - 1

@@ -84,10 +84,9 @@ def completion_times(
     factor by which messages are shorter than gradients. In each round `failed` random workers never
     compute anything.
     """
-    n = len(held)
-    worker = np.repeat(np.arange(n), [len(mine) for mine in held])
-    place = np.concatenate([np.arange(1, len(mine) + 1) for mine in held])
-    whole = np.repeat([len(mine) for mine in held], [len(mine) for mine in held])
+    n, loads = len(held), [len(mine) for mine in held]
+    worker, whole = np.repeat(np.arange(n), loads), np.repeat(loads, loads)
+    place = np.concatenate([np.arange(1, load + 1) for load in loads])
     partition = np.concatenate([np.asarray(mine) for mine in held])
     of = [np.flatnonzero(partition == j) for j in np.unique(partition)]
     rng = np.random.default_rng(seed)

@@ -64,9 +64,7 @@ class Recorded:
 
     def seconds(self, code: Code) -> Floats:
         """Return the seconds of each round until the gradient could be decoded."""
-        run = simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds)
-        times: Floats = run.times
-        return times
+        return simulate(code, _Replayed(self.delays), cost=self.cost, rounds=self.rounds).times
 
 
 class _Replayed:

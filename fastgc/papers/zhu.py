@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +68,8 @@ class _Method(NamedTuple):
 
     def begun(self, start: NDArray[np.floating], age: int) -> GCADA:
         """Return the method, reset to the parameters `start`."""
-        method = self.kind(
-            self.groups,
-            self.optimizer(),
-            c=self.c,
-            max_age=age,
-            smoothness=script_smoothness(self.groups),
-            relative=False,
-        )
+        how: Any = {"smoothness": script_smoothness(self.groups), "relative": False}
+        method = self.kind(self.groups, self.optimizer(), c=self.c, max_age=age, **how)
         method.reset(start)
         return method
 
@@ -202,9 +196,8 @@ def _selected(
     """
     groups = smoothness.size
     targets = rng.standard_normal((groups, FEATURES))
-    method = kind(
-        groups, AMSGrad(RATE), c=c, max_age=MAX_AGE, smoothness=smoothness, relative=False
-    )
+    how: Any = {"c": c, "max_age": MAX_AGE, "smoothness": smoothness, "relative": False}
+    method = kind(groups, AMSGrad(RATE), **how)
     method.reset(np.zeros(FEATURES))
     chosen = np.zeros((MAX_AGE + rounds, groups), dtype=bool)
     points = np.empty((MAX_AGE + rounds, FEATURES))
@@ -260,15 +253,12 @@ def _load_rows() -> Iterator[Row]:
 def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
     """Return a panel of workers selected by rule (7) against its constant, with the formulas."""
     constants = np.geomspace(C / M**2 / 10, 10 * C, 13)
-    measured = [_selected(CADA, SMOOTHNESS, float(c), steps, rng)[0].sum(axis=1).mean()
-                for c in constants]  # fmt: skip
-    formula, kept = (
-        [
-            closed_forms.selected_mean(SMOOTHNESS, float(c), MAX_AGE, scale, oldest=oldest)
-            for c in constants
-        ]
-        for scale, oldest in ((None, MAX_AGE + 1), (1, MAX_AGE))
-    )
+    measured, formula, kept = [], [], []
+    for c in constants.tolist():
+        measured.append(_selected(CADA, SMOOTHNESS, c, steps, rng)[0].sum(axis=1).mean())
+        selected = partial(closed_forms.selected_mean, SMOOTHNESS, c, MAX_AGE)
+        formula.append(selected(oldest=MAX_AGE + 1))
+        kept.append(selected(1))
     lines = [
         Line("eq. (12)", constants, formula),
         Line("bound of rule (7)", constants, kept),
@@ -340,17 +330,9 @@ def figure_2(
     yield from _coded_groups(first, seed, min(steps, FEW_STEPS))
 
 
-class _Spent(NamedTuple):
-    """Rounds, time and loads of a method until it reaches the level of comparison."""
-
-    rounds: float
-    time: float  # seconds
-    communication: float  # vectors
-    computation: float  # gradients of mini-batches
-
-
-# `_Spent` by the method's name; NaN if the method did not reach the level.
-_Taken = Mapping[str, _Spent]
+# By a method's name, what it spent until it reached the level of comparison: rounds, seconds,
+# vectors, gradients of mini-batches; NaN if it did not reach it.
+_Taken = Mapping[str, Floats]
 
 
 class _Run(NamedTuple):
@@ -358,12 +340,11 @@ class _Run(NamedTuple):
 
     name: str
     loss: Floats
-    spent: Floats  # (4, rounds + 1): fields of `_Spent`, up to this point
+    spent: Floats  # (4, rounds + 1): what it has spent up to this point, as `_Taken`
 
-    def to_level(self) -> _Spent:
+    def to_level(self) -> Floats:
         """Return what the method spent until it reached the level; NaN if it did not."""
-        reached = self.loss[-1] <= LEVEL
-        return _Spent(*(self.spent[:, -1] if reached else [math.nan] * 4))
+        return self.spent[:, -1] if self.loss[-1] <= LEVEL else np.full(4, np.nan)
 
 
 class _Problem(NamedTuple):
@@ -392,7 +373,7 @@ def _trained(problem: _Problem, name: str, seed: int, steps: int, age: int = SCR
     some = rng.integers(len(X), size=MEASURED)
     measured = X[some], y[some]
     losses: list[float] = []
-    spent = np.zeros((steps + 1, len(_Spent._fields)))
+    spent = np.zeros((steps + 1, 4))
     while True:
         errors = measured[0] @ method.theta - measured[1]
         losses.append(float(errors @ errors) / MEASURED)
@@ -441,7 +422,7 @@ def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
         note = "above 1 adaptive selection saves" if what != "time" else ""
         yield FIGURE(f"{what}, {ADAM} : CADA ({_range(ratios)})", _geometric(ratios), note=note)
     for name, who in zip(ADAPTIVE, ("workers", "groups"), strict=True):
-        each = [spent.communication / spent.rounds for spent in (run[name] for run in taken)]
+        each = [run[name][2] / run[name][0] for run in taken]
         selected = float(np.mean(each)) / (METHODS[name].size + 1)
         yield FIGURE(f"{who} selected in a round, {name}", selected)
 
@@ -518,9 +499,8 @@ def _spread_panels(taken: Sequence[_Taken]) -> Iterator[Panel]:
         if ratios.size:
             reported = Line("the paper", draws, np.full(ratios.size, _reported(at)))
             lines = [Line("here", draws, ratios, "points"), reported]
-            yield Panel(
-                "from the least to the largest", "draw of θ*", f"{what}, CADA : G-CADA", lines
-            )
+            title, y_label = "from the least to the largest", f"{what}, CADA : G-CADA"
+            yield Panel(title, "draw of θ*", y_label, lines)
 
 
 def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
@@ -543,18 +523,10 @@ def _coded_groups(problem: _Problem, seed: int, steps: int) -> Iterator[Row]:
         took: dict[str, float] = {}
         for name, code in codes.items():
             method = METHODS["G-CADA"].begun(problem.start, SCRIPT_AGE)
-            history = train(
-                Grouped([code] * SCRIPT_GROUPS),
-                problem.dataset,
-                model=problem.model,
-                optimizer=method,
-                rounds=steps,
-                theta0=problem.start,
-                delays=delays,
-                seed=seed,
-                batch=batch,
-                engine="simulated",
-            )
+            grouped = Grouped([code] * SCRIPT_GROUPS)
+            how: Any = {"model": problem.model, "theta0": problem.start, "delays": delays}
+            how |= {"seed": seed, "batch": batch, "engine": "simulated"}
+            history = train(grouped, problem.dataset, optimizer=method, rounds=steps, **how)
             took[name] = history.rounds[-1].time
         for name in list(codes)[1:]:
             yield FIGURE(

@@ -50,12 +50,7 @@ class DecodeCost:
         Seconds per product, c_m, not negative.
     order : "f2", "f3" or "fs"
         The number of products. "f2": f (f - 1), Algorithm 3 of Halbawi et al. "f3": f^3, a solve.
-        "fs": f (n - f), the locator form.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the time is negative or not finite, the order unknown, or a type wrong.
+        "fs": f (n - f), the locator form. Other orders and times raise ValueError or TypeError.
 
     Examples
     --------
@@ -97,13 +92,11 @@ def round_time(
 
     Parameters
     ----------
-    f, n : int
-        1 <= f <= n.
+    f, n, k : int
+        1 <= f <= n; partitions, n by default.
     delays : Delays
     cost : float
         Seconds per partition, c_g N / k.
-    k : int, optional
-        Partitions, n by default.
     decode : callable, optional
         ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
         because decoding vectors are computed offline.
@@ -130,12 +123,8 @@ class Optimum(NamedTuple):
 
     Attributes
     ----------
-    f : int
-        Recovery threshold.
-    load : int
-        Partitions per worker, w.
-    stragglers : int
-        n - f.
+    f, load, stragglers : int
+        Recovery threshold; partitions per worker, w; n - f.
     time : float
         Mean seconds of a round.
     times : (n,) float64 array
@@ -160,22 +149,15 @@ def optimal_threshold(
 ) -> Optimum:
     """Return the recovery threshold with the least mean time of a round.
 
-    Halbawi et al., section 5. Raises as `round_time`, and ValueError if no threshold respects
-    `max_load`, or no mean exists.
+    Of several best ones, it is the largest, which has the least load. Halbawi et al., section 5.
+    Raises as `round_time`, and ValueError if no threshold respects `max_load`, or no mean exists.
 
     Parameters
     ----------
-    n : int
-        Workers.
-    delays, cost, k, decode
+    n, delays, cost, k, decode
         As in `round_time`.
     max_load : int, optional
         The most partitions that a worker can hold.
-
-    Returns
-    -------
-    Optimum
-        Of several best thresholds, the largest, which has the least load.
     """
     n, k = check_sizes(n, k)
     check_delays(delays)
@@ -223,12 +205,10 @@ def limit_time(
 
     Parameters
     ----------
-    alpha : float
-        Fraction w / k, in (0, 1].
+    alpha, work : float
+        Fraction w / k, in (0, 1]; seconds that one worker needs for all data, c_g N.
     delays : Pareto
         Delays per round.
-    work : float
-        Seconds that one worker needs for all data, c_g N.
     decode : DecodeCost, optional
         Default: decoding vectors are computed offline.
     n : int
@@ -254,27 +234,20 @@ def optimal_fraction(
     max_load: int | None = None,
     k: int | None = None,
 ) -> float:
-    """Return the fraction of the data per worker with the least `limit_time`.
+    """Return the fraction of the data per worker with the least `limit_time`, in (0, 1).
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
     eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5). Raises as
     `round_time`, and ValueError if it is best that every worker computes everything, and memory
     allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
+    `code_parameters` gives the load and threshold of a code with this fraction.
 
     Parameters
     ----------
     delays, work, decode, n
         As in `limit_time`.
-    max_load : int, optional
-        The most partitions that a worker can hold, as in `optimal_threshold`.
-    k : int, optional
-        Number of partitions, for `max_load`; n by default.
-
-    Returns
-    -------
-    float
-        In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
-        threshold.
+    max_load, k : int, optional
+        The most partitions that a worker can hold; the number of partitions, n by default.
 
     Examples
     --------
@@ -319,12 +292,8 @@ class CodeParameters(NamedTuple):
 
     Attributes
     ----------
-    load : int
-        Partitions per worker, w.
-    stragglers : int
-        Stragglers tolerated, s.
-    f : int
-        Recovery threshold, n - s.
+    load, stragglers, f : int
+        Partitions per worker, w; stragglers tolerated, s; recovery threshold, n - s.
     """
 
     load: int
@@ -345,10 +314,8 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     alpha : float
         Fraction of the data, in (0, 1], as `optimal_fraction` gives it. If alpha k is below a whole
         number by a relative 1e-12 or less, it counts as that number.
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
+    n, k : int
+        Workers; partitions, n by default.
 
     Notes
     -----

@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -77,10 +77,8 @@ class Choice:
     name : str
         As in the argument `codes`: ``"rs"``.
     code : Code
-    time : float
-        Expected seconds of a round: `wait` plus `decode`.
-    standard_error : float
-        Standard error of `time` from simulation.
+    time, standard_error : float
+        Expected seconds of a round, `wait` plus `decode`; their standard error from simulation.
     wait, decode : float
         Seconds until the gradient can be decoded (simulated), and for decoding it (measured here).
     simulation : Simulation
@@ -194,18 +192,11 @@ class Plan(NamedTuple):
 
     def _repr_html_(self) -> str:
         """Return a table of the fastest choice of each code, which notebooks show."""
-        rows = [
-            (
-                each.name,
-                repr(each.code),
-                each.code.load,
-                duration(each.time),
-                duration(each.standard_error),
-                short(each.simulation.mean_workers),
-                short(each.simulation.communication_load),
-            )
-            for each in self.by_code()
-        ]
+        rows: list[tuple[object, ...]] = []
+        for each in self.by_code():
+            run, times = each.simulation, (duration(each.time), duration(each.standard_error))
+            counts = short(run.mean_workers), short(run.communication_load)
+            rows.append((each.name, repr(each.code), each.code.load, *times, *counts))
         head = ("name", "code", "load", "time of a round", "±", "workers", "gradients received")
         refused = [(name, why, "", "", "", "", "") for name, why in self.refused.items()]
         return html_table("the fastest choice of each code", [*rows, *refused], head, text=2)
@@ -213,9 +204,8 @@ class Plan(NamedTuple):
     @property
     def best(self) -> Choice:
         """The fastest choice whose gradients can be trusted."""
-        for choice in self.choices:
-            if choice.trustworthy:
-                return choice
+        if found := next((each for each in self.choices if each.trustworthy), None):
+            return found
         raise ValueError(
             "no code is both fast enough to be considered and precise: allow more codes or a "
             "larger load"
@@ -254,23 +244,24 @@ def plan(
     Every code is simulated at every load, on the same delays. If there are many loads, 32 are tried
     that are spread geometrically, and then 32 around the best. Two parts of decoding are timed on
     this machine: computing the decoding vector of each code, with one BLAS thread if threadpoolctl
-    is installed, and combining messages.
+    is installed, and combining messages. ValueError says why a parameter is impossible, or no code
+    fits.
 
     Parameters
     ----------
-    n : int
-        Workers.
+    n, k : int
+        Workers; partitions, n by default.
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
-    k : int, optional
-        Partitions, n by default.
     p : int
         The gradient dimension, which determines message sizes and decoding times.
     bandwidth : float
         Bytes per second that the master receives. Default: unlimited.
     memory : int, optional
         The most partitions that a worker can hold.
+    stragglers : int
+        The fewest stragglers that a code must tolerate, in any set.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
         (`Simulation.residual`). Codes that leave out more come last and are never the best: a code
@@ -278,8 +269,6 @@ def plan(
     codes : sequence of str or Code, optional
         Codes, and names as `fastgc.codes.make` takes them; a name is tried at every load. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
-    stragglers : int
-        The fewest stragglers that a code must tolerate, in any set.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
         them, the former with every assignment. They only shape the codes; `delays` and `cost` say
@@ -292,11 +281,6 @@ def plan(
         slows down the others, and possibly no code pays.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
-
-    Raises
-    ------
-    ValueError
-        If a parameter is impossible, or if no code fits; the message says why.
 
     Examples
     --------
@@ -331,13 +315,8 @@ def plan(
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises if the delays are for another number of workers
-    how = {
-        "cost": cost,
-        "rounds": rounds,
-        "seed": seed,
-        "interrupted": interrupted,
-        "processors": processors,
-    }
+    how: dict[str, Any] = {"cost": cost, "rounds": rounds, "seed": seed}
+    how |= {"interrupted": interrupted, "processors": processors}
     limits = (p, bandwidth, memory, allowed, least, overhead)
     trials = _Trials(n, k, delays, *limits, listed, how, _Meter(p))
     choices, refused = _searched(codes, trials, progress)
@@ -480,11 +459,7 @@ class _Search:
     """Tries loads of one code, first over all, then around the best."""
 
     def __init__(
-        self,
-        code: str | Code,
-        trials: _Trials,
-        pool: ThreadPoolExecutor,
-        advance: Callable[[], None],
+        self, code: str | Code, trials: _Trials, pool: Executor, advance: Callable[[], None]
     ) -> None:
         self.name = code if isinstance(code, str) else repr(code)
         self._ways, self._trials = trials.ways(code), trials
@@ -538,9 +513,8 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both codes hold and send the same, as far as this is cheap to tell."""
-    if (code.load, code.scheme.message_count) != (other.load, other.scheme.message_count):
-        return False
-    if code.scheme.spare != other.scheme.spare:
+    sizes, others = ((c.load, c.scheme.message_count, c.scheme.spare) for c in (code, other))
+    if sizes != others:
         return False
     if repr(code) == repr(other):
         return True

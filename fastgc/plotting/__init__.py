@@ -8,50 +8,13 @@ matplotlib, ImportError.
 """
 
 from .._shown import listing
-from .curves import (
-    approximation_panels,
-    circle_curves,
-    cost_curves,
-    error_curves,
-    fit_curves,
-    load_curves,
-    sequential_curves,
-    spare_curves,
-    spending_panels,
-    stability_curves,
-    stability_figure,
-    sweep_curves,
-    time_curves,
-    tracking_curves,
-    worst_curves,
-)
-from .panels import Line, Panel, check_path, panel_figure, save, style
-from .rounds import assignment, timeline, timeline_figure
+from . import curves, panels, rounds
+from .curves import *  # noqa: F403
+from .panels import *  # noqa: F403
+from .rounds import *  # noqa: F403
 
-__all__ = [
-    "Line",
-    "Panel",
-    "approximation_panels",
-    "assignment",
-    "check_path",
-    "circle_curves",
-    "cost_curves",
-    "error_curves",
-    "fit_curves",
-    "load_curves",
-    "panel_figure",
-    "save",
-    "sequential_curves",
-    "spare_curves",
-    "spending_panels",
-    "stability_curves",
-    "stability_figure",
-    "style",
-    "sweep_curves",
-    "time_curves",
-    "timeline",
-    "timeline_figure",
-    "tracking_curves",
-    "worst_curves",
-]
+__all__: list[str] = []
+__all__ += curves.__all__
+__all__ += panels.__all__
+__all__ += rounds.__all__
 __dir__ = listing(__all__)

@@ -54,6 +54,24 @@ if TYPE_CHECKING:
     from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
     from ..stability.survey import Figures
 
+__all__ = [
+    "approximation_panels",
+    "circle_curves",
+    "cost_curves",
+    "error_curves",
+    "fit_curves",
+    "load_curves",
+    "sequential_curves",
+    "spare_curves",
+    "spending_panels",
+    "stability_curves",
+    "stability_figure",
+    "sweep_curves",
+    "time_curves",
+    "tracking_curves",
+    "worst_curves",
+]
+
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
 _Q = np.linspace(0, 0.999, 400)
@@ -75,30 +93,25 @@ def error_curves(
     The title says when runs reach the error `level`. The error axis is logarithmic if the errors
     are positive and the largest is at least four times the smallest.
 
+    Raises ValueError if no run has a tested round, or runs differ in their measure.
+
     Parameters
     ----------
     histories : sequence
         Runs, each with a ``name`` and ``rounds``. A round has a ``time``, in seconds since training
-        began, and a ``test_error``. This is a fraction, unless an attribute ``measure`` of the run
-        says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
-        infinite are left out. A run without a tested round appears only in the legend. For runs of
+        began, and a ``test_error``, a fraction, unless an attribute ``measure`` of the run says
+        otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
+        infinite are left out; a run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
-    ax
-        As in `fastgc.plotting`.
+    ax, caption
+        As in `fastgc.plotting`. Default caption: data and delays, if all runs share them.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
         Logarithmic horizontal axis. Default: True if the longest run is more than four times as
         long as the shortest.
-    caption : str, optional
-        Heading of the legend of a new figure. Default: data and delays, if all runs share them.
     level : float, optional
         Default, and where no run reaches it: the lowest error that all runs reach.
-
-    Raises
-    ------
-    ValueError
-        If no run has a tested round, or runs differ in their measure.
     """
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
@@ -114,13 +127,11 @@ def error_curves(
         columns = legend_columns(names, wide)
         ax = new_figure(height=high + legend_inches(names, columns)).add_subplot()
     looks = zip(cycle(COLOURS), cycle(DASHES), strict=False)
+    # A dot marks the end of a run; without it, a single tested round would be invisible.
+    dot: Any = {"marker": "o", "markevery": [-1]}
     for (name, x, y), note, (colour, dash) in zip(curves, notes, looks, strict=False):
         label = f"{name}{note}" if x else f"{name} (not tested)"
-        # The dot marks the end of a run; without it, a single tested round would be invisible.
-        ax.plot(
-            x, y, dash, color=colour, label=label, marker="o", markevery=[-1], zorder=above(dash)
-        )
-
+        ax.plot(x, y, dash, color=colour, label=label, zorder=above(dash), **dot)
     _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
     if log_x is None:
         log_x = max(ends) > WIDE * min(ends) > 0
@@ -216,25 +227,17 @@ def stability_curves(
     places = {size: place for place, size in enumerate(sorted(set(at)))}
     styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
     names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
+    thin = settings()["axes.linewidth"]
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
         mine = [(places[size], row) for size, row in zip(at, rows, strict=True) if row.code == name]
         mine.sort(key=lambda each: each[0])
         # Side by side, so that the bars of equal points do not overlap.
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
-        y = [drawn_error(row.error) for _, row in mine]
-        up = [
-            drawn_error(row.worst_error) - middle for (_, row), middle in zip(mine, y, strict=True)
-        ]
-        ax.errorbar(
-            [place + apart for place, _ in mine],
-            y,
-            yerr=[[0.0] * len(up), up],
-            fmt=marker,
-            linestyle=dash,
-            color=colour,
-            label=name,
-            elinewidth=settings()["axes.linewidth"],
-        )
+        x = [place + apart for place, _ in mine]
+        y = np.array([drawn_error(row.error) for _, row in mine])
+        up = np.array([drawn_error(row.worst_error) for _, row in mine]) - y
+        look: Any = {"fmt": marker, "linestyle": dash, "color": colour, "elinewidth": thin}
+        ax.errorbar(x, y, yerr=[np.zeros_like(up), up], label=name, **look)
     ax.set_yscale("log")
     ax.set_ylim(1e-17, _NOTHING_LEFT)
     ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
@@ -254,8 +257,7 @@ def stability_figure(
 
     Parameters
     ----------
-    rows : sequence of StabilityRow
-    sizes : sequence of pairs, optional
+    rows, sizes
         As in `stability_curves`.
     """
     if not rows:
@@ -281,7 +283,7 @@ def stability_figure(
         if (place - 1) % columns:
             ax.set_ylabel("")
         ax.set_title(f"{pattern} stragglers, {dtype}")
-    handles, _ = first.get_legend_handles_labels() if first else ([], [])
+    handles, _ = figure.axes[0].get_legend_handles_labels()
     legend_below(figure, handles=handles, labels=names, ncols=columns)
     sets = max(row.sets for row in rows)
     title = f"median, and up to the worst of {sets} sets of survivors"
@@ -297,7 +299,6 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     values : CircleValues
-        The result of `fastgc.stability.circle_values`.
     ax
         As in `fastgc.plotting`.
     """
@@ -370,13 +371,7 @@ def spending_panels(
     Communication counts parameters sent and messages used; computation counts gradients of single
     samples, both since training began (eqs. (5) and (6)). Losses are those of evaluated rounds. The
     axes of time, communication and computation are logarithmic if the longest run is more than four
-    times as long as the shortest.
-
-    Parameters
-    ----------
-    histories : sequence of History
-    loss_by_communication : bool, default False
-        Add a fourth panel, of the loss against communication.
+    times as long as the shortest. `loss_by_communication` adds a fourth panel.
     """
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
@@ -400,24 +395,19 @@ def spending_panels(
     axes = [(time, loss), (time, communication), (time, computation)]
     if loss_by_communication:
         axes.append((communication, loss))
-    return [
-        Panel(
-            "",
-            x,
-            y,
-            [line(history, x, y) for history in histories],
-            log_x=wide and x == time,
-            log_y=wide or y == loss,
-        )
-        for x, y in axes
-    ]
+    panels = []
+    for x, y in axes:
+        lines = [line(history, x, y) for history in histories]
+        panels.append(Panel("", x, y, lines, wide and x == time, wide or y == loss))
+    return panels
 
 
 def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
-    """Panels of loss and test error of runs against time, of residual and last loss against load.
+    """Four panels: loss and test error of runs against time, residual and last loss against load.
 
     The residual is the root mean square of `Record.residual` over all rounds of a run. The load is
-    `History.load`. The last loss is that of the last evaluated round.
+    `History.load`. The last loss is that of the last evaluated round. Raises ValueError if runs
+    differ in their measure.
 
     Parameters
     ----------
@@ -426,19 +416,12 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         The least possible training loss, if it is known; for least squares it is
         ``model.loss(model.optimum(X, y), X, y)``. The panels then show how far losses are above it,
         and leave out rounds whose loss is not above it.
-
-    Returns
-    -------
-    list of fastgc.plotting.Panel
-        Four panels, which `fastgc.plotting.panel_figure` draws.
-
-    Raises
-    ------
-    ValueError
-        If runs differ in their measure.
     """
-    if not histories or not all(any(r.evaluated for r in each.rounds) for each in histories):
+    evaluated = [[r for r in each.rounds if r.evaluated] for each in histories]
+    if not evaluated or not all(evaluated):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
+    residuals = [each.residual() for each in histories]
+    notes = [leaves_out([each]) for each in residuals]
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
     least = 0.0 if optimum is None else float(optimum)
@@ -456,31 +439,25 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
 
     def against_time(y_label: str, of: Callable[[Record], float]) -> Panel:
         lines = []
-        for history in histories:
-            shown = [r for r in history.rounds if r.evaluated]
+        for history, shown, note in zip(histories, evaluated, notes, strict=True):
             x = [per_second * r.time for r in shown]
-            note = leaves_out([history.residual()])
             lines.append(Line(history.name, x, [of(r) for r in shown], note=note))
         starts = [line.x[0] for line in lines]  # 0 if simulated workers take no time
         wide = max(line.x[-1] for line in lines) > WIDE * max(starts) and min(starts) > 0
         return Panel("", time_label, y_label, lines, log_x=wide, log_y=spread(lines))
 
-    def against_load(y_label: str, of: Callable[[History], float], log: bool) -> Panel:
-        lines = [
-            Line(each.name, [each.load], [of(each)], "points", note=leaves_out([each.residual()]))
-            for each in histories
-        ]
+    def against_load(y_label: str, values: Sequence[float], log: bool) -> Panel:
+        lines = []
+        for history, value, note in zip(histories, values, notes, strict=True):
+            lines.append(Line(history.name, [history.load], [value], "points", note=note))
         return Panel("", "mean load × n / k", y_label, lines, log_y=log and spread(lines))
 
+    last = [loss(shown[-1]) for shown in evaluated]
     return [
         against_time(loss_label, loss),
         against_time(f"test {measure} (%)" if percent else f"test {measure}", error),
-        against_load("residual, root mean square", lambda each: each.residual(), False),
-        against_load(
-            f"{loss_label}, in the end",
-            lambda each: loss([r for r in each.rounds if r.evaluated][-1]),
-            True,
-        ),
+        against_load("residual, root mean square", residuals, False),
+        against_load(f"{loss_label}, in the end", last, True),
     ]
 
 
@@ -536,7 +513,6 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     Parameters
     ----------
     found : mapping of names of codes to Simulation
-        Results of `fastgc.simulation.simulate`.
     ax, caption
         As in `fastgc.plotting`.
     """
@@ -545,24 +521,18 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     unit, per_second = time_unit(
         float(np.median([np.median(each.times) for each in found.values()]))
     )
-    lines = [
-        Line(
-            catalogue.describe(name),
-            per_second * each.quantile(_Q),
-            _Q,
-            note=leaves_out([each.residual]),
-        )
-        for name, each in found.items()
-    ]
+    lines = []
+    for name, each in found.items():
+        note = leaves_out([each.residual])
+        lines.append(Line(catalogue.describe(name), per_second * each.quantile(_Q), _Q, note=note))
     exact = {name: each for name, each in found.items() if not each.residual > APPROXIMATE}
     among = exact or found
     best = min(among, key=lambda name: among[name].mean)
     kind = "fastest exact code" if len(exact) < len(found) and exact else "fastest"
     title = f"{kind}: {_called(best)}, {duration(among[best].mean)} on average"
     y_label = "part of rounds that are over"
-    return draw_panels(
-        [Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)], ax, caption
-    )
+    panel = Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)
+    return draw_panels(ax, caption, panel)
 
 
 def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
@@ -591,24 +561,13 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
     worst = max(exact or found, key=lambda name: found[name].worst_error)
     kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
     x_label = "load (partitions per worker)"
+    fewest = f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers"
+    least = f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}"
     return draw_panels(
-        [
-            Panel(
-                f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers",
-                x_label,
-                "workers waited for, mean",
-                waited,
-            ),
-            Panel(
-                f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}",
-                x_label,
-                "relative error of the gradient",
-                wrong,
-                log_y=True,
-            ),
-        ],
         ax,
         caption,
+        Panel(fewest, x_label, "workers waited for, mean", waited),
+        Panel(least, x_label, "relative error of the gradient", wrong, log_y=True),
     )
 
 
@@ -638,19 +597,9 @@ def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str
         lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
     worst = max(rows, key=lambda row: row["error"])
     size = f"{worst['n']}/{worst['stragglers']}"
-    return draw_panels(
-        [
-            Panel(
-                f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}",
-                "workers n",
-                "error for the worst stragglers (bars: to what is predicted)",
-                lines,
-                log_y=True,
-            )
-        ],
-        ax,
-        caption,
-    )
+    title = f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}"
+    y_label = "error for the worst stragglers (bars: to what is predicted)"
+    return draw_panels(ax, caption, Panel(title, "workers n", y_label, lines, log_y=True))
 
 
 def spare_curves(
@@ -682,7 +631,7 @@ def spare_curves(
         if lines:
             said = f"{title}: at best {best:.0e}"
             panels.append(Panel(said, x_label, "error for the worst stragglers", lines, log_y=True))
-    return draw_panels(panels, ax, caption)
+    return draw_panels(ax, caption, *panels)
 
 
 def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
@@ -693,7 +642,6 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
     Parameters
     ----------
     plan : Plan
-        The result of `fastgc.planning.plan`.
     ax, caption
         As in `fastgc.plotting`; two axes, the times first.
     """
@@ -712,16 +660,11 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
         lines = []
         for name, by_load in curves.items():
             mine = [by_load[load] for load in sorted(by_load)]
-            lines.append(
-                Line(
-                    catalogue.describe(name),
-                    sorted(by_load),
-                    [value(each) for each in mine],
-                    "joined",
-                    tuple(np.array([interval(each) for each in mine]).T),
-                    leaves_out(each.residual for each in mine),
-                )
-            )
+            values = [value(each) for each in mine]
+            ends = tuple(np.array([interval(each) for each in mine]).T)
+            note = leaves_out(each.residual for each in mine)
+            label = catalogue.describe(name)
+            lines.append(Line(label, sorted(by_load), values, "joined", ends, note))
         return Panel(title, "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)
 
     def time(choice: Choice, errors: float = 0.0) -> float:
@@ -733,22 +676,20 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
 
     worst = max(plan.choices, key=lambda choice: choice.amplification)
     return draw_panels(
-        [
-            panel(
-                f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
-                f"time of a round ({unit})",
-                time,
-                between,
-            ),
-            panel(
-                f"rounding: most by {_called(worst.name)}, {_rough(worst.amplification)}-fold",
-                "amplification of rounding",
-                lambda choice: choice.amplification,
-                lambda choice: choice.amplification_interval,
-            ),
-        ],
         ax,
         caption,
+        panel(
+            f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
+            f"time of a round ({unit})",
+            time,
+            between,
+        ),
+        panel(
+            f"rounding: most by {_called(worst.name)}, {_rough(worst.amplification)}-fold",
+            "amplification of rounding",
+            lambda choice: choice.amplification,
+            lambda choice: choice.amplification_interval,
+        ),
     )
 
 
@@ -775,7 +716,7 @@ def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Ax
         for told in delays
         for panel in _sweep_panels([cell for cell in cells if cell.delays == told], shown)
     ]
-    return draw_panels(panels, ax, caption or (delays[0] if len(delays) == 1 else ""))
+    return draw_panels(ax, caption or (delays[0] if len(delays) == 1 else ""), *panels)
 
 
 def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
@@ -868,25 +809,19 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
         tried.append(Line(each.name, loads, per_second * seconds, "points"))
     count = sum(line.x.size for line in tried)
     took = duration(best.run.seconds_per_job)
+    fastest = f"fastest: {_called(best.name)}, {took} per gradient"
     return draw_panels(
-        [
-            Panel(
-                f"fastest: {_called(best.name)}, {took} per gradient",
-                "time (s)",
-                "gradients that are done",
-                done,
-            ),
-            Panel(
-                f"the best of {count} choices has load {best.scheme.load:.3g}",
-                "load (partitions per worker; uncoded: 1)",
-                f"time per gradient ({unit})",
-                tried,
-                log_x=True,
-                log_y=True,
-            ),
-        ],
         ax,
         caption,
+        Panel(fastest, "time (s)", "gradients that are done", done),
+        Panel(
+            f"the best of {count} choices has load {best.scheme.load:.3g}",
+            "load (partitions per worker; uncoded: 1)",
+            f"time per gradient ({unit})",
+            tried,
+            log_x=True,
+            log_y=True,
+        ),
     )
 
 
@@ -911,11 +846,8 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
     title = (
         f"best fit: {type(fits[0].model).__name__}, at most {fits[0].ks:.2g} off" if fits else ""
     )
-    return draw_panels(
-        [Panel(title, f"time ({unit})", "part of times that are shorter", lines, log_x=True)],
-        ax,
-        caption,
-    )
+    y_label = "part of times that are shorter"
+    return draw_panels(ax, caption, Panel(title, f"time ({unit})", y_label, lines, log_x=True))
 
 
 def _rough(value: float) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import cycle
 from pathlib import Path
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+__all__ = ["Line", "Panel", "check_path", "panel_figure", "save", "style"]
 
 _SUFFIXES = (".png", ".svg", ".pdf", ".eps")
 # Okabe and Ito's palette, which colour-blind readers can tell apart; dashes are for grey prints.
@@ -45,13 +47,7 @@ _TINY, _HUGE = 1e-3, 1e5  # values beyond these are labelled with powers of ten
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise the errors that `save` would raise for `path`, before a picture is drawn.
-
-    Raises
-    ------
-    ValueError
-        If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
-    """
+    """Raise the errors that `save` would raise for `path`, before a picture is drawn."""
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
     new_figure()
@@ -69,7 +65,9 @@ def settings() -> Any:
 def style(width: str = "double") -> dict[str, Any]:
     """Return settings of matplotlib for pictures with the size, fonts and colours of a paper.
 
-    All pictures of this module follow matplotlib's settings; the commands use these.
+    They are for ``plt.style.use``, or for ``with plt.style.context``. All pictures of this module
+    follow matplotlib's settings; the commands use these. PDF and EPS files have TrueType fonts, as
+    IEEE and ACM require. Raises ValueError if `width` is unknown.
 
     Parameters
     ----------
@@ -77,17 +75,6 @@ def style(width: str = "double") -> dict[str, Any]:
         "single": 3.5 inches, one of a paper's two columns, fonts of 8 points. "double": 7.16
         inches, the width of the paper's page. "slide": 12.5 inches, fonts of 15 points. Pictures
         then need no scaling.
-
-    Returns
-    -------
-    dict
-        Settings for ``plt.style.use``, or for ``with plt.style.context``. PDF and EPS files have
-        TrueType fonts, as IEEE and ACM require.
-
-    Raises
-    ------
-    ValueError
-        If `width` is unknown.
 
     Examples
     --------
@@ -169,13 +156,8 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     picture : matplotlib Axes or Figure
         A result of a function of this module. For axes, the whole figure is written.
     path : str or path
-        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format. PDF
-        and EPS files have TrueType fonts.
-
-    Raises
-    ------
-    ValueError
-        If the name has another suffix.
+        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format; for
+        any other, ValueError is raised. PDF and EPS files have TrueType fonts.
     """
     check_path(path)
     from matplotlib import rc_context
@@ -207,14 +189,10 @@ def shorten(text: str, most: int) -> str:
 
 def even_lines(text: str, width: int) -> str:
     """Break a text into lines of about one length, as few as `width` letters allow."""
-    lines = len(wrap(text, width))
-    while width > 1 and len(wrap(text, width - 1)) <= lines and _whole_words(text, width - 1):
+    lines, least = len(wrap(text, width)), max(map(len, text.split()), default=1)
+    while width > least and len(wrap(text, width - 1)) <= lines:
         width -= 1
     return fill(text, width)
-
-
-def _whole_words(text: str, width: int) -> bool:
-    return max(map(len, text.split()), default=0) <= width
 
 
 def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
@@ -333,6 +311,9 @@ class Line:
 
     Lines of a panel with the same label have one colour and one entry in the legend.
 
+    Raises ValueError if x, y and the interval's ends are not vectors of one length, or `style` is
+    unknown.
+
     Parameters
     ----------
     label : str
@@ -348,11 +329,6 @@ class Line:
     dash : str
         The meaning of the line's dash, such as ``"n = 20"``, which has its own entry in the legend.
         Default: dashes tell labels apart.
-
-    Raises
-    ------
-    ValueError
-        If x, y and the interval's ends are not vectors of one length, or `style` is unknown.
     """
 
     label: str
@@ -408,19 +384,11 @@ def panel_figure(
     ----------
     panels : sequence of Panel
         At least one.
-    title : str
-        Title above all panels.
+    title, caption : str
+        Title above all panels, and heading of the legend, such as the delays in all panels.
     columns : int, optional
-        The most panels in a row. Default: as many as fit the width of figures (`style`).
-    caption : str
-        Heading of the legend, such as the delays in all panels.
-
-    Raises
-    ------
-    ValueError
-        If `columns` is not positive.
-    TypeError
-        If `columns` is not an integer.
+        The most panels in a row, at least 1. Default: as many as fit the width of figures
+        (`style`).
     """
     if columns is not None:
         columns = min(len(panels), at_least("columns", columns, 1))
@@ -451,19 +419,18 @@ def panel_figure(
     return figure
 
 
-def draw_panels(panels: Sequence[Panel], ax: Any = None, caption: str = "") -> Axes:
+def draw_panels(ax: Any, caption: str, *panels: Panel) -> Axes:
     """Draw panels in a new figure, or the first panels in the given axes; return the first axes."""
     if ax is None:
-        first: Axes = panel_figure(panels, caption=caption).axes[0]
-        return first
-    axes = np.ravel(np.asarray(ax, dtype=object))
+        return panel_figure(panels, caption=caption).axes[0]
+    axes: list[Axes] = np.ravel(np.asarray(ax, dtype=object)).tolist()
     look = _look(panels)
     for panel, each in zip(panels, axes, strict=False):
-        names = _names(panel, inches(each)[0])
+        wide = inches(each)[0]
+        names = _names(panel, wide)
         _draw_panel(panel, names, each, look)
-        _legend_under(panel, names, each, look, inches(each)[0])
-    drawn: Axes = axes[0]
-    return drawn
+        _legend_under(panel, names, each, look, wide)
+    return axes[0]
 
 
 _Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning of the dash
@@ -526,11 +493,12 @@ def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> lis
     dashes: dict[str, Any] = {}
     first: dict[str, tuple[str, str, str]] = {}
     for line in (line for panel in panels for line in panel.lines):
-        styles.setdefault(names[line.label], set()).add(line.style)
-        colour, dash, marker = first.setdefault(names[line.label], look[line.label, line.dash])
+        name, own = names[line.label], look[line.label, line.dash]
+        styles.setdefault(name, set()).add(line.style)
+        colour, _, marker = first.setdefault(name, own)
         if line.dash:
-            dashes[line.dash] = look[line.label, line.dash][1]
-            first[names[line.label]] = (colour, "-", marker)
+            dashes[line.dash] = own[1]
+            first[name] = (colour, "-", marker)
     keys = []
     for name, (colour, dash, marker) in first.items():
         drawn: Any = "none" if styles[name] == {"points"} else dash
@@ -543,14 +511,15 @@ def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> lis
 
 def _names(panel: Panel, width: float) -> dict[str, str]:
     """Return each label's entry in a legend of `width` inches; coinciding lines share an entry."""
+    xs = _in_spans([line.x for line in panel.lines], panel.log_x)
+    ys = _in_spans([line.y for line in panel.lines], panel.log_y)
     of: dict[str, list[Line]] = {}
-    for line in panel.lines:
-        of.setdefault(line.label, []).append(line)
-    places = _places(panel)
+    for line, x, y in zip(panel.lines, xs, ys, strict=True):
+        of.setdefault(line.label, []).append(replace(line, x=x, y=y))
     groups: dict[str, str] = {}  # entry of each group, by its first label
     group_of: dict[str, str] = {}
     for label, mine in of.items():
-        apart = {first: _apart(mine, of[first], places) for first in groups}
+        apart = {first: _apart(mine, of[first]) for first in groups}
         first = next((each for each, much in apart.items() if much <= _SEEN), label)
         group_of[label] = first
         if first == label:
@@ -567,36 +536,24 @@ def _names(panel: Panel, width: float) -> dict[str, str]:
     return {label: said[first] for label, first in group_of.items()}
 
 
-_Place = Callable[[Floats], Floats]
+def _in_spans(values: list[Floats], log: bool) -> list[Floats]:
+    """Return where values lie on an axis, in units of the span of all of them."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        along = [np.log(each) if log else each for each in values]
+    ends = np.concatenate([*along, np.zeros(0)])
+    ends = ends[np.isfinite(ends)]
+    span = float(np.ptp(ends)) if ends.size else 0.0
+    return [each / (span or 1.0) for each in along]
 
 
-def _places(panel: Panel) -> tuple[_Place, _Place]:
-    """Return functions that place values on either axis, in units of the span of all lines."""
-
-    def place(lines: list[Floats], log: bool) -> _Place:
-        def along(values: Floats) -> Floats:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return np.log(values) if log else values
-
-        ends = along(np.concatenate([*lines, np.zeros(0)]))
-        ends = ends[np.isfinite(ends)]
-        span = float(np.ptp(ends)) if ends.size else 0.0
-        return lambda values: along(values) / (span or 1.0)
-
-    xs, ys = [line.x for line in panel.lines], [line.y for line in panel.lines]
-    return place(xs, panel.log_x), place(ys, panel.log_y)
-
-
-def _apart(lines: Sequence[Line], others: Sequence[Line], places: tuple[_Place, _Place]) -> float:
-    """Return how far two labels' lines are apart, as part of an axis; inf if their kinds differ."""
-    if [(e.style, e.note, e.dash, e.x.size) for e in lines] != [
-        (e.style, e.note, e.dash, e.x.size) for e in others
-    ]:
+def _apart(lines: Sequence[Line], others: Sequence[Line]) -> float:
+    """Return how far lines in spans are apart, as part of an axis; inf if their kinds differ."""
+    mine, theirs = ([(e.style, e.note, e.dash, e.x.size) for e in some] for some in (lines, others))
+    if mine != theirs:
         return math.inf
     most = 0.0
     for line, other in zip(lines, others, strict=True):
-        for of, a, b in zip(places, (line.x, line.y), (other.x, other.y), strict=True):
-            here, there = of(a), of(b)
+        for here, there in (line.x, other.x), (line.y, other.y):
             same = (here == there) | (np.isnan(here) & np.isnan(there))
             with np.errstate(invalid="ignore"):
                 gaps = np.where(same, 0.0, np.abs(here - there))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ..coding.scheme import Coded
 
 
+__all__ = ["assignment", "timeline", "timeline_figure"]
+
 _MOST = 600  # rows or columns of a picture, at most: more would be narrower than a pixel
 _WRITTEN = 12  # up to this many workers and partitions, coefficients are written out
 _RULED = 40  # up to this many, lines separate cells
@@ -54,13 +56,8 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     real ones, and the angle of complex ones, paler for smaller sizes. For up to 12 workers and
     partitions the numbers are written out if they fit, complex ones as size and angle.
 
-    Parameters
-    ----------
-    code : Code
-        A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
-        sent in pieces, the coefficients are those of the first piece.
-    ax
-        As in `fastgc.plotting`.
+    Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is sent in
+    pieces, the coefficients are those of the first piece.
 
     Examples
     --------
@@ -88,7 +85,10 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     written = max(workers, columns) <= _WRITTEN and _longest(values[ink > 0]) * columns <= room
     if written:
         for row, column in zip(*np.nonzero(ink), strict=True):
-            _write_number(ax, column, row, values[row, column], largest)
+            value = values[row, column]
+            dark = colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
+            look: Any = {"ha": "center", "va": "center", "fontsize": SMALL}
+            ax.text(column, row, _number(value), color="white" if dark else "black", **look)
     if max(workers, columns) <= _RULED:
         ax.grid(False, which="major")
         ax.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
@@ -114,19 +114,6 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
 def _longest(values: Array) -> int:
     """Return the letters of the longest line in the texts of these numbers."""
     return max((len(line) for value in values for line in _number(value).split("\n")), default=0)
-
-
-def _write_number(ax: Axes, column: int, row: int, value: Any, largest: float) -> None:
-    dark = colours(np.array(value / largest)) @ [0.21, 0.72, 0.07] < 0.55
-    ax.text(
-        column,
-        row,
-        _number(value),
-        ha="center",
-        va="center",
-        fontsize=SMALL,
-        color="white" if dark else "black",
-    )
 
 
 def _number(value: Any) -> str:
@@ -195,6 +182,9 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     marks the time at which the messages suffice and the gradient is decoded. In simulated rounds of
     `Reactive`, a bar of another colour is a worker that computes another worker's missing share.
 
+    Raises ValueError if a round does not say when its messages arrived or has messages that the
+    code does not have, or if it is unknown who sent them.
+
     Parameters
     ----------
     rounds : History, Followed, Record, RoundReport, or several of the latter two
@@ -206,12 +196,6 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     ax
         As in `fastgc.plotting`; axes of your own get no legend (``ax.legend()`` adds one).
 
-    Raises
-    ------
-    ValueError
-        If a round does not say when its messages arrived or has messages that the code does not
-        have, or if it is unknown who sent them.
-
     Examples
     --------
     >>> import fastgc
@@ -221,8 +205,7 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     >>> ax = fastgc.plotting.timeline(run)
     >>> ax = fastgc.plotting.timeline(run.rounds[0], code)
     """
-    shown = _laid_out(rounds)
-    counts = _message_counts(rounds, code)
+    shown, counts = _laid_out(rounds), _message_counts(rounds, code)
     _check_messages(shown, counts, code)
     own = ax is None
     if ax is None:
@@ -237,7 +220,7 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """Draw the `timeline` of several runs below each other.
 
     All runs have the same axis of time, unless one takes over three times as long as another: then
-    each has its own axis. Titles say how long rounds took.
+    each has its own axis. Titles say how long rounds took. Raises as `timeline`.
 
     Parameters
     ----------
@@ -245,11 +228,6 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
         Runs; their names go into the titles.
     rounds : int
         Draw this many of the first rounds of each run.
-
-    Raises
-    ------
-    ValueError
-        As in `timeline`.
 
     Examples
     --------
@@ -261,22 +239,22 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """
     if not runs:
         raise ValueError("nothing to draw: there is no run")
-    laid = {name: _laid_out(run.rounds[:rounds]) for name, run in runs.items()}
-    counts = {name: _message_counts(run, None) for name, run in runs.items()}
-    for name, shown in laid.items():
-        _check_messages(shown, counts[name], None)
-    lengths = {name: _length(shown) for name, shown in laid.items()}
-    longest = max(lengths.values())
-    shared = longest <= _ALIKE * min(lengths.values())
-    heights = [_height(len(each)) - 4 * em() * shared for each in counts.values()]
+    laid = [_laid_out(run.rounds[:rounds]) for run in runs.values()]
+    counts = [_message_counts(run, None) for run in runs.values()]
+    for shown, each in zip(laid, counts, strict=True):
+        _check_messages(shown, each, None)
+    lengths = [_length(shown) for shown in laid]
+    longest = max(lengths)
+    shared = longest <= _ALIKE * min(lengths)
+    heights = [_height(len(each)) - 4 * em() * shared for each in counts]
     figure = new_figure(height=sum(heights) + 6 * em())
     grid: Any = figure.subplots(
         len(runs), 1, sharex=shared, squeeze=False, gridspec_kw={"height_ratios": heights}
     )
     axes = grid[:, 0]
-    for ax, (name, shown) in zip(axes, laid.items(), strict=True):
-        _draw_rounds(ax, shown, counts[name], longest if shared else lengths[name])
-        title = f"{name}: {plural(len(shown), 'round')} in {duration(lengths[name])}"
+    for ax, name, shown, each, length in zip(axes, runs, laid, counts, lengths, strict=True):
+        _draw_rounds(ax, shown, each, longest if shared else length)
+        title = f"{name}: {plural(len(shown), 'round')} in {duration(length)}"
         ax.set_title(title, loc="left", fontsize="medium", pad=_PAD * 72 * em() * (len(shown) > 1))
         if shared and ax is not axes[-1]:
             ax.set_xlabel("")
@@ -354,11 +332,11 @@ def _spans(
         by = each.stood_in
         workers = sender[each.received]
         owners = np.where([m in by for m in each.received.tolist()], -1, workers)
-        for at, (message, worker) in enumerate(zip(each.received.tolist(), workers, strict=True)):
-            sent_by, began = by.get(message, (int(worker), 0.0))
-            dots.append((float(arrived[at]), sent_by))
+        received = each.received.tolist(), workers.tolist(), arrived.tolist()
+        for message, worker, end in zip(*received, strict=True):
+            sent_by, began = by.get(message, (worker, 0.0))
+            dots.append((end, sent_by))
             if message in by:
-                end = float(arrived[at])
                 bars[_STANDS_IN].append((sent_by, start + per_second * began, end))
         for worker, count in enumerate(counts):
             if each.asked is not None and worker not in each.asked:

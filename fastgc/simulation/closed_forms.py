@@ -132,10 +132,7 @@ def messages_pmf(t: Floats, work: Work, batch: int) -> Floats:
 
 @dataclass(frozen=True)
 class CompletionTime:
-    """The time T until the workers together have brought `needed` units.
-
-    A unit is a message, a partial gradient, or a worker, as the closed form counts.
-    """
+    """The time T until the workers together have brought `needed` messages, partials or workers."""
 
     late: Callable[[Floats], Floats]  # P(T > t) for a vector of times
     works: Sequence[Work]  # the different works of the workers, each once
@@ -170,10 +167,7 @@ class CompletionTime:
         return mean_of_late(self.late, kinks[max(certain - 1, 0) : over + 1], tail)
 
     def _tail_index(self) -> float:
-        """Return the exponent of the tail of T; raise ValueError unless it is above 1.
-
-        If tails of workers are unknown, this is the least exponent that T may have.
-        """
+        """Return the least exponent that T's tail may have; raise ValueError unless it is > 1."""
         counts, needed = self.counts, self.needed
         told = self.delays.tail_indices(len(counts))
         unknown = np.isnan(told)
@@ -195,11 +189,10 @@ class CompletionTime:
 
 
 def _least_sum(exponents: Floats, counts: Sequence[int], needed: int) -> float:
-    """Exponent of the tail of the time until `needed` of `counts` have come.
+    """Exponent of the tail of the time until `needed` of `counts` have come: a knapsack problem.
 
-    T is late if all workers of a set are late without which fewer than `needed` come. The tails of
-    such a set multiply, so T's exponent is the least sum of exponents over these sets: a knapsack
-    problem.
+    T is late if all workers of a set are late without which fewer than `needed` come. Tails of a
+    set multiply, so T's exponent is the least sum of exponents over these sets.
     """
     lost = sum(counts) - needed + 1
     # Least sum of exponents by the units that the late workers hold; last entry: `lost` or more.
@@ -227,21 +220,13 @@ def threshold_cdf(
     Parameters
     ----------
     t : array_like
-        Seconds.
-    n : int
-        Workers.
-    threshold : int
-        Workers needed, 1 .. n.
+        Seconds; the result is a float64 array of this shape.
+    n, threshold, load : int
+        Workers; workers needed, 1 .. n; computations of each worker.
     delays : Delays
         The model of every worker, or a `Heterogeneous` one.
-    load : int
-        Computations of each worker.
     cost : float
         Seconds per computation besides the delay.
-
-    Returns
-    -------
-    float64 array of the shape of t
 
     Raises
     ------
@@ -285,13 +270,9 @@ def completions_pmf(
 ) -> Floats:
     r"""Probability P_s(t) that a worker has sent exactly s messages by time t.
 
-    Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, except that
-    `delays` is the model of one worker.
-
-    Returns
-    -------
-    float64 array, shape (\*t.shape, load // batch + 1)
-        P_s(t) for s = 0 .. load // batch.
+    Ozfatura et al., eq. (13), for any model: a float64 array of shape (\*t.shape, load // batch +
+    1), for s = 0 .. load // batch. Parameters and errors as in `total_cdf`, except that `delays` is
+    the model of one worker.
     """
     load, batch = check_batch(load, batch)
     if isinstance(delays, Heterogeneous):
@@ -318,10 +299,8 @@ def total_cdf(
 
     Parameters
     ----------
-    t, n, delays, cost
-        As in `threshold_cdf`.
-    load : int
-        Computations of each worker, r.
+    t, n, load, delays, cost
+        As in `threshold_cdf`; the load is the paper's r.
     threshold : int
         Messages needed, M_th, 1 .. n (r // batch).
     batch : int
@@ -351,7 +330,6 @@ def _total(
     groups = Counter(works_of(delays, [load] * n, cost))
 
     def late(t: Floats) -> Floats:
-        """Probability that fewer messages have been sent."""
         late = np.zeros((t.size, threshold))
         late[:, 0] = 1
         for work, count in groups.items():
@@ -396,7 +374,7 @@ def received_cdf(
     t, delays, cost
         As in `threshold_cdf`.
     loads : (n,) array of int
-        Partial gradients that each worker computes, r_i; a worker of load 0 does not take part.
+        Partial gradients that each worker computes, r_i; 0 if it does not take part.
     needed : int
         Partial gradients, repetitions counted, s; 1 .. sum of the loads.
     """
@@ -422,7 +400,6 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
 
     def late(t: Floats) -> Floats:
-        """Probability that fewer partial gradients have come."""
         held = np.zeros((t.size, needed))
         held[:, 0] = 1
         for work, count in groups.items():
@@ -478,26 +455,18 @@ def covered_cdf(
 
     Parameters
     ----------
-    t, n, delays, cost
-        As in `threshold_cdf`.
-    load : int
-        Computations of each worker, r; k / n .. k.
+    t, n, load, delays, batch, cost
+        As in `total_cdf`; k / n <= load <= k, and the batch is 1 for `Uncoded`.
     k : int, optional
         Partitions, a multiple of n; n by default.
     needed : int, optional
         Number of different partitions that end a round, as ``tolerance=1 - needed / k`` of
         `Uncoded` does. Default: all partitions that are sent.
-    batch : int
-        Computations between messages, as in `total_cdf`; 1 for `Uncoded`.
-
-    Returns
-    -------
-    float64 array of the shape of t
-        The absolute error is of the order of n roundings.
 
     Notes
     -----
-    For k = n, the cost is O(n r + g n^2) for each t, with g = k - needed + 1.
+    The absolute error is of the order of n roundings. For k = n, the cost is O(n r + g n^2) for
+    each t, with g = k - needed + 1.
 
     Examples
     --------
@@ -540,15 +509,10 @@ def covered_messages(
     """Mean number of messages until n workers have sent `needed` different partitions.
 
     The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
-    quadrature. A message counts if the round has not ended before it comes. Parameters and errors
-    as in `covered_cdf`, and ValueError if messages may come at the same moment, as with `Empirical`
-    delays; use a simulation for these.
-
-    Returns
-    -------
-    float
-        The mean, including the message that ends the round. It has 9 digits or more, unless delays
-        vary by less than a millionth of themselves.
+    quadrature, with 9 digits or more unless delays vary by less than a millionth of themselves. A
+    message counts if the round has not ended before it comes; the message that ends the round
+    counts, too. Parameters and errors as in `covered_cdf`, and ValueError if messages may come at
+    the same moment, as with `Empirical` delays; use a simulation for these.
     """
     circle = _Circle(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()
@@ -576,10 +540,7 @@ class _Circle:
     the arcs' lengths, and W(z) = 1 / (1 - U(z)). The probability that g or more partitions are
     missing is the coefficient of z^n in z U'(z) U(z)^(g-1) W(z): the arc across block 0 in all its
     positions, g - 1 further arcs, and any number of others. All terms are positive, so no digits
-    cancel.
-
-    `late_after` conditions on the reach of one worker: it sums over that worker's places in its
-    arc, and multiplies the probabilities of what lies before it and behind it.
+    cancel. `late_after` sums over the places of one worker in its arc.
 
     The reach at a block is the largest number of partitions, counted from the block's beginning,
     that any worker has sent.
@@ -645,8 +606,8 @@ class _Circle:
     def _rest(self, reach: Floats, arcs: Floats) -> Floats:
         """Probability that the arcs after the first one fill the circle and keep the round going.
 
-        Entry [m, :, b] is for a first arc that misses m partitions and leaves b blocks: the other
-        arcs then miss ``lost - m`` or more. An array (block + 1, times, n + 1); row 0 is not used.
+        Entry [m, :, b] of (block + 1, times, n + 1) is for a first arc that misses m >= 1
+        partitions and leaves b blocks: the other arcs then miss ``lost - m`` or more.
         """
         more = np.cumsum(arcs[::-1], axis=0)[::-1]  # arcs that miss so many partitions or more
         # lose[m]: probability, by length, of a chain of arcs that misses m partitions or more
@@ -660,10 +621,7 @@ class _Circle:
         return np.stack([lose[0], *(lose[max(self.lost - first, 0)] for first in firsts)])
 
     def _arcs(self, reach: Floats) -> Floats:
-        """Probability of an arc, by the partitions missing in its last block, and by its length.
-
-        An array (block + 1, times, n + 1), with zeros for no missing partition and for length 0.
-        """
+        """Probability of an arc: (partitions missing in its last block, times, length), from 0."""
         block = self.block
         arcs = np.zeros((block + 1, len(reach), self.n + 1))
         less = np.zeros_like(reach)  # probability that a worker's reach is shorter
@@ -677,10 +635,8 @@ class _Circle:
         return arcs
 
     def _any_arcs(self, reach: Floats) -> Floats:
-        """Probability of a cut so many blocks after a cut, whatever lies between: (times, n + 1).
-
-        This is the probability that no worker between the cuts reaches the end of the last block.
-        """
+        """Probability of a cut so many blocks after a cut, whatever lies between: (t, n + 1)."""
+        # No worker between the cuts reaches the end of the last block.
         within = np.cumsum(reach, axis=1)
         ends = np.arange(1, self.n + 1) * self.block - 1
         some = np.ones((len(reach), self.n + 1))
@@ -688,17 +644,14 @@ class _Circle:
         return some
 
     def messages(self, tolerance: float) -> float:
-        """Return the mean number of messages that come before a round is over.
-
-        The error is about `tolerance` times the number of workers.
-        """
+        """Return the mean number of messages of a round, with an error of about `tolerance` n."""
         return by_halves(self._messages, self._edges(), lambda total: tolerance * self.n)
 
     def _edges(self) -> Floats:
         """Return the edges of the panels of quadrature, up to a time after which hardly any counts.
 
-        Edges lie at the kinks of the law of the messages' times. Between kinks that lie far apart,
-        panels grow by a constant ratio: one long panel could miss what happens soon after a kink.
+        They are the kinks of the law of the messages' times. Between these, panels grow by a
+        constant ratio: one long panel could miss what happens soon after a kink.
         """
         kinks = np.unique(np.concatenate([self.work.knots(float(m)) for m in self.done]))
         times: list[float] = kinks[:2].tolist()
@@ -721,8 +674,8 @@ class _Circle:
     def _messages(self, left: Floats, right: Floats) -> tuple[Floats, float]:
         """Return the mean number of messages in each panel that come before a round is over, and 0.
 
-        A worker's message s (from 0) counts if the round goes on given its s messages before. The
-        rate of message s is the derivative of its distribution function, by interpolation.
+        A worker's message s (from 0) counts if the round goes on given its s messages before. Its
+        rate is the derivative of its distribution function, by interpolation.
         """
         half = (right - left)[:, np.newaxis] / 2
         t = left[:, np.newaxis] + half * (1 + _NODES)
@@ -732,10 +685,7 @@ class _Circle:
         return self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS), 0.0
 
     def late_after(self, t: Floats) -> Floats:
-        """Probability of `late` given that one worker has sent s messages.
-
-        An array (times, messages), for s from 0 to one less than a worker sends in all.
-        """
+        """Probability of `late` given that one worker has sent s < all messages: (times, s)."""
         width = max(self.farthest + 1, self.block)
         step = max(1, _KEPT // (self.n * width))
         return _in_parts(self._late_after, t, step)
@@ -789,10 +739,8 @@ def least_threshold(k: int, load: int) -> float:
 
     Parameters
     ----------
-    k : int
-        Partitions, m in the paper.
-    load : int
-        Partitions per worker, r, 1 .. k.
+    k, load : int
+        Partitions, m in the paper; partitions per worker, r, 1 .. k.
 
     Raises
     ------
@@ -830,11 +778,8 @@ def random_threshold(k: int, load: int) -> float:
 
 
 def _by_inclusion(k: int, load: int) -> float:
-    """Sum over t of the probability that some partition is in none of t draws.
-
-    This uses inclusion and exclusion in integers with 80 binary digits after the point, because the
-    terms are as large as 2^k and alternate in sign.
-    """
+    """Sum over t of the probability that some partition is in none of t draws."""
+    # Integers with 80 binary digits after the point: terms reach 2^k, and alternate in sign.
     total, draws, digits = 0, math.comb(k, load), 80
     for j in range(1, k + 1):
         without = math.comb(k - j, load)  # draws that contain none of j given partitions
@@ -881,18 +826,15 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     """Mean number of workers that BCC waits for, given that n workers picked all batches.
 
     It is the mean of `CouponCollector` over its seeds, which takes only seeds with which n workers
-    pick all of the ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it for
-    large n. `n` is at least ceil(k / r); other parameters and errors as in `least_threshold`.
-
-    Notes
-    -----
-    A recursion over the number of distinct batches b, O(n b), without subtractions. It works with
-    logarithms, because for n = b the probability of picking all batches is only b! / b^b.
+    pick all of the b = ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it
+    for large n. `n` is at least b; other parameters and errors as in `least_threshold`. It takes
+    O(n b).
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
     if (n := check_integer("n", n)) < b:
         raise ValueError(f"{b} batches need {b} workers at least, not {n}")
+    # Logarithms, because for n = b the probability of picking all batches is only b! / b^b.
     with np.errstate(divide="ignore"):
         # Log probabilities, by the d batches received, that the next worker's is among them or new.
         again = np.log(np.arange(b) / b)
@@ -912,7 +854,10 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     """Bound on the probability that k coupons take (1 + excess) k log k draws or more.
 
     Li et al., Lemma 2: ``k**-excess``. The printed lemma fails for k = 2, because two draws are
-    always needed; there the result is the union bound of its proof. Errors as in `least_threshold`.
+    always needed; there the result is the union bound of its proof. It holds for all other k: the
+    probability that one of k coupons is missing after t - 1 draws is at most
+    ``k (1 - 1/k)**(t - 1)``. For t >= k log k, this bound is at most ``k exp(-t / k)`` if k >= 8,
+    and the probability itself is for k from 3 to 7. Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -920,17 +865,6 @@ def coupon_tail_bound(k: int, excess: float) -> float:
         Coupons: batches, or partitions drawn one by one; m in the paper.
     excess : float
         Not negative; epsilon in the paper, c - 1 in eq. (22).
-
-    Returns
-    -------
-    float
-        At most 1.
-
-    Notes
-    -----
-    The probability that one of k coupons is missing after t - 1 draws is at most
-    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k, this bound is at most ``k exp(-t / k)``;
-    for k from 3 to 7, the probability itself is.
     """
     k, excess = at_least("k", k, 1), check_real("excess", excess)
     if k == 2:
@@ -942,22 +876,10 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 def coverage_probability(loads: ArrayLike, k: int) -> float:
     """Probability that workers' random choices cover all of k partitions.
 
-    Worker i picks ``loads[i]`` of k partitions, with all sets equally likely. The result is the
-    probability that a seed gives `RandomAssignment` a valid assignment. For `CouponCollector` use
-    ``coverage_probability([1] * n, b)`` with b = ceil(k / r) batches. Errors as in
-    `least_threshold`.
-
-    Parameters
-    ----------
-    loads : (n,) array of int
-        Partitions of each worker, 0 .. k.
-    k : int
-        Partitions.
-
-    Notes
-    -----
-    A recursion over workers for the number of missing partitions, O(k load) each, all terms
-    positive.
+    Worker i picks ``loads[i]`` of k partitions, 0 .. k, with all sets equally likely. The result is
+    the probability that a seed gives `RandomAssignment` a valid assignment. For `CouponCollector`
+    use ``coverage_probability([1] * n, b)`` with b = ceil(k / r) batches. It takes O(k load) for
+    each worker. Errors as in `least_threshold`.
     """
     each = np.asarray(loads)
     k = at_least("k", k, 1)
@@ -1071,15 +993,11 @@ def selected_mean(
         `fastgc.optimizers.CADA`. The paper's equations hold for D + 1 and give less: Algorithm 1
         may exceed them by a factor of (D + 1) / D.
 
-    Returns
-    -------
-    float
-        At most M. It bounds the mean over many rounds; K rounds may select M more in total.
-
     Notes
     -----
-    The paper sets the threshold for d = 0 to 0. Here it is infinite: otherwise the workers with the
-    largest L_m, which are selected in every round, would not be counted.
+    It bounds the mean over many rounds; K rounds may select M more in total. The paper sets the
+    threshold for d = 0 to 0. Here it is infinite: otherwise the workers with the largest L_m, which
+    are selected in every round, would not be counted.
     """
     L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
@@ -1101,10 +1019,8 @@ class AdaptiveLoads(NamedTuple):
 
     Attributes
     ----------
-    communication : float
-        Models sent and gradients received.
-    computation : float
-        Gradients of single samples.
+    communication, computation : float
+        Models sent and gradients received; gradients of single samples.
     """
 
     communication: float
@@ -1121,10 +1037,8 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
     ----------
     selected : float
         Mean number of groups selected in a round; not negative.
-    size : int
-        Workers in a group, M_G.
-    batch : int
-        Samples in a mini-batch.
+    size, batch : int
+        Workers in a group, M_G; samples in a mini-batch.
     """
     selected = check_real("selected", selected)
     size, batch = at_least("size", size, 1), at_least("batch", batch, 1)

@@ -73,10 +73,9 @@ class Simulation:
     ----------
     times : (rounds,) float64 array
         Seconds from handing out the parameters until the gradient could be decoded.
-    messages, workers : (rounds,) int64 array
-        Messages that had come by that time, and workers that had sent them.
-    computations : (rounds,) int64 array
-        Partial gradients that all workers together had computed by that time.
+    messages, workers, computations : (rounds,) int64 array
+        Messages that had come by that time, workers that had sent them, and partial gradients that
+        all workers together had computed.
     message_weight : float
         Size of a message, in gradients.
     mean_exists : bool, optional
@@ -146,11 +145,9 @@ class Simulation:
 
     def cdf(self, t: ArrayLike) -> Floats:
         """Fraction of the rounds that ended within t seconds, elementwise."""
-        over: Floats = (
-            np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
-            / self.times.size
-        )
-        return over
+        over = np.searchsorted(np.sort(self.times), check_reals("t", t), side="right")
+        part: Floats = over / self.times.size
+        return part
 
 
 def simulate(
@@ -188,30 +185,27 @@ def simulate(
         The model from which D is drawn for each worker and round. Default: no delays.
     cost : float or (n,) array
         Seconds to compute one partial gradient, for all workers or for each.
-    receive : float
-        Seconds that the master's link takes for each message, one after the other.
-    overhead : float
-        Seconds between a gradient and the next round, for decoding and updating.
-    rounds : int
-    seed : int
+    receive, overhead : float
+        Seconds that the master's link takes for each message, one after the other; seconds between
+        a gradient and the next round, for decoding and updating.
+    rounds, seed : int
         Codes with the same n have the same delays for the same seed.
     interrupted : bool
-        True: workers drop what they are computing when a round ends, as in the papers, so rounds
-        are independent. False: workers first finish their current message, as those of
-        `fastgc.engines` do, so very late workers miss rounds.
+        True: workers drop what they compute when a round ends, as in the papers, so rounds are
+        independent. False: workers first finish their current message, as those of `fastgc.engines`
+        do, so very late workers miss rounds.
     processors : float or (n,) array, optional
         The number of processors that all workers share, or the number of each worker's processor.
         `cost` is then that of a worker alone. A processor divides its time evenly among those of
-        its workers that compute; a late worker sleeps and uses no processor. Delays per computation
-        count as computing. Rounds are simulated event by event, which takes longer. Default: one
-        processor for each worker.
+        its workers that compute; late workers sleep. Delays per computation count as computing.
+        Rounds are simulated event by event, which takes longer. Default: one for each worker.
     method : {"auto", "kernel", "round"}
         "kernel" computes, in compiled code, when the code's rule is met. "round" hands message
-        after message to ``code.round`` until it is ready, which works for any code. They agree
-        round by round, unless rounds wait for better or more messages than suffice (`LagrangeCode`,
-        if workers send several). "auto" gives the result of "round", and uses the kernel if it
-        knows the code's rule and rounds do not wait. Workers are asked only with "auto" and without
-        shared `processors`; otherwise they send every message, as with engines that cannot ask.
+        after message to ``code.round`` until it is ready, for any code. They agree round by round,
+        unless rounds wait for better or more messages than suffice (`LagrangeCode`, if workers send
+        several). "auto" gives the result of "round", by the kernel if it knows the code's rule and
+        rounds do not wait. Workers are asked only with "auto" and without shared `processors`;
+        otherwise they send every message, as with engines that cannot ask.
     request : float
         Seconds of a round trip, between asking for sums and their coming. Where the master asks for
         missing shares, the worker's computation comes on top.
@@ -304,11 +298,9 @@ def follow(
 
     Parameters
     ----------
-    code, delays, cost, receive, overhead, seed, interrupted, processors
+    code, delays, cost, receive, overhead, rounds, seed, interrupted, processors
         As in `simulate`. The rounds are those of ``simulate(..., method="round")`` or, with shared
         processors, of its only method.
-    rounds : int
-        Number of rounds.
     progress : callable, optional
         Call this with the rounds simulated and all rounds, after each.
 
@@ -323,8 +315,9 @@ def follow(
     True
     >>> ax = fastgc.plotting.timeline(followed)
     """
+    asks = processors is None
     rounds, seed, work, how, _ = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted, processors is None
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
     )
     found: list[FollowedRound] = []
 
@@ -402,9 +395,8 @@ def require_mean(
 ) -> bool | None:
     """Return True if a round's mean time exists in the worst case; raise ValueError if it does not.
 
-    Return None if this is unknown, because the delays do not say how heavy their tails are, or the
-    code does not say how many stragglers it tolerates. `asks` says whether the master asks holders
-    for missing shares.
+    Return None if this is unknown (`Simulation.mean_exists`). `asks` says whether the master asks
+    holders for missing shares.
 
     A round is late beyond all bounds only if s + 1 workers are (s = n - f for a code that waits for
     f workers). With power tails, the round's exponent is the sum of these workers' exponents, and
@@ -485,9 +477,9 @@ class _Judge:
 
     def __init__(self, code: Code, rounds: int) -> None:
         self._code = code
-        solves = type(code.scheme).vector is Scheme.vector
-        affordable = int(_JUDGED_PRODUCTS / (code.n * float(code.k) ** 2)) if solves else _JUDGED
-        self.most = min(rounds, _JUDGED, max(affordable, 20))
+        self.most = min(rounds, _JUDGED)
+        if type(code.scheme).vector is Scheme.vector:  # by least squares
+            self.most = min(self.most, max(int(_JUDGED_PRODUCTS / (code.n * code.k**2)), 20))
         self._taken: list[Ints] = []
 
     def take(self, survivors: Ints) -> None:
@@ -504,13 +496,10 @@ class _Judge:
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
         # NumPy's unique rows are records with a field for each column, which take it seconds.
-        packed = [row.tobytes() for row in np.packbits(masks, axis=1)]
-        first = {row: at for at, row in reversed(list(enumerate(packed)))}
-        distinct = sorted(first)
-        index = {row: at for at, row in enumerate(distinct)}
-        sets = masks[[first[row] for row in distinct]]
-        found: Floats = residual_of_each(self._code.scheme, sets)
-        return found[[index[row] for row in packed]]
+        packed = np.array([row.tobytes() for row in np.packbits(masks, axis=1)], dtype=object)
+        _, first, index = np.unique(packed, return_index=True, return_inverse=True)
+        found: Floats = residual_of_each(self._code.scheme, masks[first])
+        return found[index]
 
 
 # ----------------------------------------------------------------------------- how late workers are
@@ -582,35 +571,25 @@ def draw(
     if per_of(delays) == "computation":
         onset, load = 0.0, code.scheme.loads.astype(np.float64)
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    some = [(first, min(step, rounds - first)) for first in range(0, rounds, step)]
     if law is not None:
         usual = float(np.where(law.power > 0, np.exp(law.power), 1.0) @ law.scale + law.shift.sum())
         least = _LEAST * (receive + usual / n or 1.0)
         plan = DelayPlan.of(key, onset, *law, load, work + least)
-        for first in range(0, rounds, step):
-            yield first, min(step, rounds - first), plan
+        yield from ((first, count, plan) for first, count in some)
         return
-    zeros = np.zeros(n)
+    zeros, rng, many = np.zeros(n), np.random.default_rng(seed), getattr(delays, "draw", None)
     assert delays is not None
-    for first, drawn in _given(delays, rounds, n, seed, step):
-        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
-        plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
-        yield first, len(drawn), plan._replace(given=drawn)
-
-
-def _given(
-    delays: DelayModel, rounds: int, n: int, seed: int, step: int
-) -> Iterator[tuple[int, Floats]]:
-    """Yield, for every `step` rounds, the first and the delays that the model draws for them."""
-    rng = np.random.default_rng(seed)
-    draw = getattr(delays, "draw", None)
-    for at in range(0, rounds, step):
-        count = min(step, rounds - at)
-        if draw is not None:
-            drawn = as_array("delays", draw(rng, count, n))
+    for first, count in some:
+        if many is not None:
+            drawn = as_array("delays", many(rng, count, n))
         else:
-            drawn = np.array([sample(delays, r, n, seed) for r in range(at, at + count)])
+            drawn = np.array([sample(delays, first + r, n, seed) for r in range(count)])
         if drawn.shape != (count, n):
             raise ValueError(f"delays must be an array of shape {(count, n)}, not {drawn.shape}")
         if not ((drawn >= 0) & (drawn < np.inf)).all():
             raise ValueError("delays must be finite and not negative")
-        yield at, np.ascontiguousarray(drawn, dtype=np.float64)
+        drawn = np.ascontiguousarray(drawn, dtype=np.float64)
+        least = _LEAST * (receive + float(drawn.mean()) or 1.0)
+        plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
+        yield first, count, plan._replace(given=drawn)

@@ -46,10 +46,9 @@ class FollowedRound(NamedTuple):
         Seconds from the beginning of the first round to the end of this one.
     wait : float
         Seconds from handing out the parameters until the gradient could be decoded; inf if never.
-    received : (messages,) int64 array
-        Numbers of the messages received within `wait`, in order of arrival.
-    arrivals : (messages,) float64 array
-        When the master had each of these messages, in seconds from handing out the parameters.
+    received, arrivals : (messages,) arrays of int64 and float64
+        Numbers of the messages received within `wait`, in order of arrival, and when the master had
+        each of them, in seconds from handing out the parameters.
     decode : float
         Seconds for decoding: 0, because decoding is not simulated.
     decoded : (messages,) int64 array, optional
@@ -79,21 +78,14 @@ class FollowedRound(NamedTuple):
 Watch = Callable[[FollowedRound], None]
 
 
-class Simulator(ABC):
-    """Simulates consecutive rounds; each call goes on where the call before ended."""
-
-    @abstractmethod
-    def __call__(
-        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
-    ) -> tuple[Array, ...]:
-        """Simulate `rounds` rounds from number `first`, with delays drawn from `delays`.
-
-        Return times, messages, workers and computations, as ``kernels.unchecked.completion`` does;
-        `late` is read and updated as there.
-        """
+# Simulates consecutive rounds; each call goes on where the call before ended. It takes the plan of
+# delays, the number of the first round, how many rounds, and how late workers are, which is read
+# and updated as by ``kernels.unchecked.completion``. It returns, as that does, times, messages,
+# workers and computations.
+Simulator = Callable[[DelayPlan, int, int, Floats, Conditions], tuple[Array, ...]]
 
 
-class Kernel(Simulator):
+class Kernel:
     """Simulates with compiled kernels, so few rounds a call that their delays fit the caches.
 
     `judge` is called with the messages from which each of the first `judged` rounds is decoded.
@@ -134,7 +126,7 @@ class Kernel(Simulator):
 Outcome = tuple[float, Ints, Floats, Ints | None, int, int]
 
 
-class RoundByRound(Simulator):
+class RoundByRound(ABC):
     """Simulates one round after another, and calls `watch` with each."""
 
     def __init__(self, code: Code, watch: Watch | None = None) -> None:
@@ -257,7 +249,7 @@ class FirstWorkers(MessageByMessage):
         return int(order[high])
 
 
-class OnRequest(Simulator):
+class OnRequest:
     """Rounds of a code whose workers keep their messages until the master asks for their sum.
 
     The master asks as soon as the messages computed suffice. A round ends one round trip later,
@@ -310,8 +302,7 @@ class OnRequest(Simulator):
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
-    The code has `spare` holders, and each worker sends one message. A worker that is asked begins
-    the share a round trip later, `request` seconds.
+    Each worker sends one message. One that is asked begins a share `request` seconds later.
     """
 
     def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
@@ -329,8 +320,7 @@ class Reacting(RoundByRound):
         free = [0.0] * len(order)
         # Answers to come, a heap: arrival, number of the question, worker, share, begin.
         answers: list[tuple[float, int, int, Any, float]] = []
-        # Shares asked for: begin, seconds and load of each.
-        begun: list[tuple[float, float, int]] = []
+        begun: list[tuple[float, float, int]] = []  # of shares asked for: begin, seconds, load
         self._stood_in.clear()
         received, times = list[int](), list[float]()
         dues.begin(now, asks=True)
@@ -479,13 +469,6 @@ class _Crowd:
     """Workers on their machines, from one event of a round to the next.
 
     An event: a worker wakes up and begins to compute, or a worker has computed a message.
-
-    Attributes
-    ----------
-    at : list of int
-        Index of the message that each worker computes; -1 for a message of an earlier round.
-    asleep : list of (float, int)
-        A heap of sleeping workers: when each wakes up, and its number.
     """
 
     def __init__(
@@ -499,8 +482,8 @@ class _Crowd:
         self.machines = [_Machine(power) for _ in range(max(machine_of) + 1)]
         self._of = [self.machines[at] for at in machine_of]
         self._ends, self.work, self._left = ends, work, left
-        self.at = [-1] * len(work)
-        self.asleep: list[tuple[float, int]] = []
+        self.at = [-1] * len(work)  # message that each worker computes; -1 if of an earlier round
+        self.asleep: list[tuple[float, int]] = []  # a heap: when each wakes up, and its number
         self.now = 0.0
 
     def turn_to_round(self, worker: int, delay: float) -> None:
