@@ -351,7 +351,7 @@ def _total(
 def _of_sums(first: Floats, second: Floats) -> Floats:
     """Convolve each row of `first` with the same row of `second`, cut off at their length."""
     size = second.shape[1]
-    before = np.zeros((len(second), 2 * size - 1))  # zeros in front, so that windows align
+    before = np.zeros((len(second), 2 * size - 1), second.dtype)  # zeros in front align windows
     before[:, size - 1 :] = second
     windows = np.lib.stride_tricks.sliding_window_view(before, size, axis=1)
     sums: Floats = np.einsum("tj,tkj->tk", first[:, ::-1], windows)
@@ -424,7 +424,6 @@ def _in_parts(late: Callable[[Floats], Floats], t: Floats, step: int) -> Floats:
 # ---------------------------------------------------- different partitions, in circular-shift order
 
 _AT_A_TIME = 1 << 16  # numbers in an array; more would not fit the nearest caches
-_KEPT = 1 << 20  # numbers in the array that `_late_after` keeps for all blocks
 
 _TOLERANCE = 1e-11  # error of the messages counted in a panel, in messages per worker
 _TOGETHER = 1e-6  # a moment with more probability than this may have two messages
@@ -540,7 +539,7 @@ class _Circle:
     the arcs' lengths, and W(z) = 1 / (1 - U(z)). The probability that g or more partitions are
     missing is the coefficient of z^n in z U'(z) U(z)^(g-1) W(z): the arc across block 0 in all its
     positions, g - 1 further arcs, and any number of others. All terms are positive, so no digits
-    cancel. `late_after` sums over the places of one worker in its arc.
+    cancel.
 
     The reach at a block is the largest number of partitions, counted from the block's beginning,
     that any worker has sent.
@@ -587,15 +586,14 @@ class _Circle:
     def late(self, t: Floats) -> Floats:
         """Probability that `lost` or more partitions are missing at each of the times."""
         step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
-        return _in_parts(self._late, t, step)
+        return np.minimum(_in_parts(lambda t: self._late(self._reach(t)), t, step), 1.0)
 
-    def _late(self, t: Floats) -> Floats:
-        reach = self._reach(t)
+    def _late(self, reach: Array) -> Array:
         arcs = self._arcs(reach)
         rest = self._rest(reach, arcs)
         size = np.arange(self.n + 1)  # an arc of this length covers block 0 in as many positions
-        some: Floats = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
-        return np.minimum(some, 1.0)
+        some: Array = (size * arcs[1:] * rest[1:, :, ::-1]).sum(axis=(0, 2))
+        return some
 
     def _reach(self, t: Floats) -> Floats:
         """Probability of each reach of a worker, padded with zeros to a block at least."""
@@ -623,7 +621,7 @@ class _Circle:
     def _arcs(self, reach: Floats) -> Floats:
         """Probability of an arc: (partitions missing in its last block, times, length), from 0."""
         block = self.block
-        arcs = np.zeros((block + 1, len(reach), self.n + 1))
+        arcs = np.zeros((block + 1, len(reach), self.n + 1), reach.dtype)
         less = np.zeros_like(reach)  # probability that a worker's reach is shorter
         np.cumsum(reach[:, :-1], axis=1, out=less[:, 1:])
         arcs[1:, :, 1] = reach[:, block - 1 :: -1].T
@@ -639,7 +637,7 @@ class _Circle:
         # No worker between the cuts reaches the end of the last block.
         within = np.cumsum(reach, axis=1)
         ends = np.arange(1, self.n + 1) * self.block - 1
-        some = np.ones((len(reach), self.n + 1))
+        some = np.ones((len(reach), self.n + 1), reach.dtype)
         np.cumprod(within[:, np.minimum(ends, within.shape[1] - 1)], axis=1, out=some[:, 1:])
         return some
 
@@ -668,8 +666,9 @@ class _Circle:
     def _to_come(self, t: float) -> float:
         """Bound on the mean number of messages after time `t` and before the end of the round."""
         at = np.array([t])
-        late = self.late_after(at)[0, 0] * self.work.survival(at, int(self.done[-1]))[0]
-        return self.n * self.done.size * float(late)
+        due = self._reach(at)
+        due[:, self.done[-1] :] = 0  # a worker that has sent everything sends no more
+        return self.done.size * float(self._if_one(at, due)[0])
 
     def _messages(self, left: Floats, right: Floats) -> tuple[Floats, float]:
         """Return the mean number of messages in each panel that come before a round is over, and 0.
@@ -679,49 +678,30 @@ class _Circle:
         """
         half = (right - left)[:, np.newaxis] / 2
         t = left[:, np.newaxis] + half * (1 + _NODES)
-        goes_on = self.late_after(t.ravel()).reshape(*t.shape, -1)
         came = -self.work.survival(t[..., np.newaxis], self.done)
         rate = np.einsum("ij,tjs->tis", _SLOPES, came)  # per half a panel
-        return self.n * np.einsum("tis,tis,i->t", goes_on, rate, _WEIGHTS), 0.0
+        before = np.zeros((t.size, max(self.farthest + 1, self.block)))
+        before[:, : self.farthest : self.batch] = rate.reshape(t.size, -1)
+        return self._if_one(t.ravel(), before).reshape(t.shape) @ _WEIGHTS, 0.0
 
-    def late_after(self, t: Floats) -> Floats:
-        """Probability of `late` given that one worker has sent s < all messages: (times, s)."""
-        width = max(self.farthest + 1, self.block)
-        step = max(1, _KEPT // (self.n * width))
-        return _in_parts(self._late_after, t, step)
+    def _if_one(self, t: Floats, weights: Floats) -> Floats:
+        """Return the sum over workers and reaches of ``weights`` times P(late given this reach).
 
-    def _late_after(self, t: Floats) -> Floats:
-        n, block = self.n, self.block
-        reach = self._reach(t)
-        shorter = np.cumsum(reach, axis=1)  # probability that a reach is as short, or shorter
-        rest = self._rest(reach, self._arcs(reach))
-        # before[b, :, r]: probability that r partitions are left of the reach of the workers before
-        # a block whose arc began b blocks earlier
-        before = np.zeros((n, *reach.shape))
-        before[0, :, 0] = 1
-        for length in range(1, n):
-            past = before[length - 1]
-            here = reach * np.cumsum(past, axis=1)
-            here[:, 1:] += past[:, 1:] * shorter[:, :-1]
-            before[length] = _beyond(here, block)
-        sent = np.arange(0, self.farthest, self.batch)
-        found = np.zeros((t.size, sent.size))
-        # `value`: probability that the round goes on, by the reach at block number `length` of the
-        # arc; `after`: the same for the next block.
-        after = np.zeros_like(reach)
-        for length in range(n, 0, -1):
-            # The next block's worker comes farther than the reach that is left, or does not.
-            farther = np.zeros_like(reach)
-            farther[:, :-1] = np.cumsum((reach * after)[:, :0:-1], axis=1)[:, ::-1]
-            value = np.zeros_like(reach)
-            value[:, block:] = (after * shorter + farther)[:, : reach.shape[1] - block]
-            value[:, block - 1 :: -1] = rest[1:, :, n - length].T
-            past = before[length - 1]
-            beyond = np.zeros_like(reach)
-            beyond[:, :-1] = np.cumsum((past * value)[:, :0:-1], axis=1)[:, ::-1]
-            found += (np.cumsum(past, axis=1) * value + beyond)[:, sent]
-            after = value
-        return found
+        P(late) is linear in the probabilities of each worker's reaches. So this sum is its
+        derivative along `weights`: an imaginary step gives it without a difference that cancels.
+        """
+        step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
+        parts = [slice(at, at + step) for at in range(0, t.size, step)]
+        tiny = 1e-100
+        return (
+            np.concatenate(
+                [
+                    self._late(self._reach(t[each]) + 1j * tiny * weights[each]).imag
+                    for each in parts
+                ]
+            )
+            / tiny
+        )
 
 
 def _beyond(reach: Floats, block: int) -> Floats:
