@@ -562,7 +562,7 @@ def test_nobody_is_accused_on_the_way_to_convergence_nor_there(code, e, noise):
     for start in (theta, optimum):
         theta = start.copy()
         with SimulatedCluster(code, code.encode_data(X, y), own_gradient, 5, **options) as cluster:
-            for _ in range(much(150, 30)):
+            for _ in range(much(150, 20)):
                 report = cluster.step(theta, out)
                 assert report.corrupt == ()
                 assert report.verified
@@ -576,7 +576,7 @@ def test_who_claims_that_much_cancels_hides_no_lie(code, e, claim):
     rng, shards = np.random.default_rng(0), code.encode_data(X, y)
     energies = [code.scheme.cancelling(shard) for shard in shards]
     rnd = code.round(5, verify=e)
-    for _ in range(much(100, 10)):
+    for _ in range(much(100, 6)):
         theta, bad = rng.standard_normal(5), rng.permutation(code.n)[: rng.integers(1, e + 1)]
         rnd.reset()
         for i in rng.permutation(code.n).tolist():
