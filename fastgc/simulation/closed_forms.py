@@ -693,15 +693,10 @@ class _Circle:
         step = max(1, _AT_A_TIME // max(self.farthest + 1, self.n + 1, self.block))
         parts = [slice(at, at + step) for at in range(0, t.size, step)]
         tiny = 1e-100
-        return (
-            np.concatenate(
-                [
-                    self._late(self._reach(t[each]) + 1j * tiny * weights[each]).imag
-                    for each in parts
-                ]
-            )
-            / tiny
-        )
+        found = [
+            self._late(self._reach(t[each]) + 1j * tiny * weights[each]).imag for each in parts
+        ]
+        return np.concatenate(found) / tiny
 
 
 def _beyond(reach: Floats, block: int) -> Floats:
