@@ -147,6 +147,7 @@ class Copy:
         self._python = environment / "bin" / "python"
         self._running, self._changed = None, False
         self._sound = set()  # tests known to pass without a fault
+        self._under = []  # options of the tests that ran last
         lists = self.tree / "csrc" / "CMakeLists.txt"  # -O1 compiles in an eighth of the time
         lists.write_text(lists.read_text().replace("set(optimise -O3)", "set(optimise -O1)"))
         configure = ["cmake", "-G", "Ninja", "-S", self.tree / "csrc", "-B", self._build]
@@ -217,7 +218,7 @@ class Copy:
             if self._changed:
                 self.build()
                 self._changed = False
-            if self.test([by], options, None)[0]:
+            if self.test([by], [*self._under, *options], None)[0]:
                 return "unknown: this test fails without the fault, too", by
             self._sound.add(by)
         return verdict, by
@@ -242,8 +243,8 @@ class Copy:
                 name = (of_kernel[1] or "c") if of_kernel else None
                 under = ["--backend", name] if name else []
                 for files in [first, []] if whole else [first]:
-                    more = under if files else []
-                    status, failed, text = self.test(files, [*more, *options], cache)
+                    self._under = under if files else []
+                    status, failed, text = self.test(files, [*self._under, *options], cache)
                     if status == 5:
                         raise SystemExit(f"{mutant.name}: no test was chosen\n{text}")
                     if status:
