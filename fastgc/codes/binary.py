@@ -72,8 +72,11 @@ class BinaryCode(Code):
     rounds wait for a whole class, and with varying delays they often take longer than without
     speeds. With "spread", any holder of a block suffices. Slow workers compute as much as fast ones
     and rarely come first, which costs nothing until fast workers fail: if s workers are dead in
-    every round, "aligned" may take half the time. ``benches/assignments.py`` measures this, and
-    `fastgc.planning.assign` simulates all of them and chooses.
+    every round, "aligned" may take half the time. ``benches/assignments.py`` measures this: over 27
+    clusters "spread" takes at most 3 % longer than the better of "classes" and "uniform", "classes"
+    up to 1.8 times as long, "uniform" 2.4, "aligned" 1.6. If s workers are dead, "spread" takes up
+    to 1.5 times as long. This is with k = 10 n. With k = n blocks are rounded to whole partitions,
+    and "spread" may take 15 % longer. `fastgc.planning.assign` simulates all of them and chooses.
 
     Examples
     --------

@@ -60,11 +60,13 @@ class CyclicRepetition(Code):
 
     Notes
     -----
-    Vectors are those of `LinearCode`, in O(n s + s^3), after O(n s^3) for the first. Let h_i be the
-    columns of H, and z_i the vector with z_i h_i = 1 that is orthogonal to the s - 1 columns after
-    h_i. Then all solutions of a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i h_i)``, where v is
-    any vector of s numbers. Above n = 2048, vectors that accept a residual to amplify less are such
-    a solution for all workers, without the stragglers' entries, and not the best there are.
+    B is kept as n (s + 1) numbers, and up to n = 2048 as a matrix, too. Vectors are those of
+    `LinearCode`, in O(n s + s^3), after O(n s^3) for the first. They follow from a closed form. Let
+    h_i be the columns of H, and z_i the vector with z_i h_i = 1 that is orthogonal to the s - 1
+    columns after h_i. Then all solutions of a B = b are ``a_i = z_i (v + b_1 h_1 + ... + b_i
+    h_i)``, where v is any vector of s numbers. Above n = 2048, vectors that accept a residual to
+    amplify less are not the best there are: they are such a solution for all workers, without the
+    stragglers' entries.
     """
 
     stragglers: int

@@ -102,27 +102,32 @@ class LagrangeCode(Code):
 
     Notes
     -----
-    What waiting gains for n = 100 workers with 10 messages each, whose speed varies from round to
-    round (Chebyshev points; 199 of the 1000 messages are needed): the first 199 messages decode
-    with a typical relative error of 2e-3, and of 1e+12 at worst in 40 rounds. A margin of 5%
-    reduces these to 3e-10 and 4e-4, and rounds take 4% longer; the default limit to 2e-8 and 8e-8,
-    for 2%; and a limit of 1e-9 to 5e-10 and 1e-9, for 5%, because only those rounds wait that need
-    to.
+    This is what waiting gains for n = 100 workers with 10 messages each, whose speed varies from
+    round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
+    199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. A margin of 5%
+    reduces these to 3e-10 and 4e-4, and rounds take 4% longer; 10% reduces them to 6e-12 and 2e-7,
+    for 9%. The default limit reduces them to 2e-8 and 8e-8, for 2%, and a limit of 1e-9 to 5e-10
+    and 1e-9, for 5%, because only those rounds wait that need to. Near-exact vectors, as in
+    `LinearCode`, gain a factor of 2 here and replace no message: if 5% of the messages are missing,
+    so is a fifth of the gradient.
 
     From 8192 messages on, named points are exact, not rounded to float64, and coefficients, the
     data's code, and what is said of precision take O(n log n); with points of your own O(n^2).
 
     Near convergence the gradient is small. The values that a worker computes on coded data are as
     large as before, and so are their rounding errors: about 1e-16 ``|X|^2 |theta|``, times the
-    amplification of decoding. You find theta as precisely as without a code, but the gradient is
-    not precise, for instance to stop the training by its norm.
+    amplification of decoding. ``LagrangeCode(12, 6, load=3)`` decodes gradients of 60 samples of 5
+    features with relative errors of 2e-8, 1e-4 and 4e-2 if theta is within 7e-8, 2e-11 and 5e-15 of
+    the optimum. You find theta as precisely as without a code, but the gradient is not precise, for
+    instance to stop the training by its norm.
 
     Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In your own
     loops, call ``encoder.add(j, g, cancelled)`` with ``code.scheme.cancelling(shard)(theta)``.
 
     For precise gradients use an anchor: code ``(X, 0)``, send ``theta - anchor``, and add the
     gradient at the anchor, computed without a code. Cancellation is then proportional to the
-    distance from the anchor.
+    distance from the anchor: with a new anchor every 20 rounds the errors above are 2e-12, 5e-9 and
+    4e-5.
 
     Examples
     --------
@@ -367,7 +372,8 @@ class LagrangeScheme(Scheme):
     def _vector_of_some(self, survivors: Ints) -> Array:
         """The vector that uses only the best spread of more messages than are needed.
 
-        More points raise the degree, and with gaps between points the error.
+        More points raise the degree, and with gaps between points the error: at n = 256, with 32
+        neighbours silent, from 1e-15 to 1e+50.
         """
         chosen = self._values.best(survivors, self.threshold)[: self.threshold]
         vector = np.zeros(survivors.size, dtype=self.beta.dtype)
@@ -658,7 +664,9 @@ def _spread(n: int, sent: int) -> Ints:
 
     First messages are evenly spaced, and so are second ones, halfway between them (by bit
     reversal). From one message to the next, workers move on by a golden section of the circle, so
-    that the gaps a slow worker leaves lie far apart.
+    that the gaps a slow worker leaves lie far apart. If each worker had neighbouring points, the
+    error at n = 40 with eight messages each would be 1e-7 instead of 2e-12 (roots), and 4e-5
+    instead of 5e-10 (Chebyshev).
     """
     worker, t = np.divmod(np.arange(n * sent), sent)
     step = next(g for g in range(max(1, round(0.382 * n)), n + 1) if math.gcd(g, n) == 1)

@@ -228,10 +228,11 @@ def _checked(assignment: Sequence[Sequence[int]], n: int, k: int) -> list[list[i
 def in_good_order(held: Sequence[Sequence[int]], k: int) -> list[list[int]]:
     """Order each worker's partitions so that few computations always cover all k partitions.
 
-    At worst, the holders of a partition stop just before it, and all others go on to their ends.
-    The number of computations that are then missing is the sum, over its holders, of their loads
-    less its position (counted from 0). The order makes the least of these sums large (Ramamoorthy,
-    Meng, Girimaji 2024, the metric Q_max).
+    The worst that can happen to a partition is that its holders stop just before it, and all other
+    workers go on to their ends. The number of computations that are then missing is the sum, over
+    its holders, of their loads less its position (counted from 0). The order makes the least of
+    these sums large (Ramamoorthy, Meng, Girimaji 2024, the metric Q_max). In no order is the least
+    sum above the mean of the sums.
 
     First every partition gets different positions at its holders, by colouring the edges between
     workers and partitions (König). That is optimal if each partition is held by as many workers as

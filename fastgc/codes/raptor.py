@@ -28,8 +28,9 @@ class RaptorCode(Code):
     subtracting it from other messages leaves more messages of one batch, and so on.
 
     The default, least squares, never has a larger residual than peeling, and rounding errors hardly
-    grow. Peeling takes linear time, but rounding errors of messages grow by a factor of 10 at 100
-    workers, and of 1e+4 at 1,000, with ``missing=0.05``.
+    grow. Peeling takes linear time, but it substitutes batches into each other so often that
+    rounding errors of messages grow by a factor of 10 at 100 workers, and of 1e+4 at 1,000, with
+    ``missing=0.05``.
 
     Parameters
     ----------

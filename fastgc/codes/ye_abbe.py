@@ -148,9 +148,13 @@ class YeAbbeScheme(Scheme):
     # The rest is computed for all workers at once, place by place, as `row` computes it for one.
 
     def _places(self) -> Iterator[tuple[Ints, Complexes]]:
-        """For each place of a worker's groups, from its own on: groups, and (n, pieces) values.
+        """For each place of a worker's groups, from its own group on: groups and coefficients.
 
-        These are coefficients without the phases.
+        Yields
+        ------
+        (n,) int64 array
+        (n, pieces) complex128 array
+            Coefficients are without the phases.
         """
         sizes = np.array([ring.n for ring in self._circles])
         size, first = np.repeat(sizes, sizes), np.repeat(self._ends - sizes, sizes)
@@ -266,9 +270,9 @@ class _Circle(NamedTuple):
 
         The vector x_i^-t / n extracts the coefficient of x^t from the values at all points. Adding
         multiples of idle powers changes what it extracts only through lost messages. The multiples
-        minimise the expected error: the entries of the lost are the residual, and the others
-        multiply two roundings of each message. As all rows of B have one norm, this is a ridge
-        regression with parameter 2 u.
+        minimise the gradient's expected error, which has two parts: the entries of the lost are the
+        residual, and the entries of the others multiply two roundings of each message. All rows of
+        B have the same norm, so this is a ridge regression with parameter 2 u.
         """
         whole = self.values(-self.powers) / self.n
         s = self.d - self.m

@@ -1,7 +1,8 @@
 """How gradients and messages are laid out, and which kernel mode goes from one to the other.
 
-`TensorFormat` is for tensors on another device, where PyTorch does the arithmetic. What is combined
-is never copied to the host. Whoever passes tensors has imported PyTorch.
+`TensorFormat` is for tensors on another device, where PyTorch does the arithmetic. The vector comes
+from the kernels here; what is combined is never copied to the host. PyTorch is not imported,
+because whoever passes tensors has imported it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 A graph that a code is made of is an (edges, 2) array of edges, each with the smaller vertex first,
 in ascending order. It is random or an explicit expander; finite fields help to make it.
 
-A message is an edge if it is the difference of what two points stand for, as a sum over an interval
-is of two partial sums. Every path between its ends is another way to compute it (`Network`).
+A message is an edge if it is the difference of what two points stand for: a sum over an interval is
+the difference of two partial sums. Every path between its ends is another way to compute it
+(`Network`). By Menger's theorem, the largest number of paths without a common edge is the least
+number of edges that cut the ends apart.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
 """Near-exact decoding vectors of Reed-Solomon codes, for stragglers whose exact ones are too long.
 
 The locator form ``a_i = p(alpha^i)`` decodes exactly if p vanishes on the stragglers. If their
-roots lie close together on the circle, such a p is astronomically large elsewhere. A p that only
-nearly vanishes there stays small, and leaves out as little as rounding: `kernels.near_exact`. If
-some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
+roots lie close together on the circle, such a p is astronomically large elsewhere and multiplies
+the messages' rounding errors. A p that only nearly vanishes there stays small everywhere. What it
+leaves of the stragglers' share, ``a_F B_F - 1``, can be as small as rounding: `kernels.near_exact`.
 
-Messages of float64x2, whose coefficients and sums are pairs of float64 (`bind_pairs`), lose as many
-digits, but of twice as many. Tables that depend on the code alone are computed once, with Python's
-decimal numbers.
+If some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
+
+If half of 256 workers straggle, even the best vector may lose two thirds of float64's digits. For
+messages of float64x2, coefficients, messages and sums are pairs of float64 (`bind_pairs`). The
+vector loses as many digits, but of twice as many; what is left exceeds the precision of a float64
+gradient. Tables that depend on the code alone are computed once, with Python's decimal numbers.
 """
 
 from __future__ import annotations
@@ -101,10 +104,13 @@ def row_square(cluster: Cluster, k: int) -> float:
 def least_rounding(cluster: Cluster, unit: float) -> float:
     """Lower bound of what rounding of messages adds to the gradient, whoever straggles; may be Inf.
 
-    It is reached by ``a = 1 / m`` for all m workers, as the values of any polynomial p with
-    p(0) = 1/m, stragglers' included, are as long or longer: ``2 u`` times the root of a row's mean
-    square over m. If equally many columns begin at each worker, the expected error of any vector is
-    at least ``r / sqrt(1 + r^2)``, with this bound as r.
+    It is reached by ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square
+    over m. The values of any polynomial p with p(0) = 1/m, stragglers' included, are as long or
+    longer.
+
+    Call the bound r. If equally many columns begin at each worker, the expected error of any vector
+    is at least ``r / sqrt(1 + r^2)``. For ``a B - 1`` is at least as large as its mean, sum(a) - 1,
+    and sum(a) is at most sqrt(m) times the length of a.
     """
     square = row_square(cluster, cluster.k) / cluster.m
     return 2 * unit * math.sqrt(square) if square < math.inf else math.inf

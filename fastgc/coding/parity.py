@@ -3,22 +3,26 @@
 Correct messages are c_F = B_F g, so h c_F = 0 for every h with h B_F = 0. Such h exist once more
 messages came than are needed. `fastgc.coding.verify` compares messages by them.
 
-A set of workers *explains* failed checks if other messages of theirs would make all of them hold. A
-worker that is in all explaining sets of at most e workers lies. If there are few sets, all are
-tried. Otherwise two methods take time polynomial in e and in the number of workers:
+A set of workers *explains* failed checks if other messages of theirs would make all of them hold.
+At most e workers lie, so the liars are such a set, and a worker in all such sets lies. Two methods
+find it in time polynomial in e and in the number of workers n.
 
-- A majority, where messages are edges of a graph, as copies and sums over intervals are. A worker
-  lies that disagrees with more than e others, or with more than e paths of which no two share a
-  message. By Menger's theorem, t liars are named as soon as e + t + 1 messages would have to lie
-  together to be believed.
+- A majority, where messages are edges of a graph, as copies and sums over intervals are. An honest
+  worker disagrees only with paths that contain a liar. So a worker lies that disagrees with more
+  than e others, or with more than e paths of which no two share a message. By Menger's theorem,
+  t liars are named as soon as e + t + 1 messages would have to lie together to be believed.
 - An error locator, where any so many messages determine all others. In Reed-Solomon codes the
   checks are moments ``sum_i d_i x_i^l`` of the corruptions d at the workers' roots x. The liars'
   roots are those of the polynomial whose coefficients annihilate the moments' Hankel matrix (Prony
   1795; Peterson 1960; for gradient codes Chen, Wang, Charles, Papailiopoulos 2018, "Draco"). For
-  other codes, sets are grown worker by worker. The checks judge every proposed set.
+  other codes, sets are grown worker by worker. The checks judge every proposed set. With checks for
+  at least e + t messages, no other set of e workers explains what t liars do.
 
-Of sets that explain the checks to within rounding, the smallest is named; if another is as small,
-nobody is.
+Neither can tell apart sets that explain the checks to within rounding: in floating-point numbers, e
+neighbours on the circle can imitate one worker between them. The smallest set is named; if another
+set is as small, nobody is.
+
+If there are few sets, all are tried one by one.
 """
 
 from __future__ import annotations

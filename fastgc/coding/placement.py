@@ -1,8 +1,9 @@
 """The order of a code's workers in which a whole node or zone may be lost.
 
 Workers of one domain (a node or zone) die together. Whether the others suffice depends on which
-workers share a domain, and a code is as good in any other order of its workers. `placement` looks
-for an order in which any one domain may be lost.
+workers share a domain. In a binary code neighbouring workers have the copies; in fractional
+repetition, workers far apart. Either code is as good in any other order of its workers.
+`placement` looks for an order in which any one domain may be lost.
 """
 
 from __future__ import annotations
@@ -172,10 +173,11 @@ def warn_of_machines(
 ) -> None:
     """Warn of machines without which the other machines cannot go on, in one sentence.
 
-    It leaves out machines for which no other order helps: with all workers, with one, or none of
-    whose workers can be spared alone. ``enough(workers)`` says whether these workers of the code
-    can go on without the others. In the sentence, `what` is the word for workers, `outage` what
-    happens to a machine and to the others, and `remedy` how to deal out the workers.
+    Another order of the workers is to help. So the warning leaves out a machine with all workers, a
+    machine with one worker, and a machine none of whose workers can be spared alone.
+    ``enough(workers)`` says whether these workers of the code can go on without the others. In the
+    sentence, `what` is the word for workers, `outage` what happens to a machine and to the others,
+    and `remedy` how to deal out the workers.
     """
 
     def spared(gone: Iterable[int]) -> bool:

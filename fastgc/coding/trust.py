@@ -1,12 +1,17 @@
 """How near a decoded gradient is to the true one, if messages do not suffice, and after rounding.
 
-Least squares bring the coefficients v = a_F B_F on the partial gradients as near to 1 as possible.
-As v is the projection of 1 on the span of the rows, its mean is 1 - r^2, where r is the residual
-``||v - 1|| / sqrt(k)``. Divided by its mean, v is the nearest to 1 of all vectors with the mean 1,
-and its residual is r / sqrt(1 - r^2). Such a gradient is unbiased over all orders in which the data
-may lie in the partitions, whoever the survivors are; and over random survivors, if the code treats
-all partitions alike. (Glasgow and Wootters 2021, section I, divide by the mean over all sets of
-survivors, for the same purpose.)
+Least squares brings the coefficients v = a_F B_F on the partial gradients as near to 1 as possible.
+That v is biased towards 0: it is the projection of 1 on the span of the rows, so its mean is
+1 - r^2, where r is the residual ``||v - 1|| / sqrt(k)``. Divided by its mean, v is the nearest to 1
+of all vectors with the mean 1, and its residual is r / sqrt(1 - r^2). Such a gradient is unbiased
+
+- over all orders in which the data may lie in the partitions, whoever the survivors are;
+- over random survivors, for each partition, if the code treats all partitions alike.
+
+The factor is computed from the rows of the survivors at hand. No law of delays is assumed, and
+nothing is simulated. (Glasgow and Wootters 2021, section I, divide by the mean over all sets of
+survivors, for the same purpose.) The residual of an unbiased gradient is the standard deviation of
+its coefficients over partitions.
 """
 
 from __future__ import annotations

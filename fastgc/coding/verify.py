@@ -5,7 +5,7 @@ number stands for all elements of a message, as in Freivalds' test of matrix pro
 round draws a new r from the system's own source of randomness, and tells it to nobody.
 
 Let at most e workers of a round be liars. They may know everything but r, and collude. Then, except
-for rounding errors and misses,
+for rounding errors and misses, whose bounds follow,
 
 1. a gradient is not verified if a liar contributes to it anything but what its code says;
 2. no honest worker is accused;
@@ -19,17 +19,31 @@ for rounding errors and misses,
      are edges of a graph (binary codes).
 
 Proof of 1. A gradient is verified if all checks hold and it can be decoded without any e of the
-messages. The difference between its decoding vector and one without the liars' messages is a check,
-which the liars change by exactly what they change the gradient by.
+messages. The difference between its decoding vector and one without the liars' messages is a check.
+The liars change this check by exactly what they change the gradient by. A code that has too few
+messages to spare even when all have come is refused, and an unverified gradient is not decoded.
 
-Proof of 2 and 3. Accused are the workers that are in every set of at most e workers that explains
-the failed checks (`fastgc.coding.parity`); the set T of the liars is one of these sets. Another set
-S explains them only if changes of messages of S and T alone can keep all checks true. That takes
-more workers than there are messages to spare, or all copies: more than the e + t of S and T.
+Proof of 2 and 3. A set of workers explains failed checks if other messages of theirs would make all
+checks hold. Accused are the workers that are in every explaining set of at most e workers; the set
+T of the liars is one of these sets. `fastgc.coding.parity` says how they are found. Another set S
+explains the checks only if changes of messages of S and T alone can keep all checks true. In the
+first case that takes more workers than there are messages to spare; in the second it takes all
+copies. Both are more than the e + t workers of S and T.
 
 With fewer messages nobody is accused, and the round raises `CorruptMessageError`. After t workers
-are accused, at most e - t others may lie; the round still looks for at least one. If there are more
-than e liars, nothing is guaranteed.
+are accused, at most e - t others may lie; the round still looks for at least one. Failed checks are
+inspected again only when enough messages have come to tell who is corrupt, which is a few messages
+late if others are accused in between.
+
+If there are more than e liars, nothing is guaranteed. With three copies and e = 1, two liars that
+send the same message outvote the honest third, which is dropped. With e = 2, it takes five copies
+to name two liars; three copies only show that someone lies.
+
+Rounding hides more if several lie together. Neighbours on the circle of a large Reed-Solomon code
+can change their messages so that checks see next to nothing. They then change the gradient by no
+more than the rounding errors of a gradient decoded without them. They can also imitate a single
+worker between them. As the smallest explaining set is accused, they can so frame an honest worker.
+The gradient decoded without that worker is as precise as the one decoded without the liars.
 
 If a change of messages moves a check by t times its rounding bound, the probability of a miss is at
 most ``27 (1 + log t) / t``. For r is an outer product u w', and the entries of u and w have
@@ -42,15 +56,14 @@ A corruption is found if it exceeds ten times the rounding errors of what it is 
 Relative to the message's norm, that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their
 unit roundoff (2% and 17% for 20 workers). For float32 and float64, whose sums are rounded as well,
 it is about ``10 u sqrt(f) w`` (2e-5 and 3e-14 at a load of 8). Ill-conditioned codes amplify it; in
-an unstable code almost anything passes. Neighbours on the circle of a large Reed-Solomon code can
-change their messages so that checks see next to nothing, or so that another worker is accused. The
-gradient is then as precise as one decoded without them.
+an unstable code almost anything passes.
 
 Where partial gradients cancel inside messages, rounding errors are those of the partial gradients.
-Only energies (`Round.receive`), which engines send with each message, tell how large these are;
-without, a round may take rounding for a lie. A liar's energy that exceeds what others say of the
-same partitions counts as a lie. With codes of the data no two workers compute the same, so an
-energy is believed only up to the size that e + 1 workers report.
+Only energies (`Round.receive`), which engines send with each message, tell how large these are.
+Without energies a round assumes that partial gradients are as long as messages, and may take
+rounding for a lie. A liar may send any energy. One that exceeds what others say of the same
+partitions counts as a lie. With codes of the data no two workers compute the same, so an energy is
+believed only up to the size that e + 1 workers report.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Audits: ranks find a rank whose gradients are wrong by computing the same gradients.
 
-The notes of `CodedAllReduce` say what an audit finds, and from which differences on. A device may
-compute some number wrongly each time, without an error. It cannot find that itself: a replay gives
-the same. So in every m-th step each rank computes, besides the share of the batch that it owns, the
-share of another owner, by the loop's `recompute` with the same samples in the same order. Both send
-a few random projections of the gradients. All shares are audited in the same step, because ranks
-that wait for one audit may as well wait for all.
+A device may compute some number wrongly each time, without an error. It cannot find that itself: a
+replay gives the same. So in every m-th step each rank computes, besides the share of the batch that
+it owns, the share of another owner, by the loop's `recompute` with the same samples in the same
+order. Both send a few random projections of the gradients. This takes 1/m of the computing time,
+and a few passes over the gradients. All shares are audited in the same step, because ranks that
+wait for one audit may as well wait for all.
 
 - Who audits whom: each audit puts the ranks on a ring, in random order. A secret is the seed of the
   order, and of the random signs of the projections. It is the sum of random numbers that ranks tell
   each other once they have their gradients. So it protects from machines that err, but not from an
   attacker who controls a rank.
-- What differs: gradients whose difference, estimated from the projections, is above `SAME` or
-  `SAME_HALF` of their norm. Two gradients that are not finite agree.
+- What differs: gradients whose difference, estimated from the projections, is above a limit
+  relative to their norm: `SAME`, or `SAME_HALF` if they were computed in bfloat16 or float16. Two
+  gradients that are not finite agree.
 - Who errs: if two ranks differ, a third one computes the same share in the same step. One of the
   three is outvoted if it is at least `_CLEAR` times as far from both others as they are from each
   other. If none is, the difference is rounding, or the computation is not reproducible (dropout),
@@ -28,12 +29,17 @@ that wait for one audit may as well wait for all.
 - NaN and huge numbers would spoil the parameters before the next audit. So ranks add up their norms
   in the message, which gives all the same bits. A step with a sum `_RISE` times that of the step
   before is audited before anybody uses it.
+- Parameters: the same steps compare their fingerprints. They agree to the last bit.
 
-With proactive redundancy, ranks with equal rows are copies: they have the same gradient. The
-message that is summed also contains the fingerprints of all gradients. If all copies have the same
-one, the step is done; if not, projections tell by how much they differ. Ranks also compare
-parameters, since wrong parameters would explain wrong gradients. A copy that clearly (`_CLEAR`)
-differs from most of its copies is outvoted, and ranks sum the step again without it.
+With proactive redundancy, ranks compute nothing more. Ranks with equal rows, copies, have the same
+gradient, and with the same arithmetic the same bits of it. The message that is summed also contains
+the fingerprints of all gradients. If all copies have the same one, the step is done.
+
+If some differ, projections tell by how much. Ranks also compare parameters, since wrong parameters
+would explain wrong gradients. Copies that had the same bits before agree up to `ROUNDED`, because
+some kernels add in any order; others, whose machines may round differently, up to `SAME` or
+`SAME_HALF`. A copy that clearly (`_CLEAR`) differs from most of its copies is outvoted: ranks sum
+the step again without it. Without a majority nobody knows which copy is right.
 """
 
 from __future__ import annotations
@@ -104,9 +110,9 @@ class Fingerprint:
         self._found: list[NDArray[np.uint64]] = []
 
     def add_multiplied(self, flat: torch.Tensor, coefficient: float, out: torch.Tensor) -> None:
-        """Hash one more vector, and write it times `coefficient` to `out`, in one pass.
+        """Hash one more vector of float32 or float64, and write it times `coefficient` to `out`.
 
-        If the coefficient is 0, even NaN becomes 0.
+        Both in one pass. If the coefficient is 0, even NaN becomes 0.
         """
         x, product = flat.numpy(), out.numpy()
         found = np.empty(-(-x.nbytes // (8 * _WORDS)), dtype=np.uint64)

@@ -343,7 +343,21 @@ def coded_ddp(
     if not isinstance(ddp, DistributedDataParallel):
         raise TypeError(f"ddp must be a DistributedDataParallel, not {type(ddp).__name__}")
     _check_options(ddp)
-    return _Hooked(**locals())  # it takes these parameters
+    return _Hooked(
+        ddp,
+        code,
+        sampler=sampler,
+        accumulate=accumulate,
+        state=state,
+        store=store,
+        rank=rank,
+        deadline=deadline,
+        settle=settle,
+        partial=partial,
+        buffers=buffers,
+        redundancy=redundancy,
+        recompute=recompute,
+    )
 
 
 def _check_options(ddp: DistributedDataParallel) -> None:
