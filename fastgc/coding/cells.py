@@ -205,7 +205,14 @@ class CellScheme(_SumScheme):
 class IncidenceScheme(_SumScheme):
     """Every worker sends one message, the sum over the cells of partitions that it holds.
 
-    `cuts` are as in `CellScheme`, and `held` are the cells of each of the n workers.
+    Parameters
+    ----------
+    cuts : (cells + 1,) int64 array
+        As in `CellScheme`.
+    held : sequence of n integer arrays
+        The cells that each worker holds.
+    wait : int, optional
+        As in `Scheme`.
     """
 
     def __init__(self, cuts: Ints, held: Sequence[Ints], wait: int | None) -> None:

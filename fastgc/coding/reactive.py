@@ -1,6 +1,7 @@
 """Reactive redundancy: many workers hold a share of the work, one computes it (Gupta, Vaidya 2019).
 
-If a worker is late or dead, the master asks another holder of its share, which has sent its own.
+Each worker's message is its share of the gradient. Other workers hold the data of this share, too.
+If the worker is late or dead, the master asks one that has sent its own share to compute this one.
 """
 
 from __future__ import annotations

@@ -119,6 +119,8 @@ class Scheme(Recorded, ABC):
     ----------
     n, k : int
         Workers and partitions. Every scheme sets them.
+    load : int
+        Partitions per worker, w; the largest if workers differ. Default: that of its rows.
     stragglers : int or None
         Workers that may send nothing at all, whichever they are, s. Default: what the rows
         tolerate, found by trying all sets if the code is small; otherwise None, unknown. If a
@@ -132,6 +134,11 @@ class Scheme(Recorded, ABC):
         `vector` must then return the least-squares optimum for any messages. `stragglers` still
         counts the workers tolerated exactly. Default: None, no approximations, except if
         `stragglers` is set too high.
+    awaited : int or None
+        Most workers that a round waits for: `wait`, otherwise n - s. None if neither is known.
+    threshold : int or None
+        Number of messages that always suffice, if each worker's messages come in order. It is
+        `awaited` if every worker sends one message.
     packed : bool
         Whether complex codes send pairs of real numbers as complex ones.
     pieces : int
@@ -163,6 +170,8 @@ class Scheme(Recorded, ABC):
         Default: 0, workers hold only what they compute.
     deadline : float or "auto"
         When the others are asked, if `spare` is not 0: as in `fastgc.Reactive`.
+    stored : int
+        Largest number of partitions that a worker holds. It is the `load` if `spare` is 0.
     """
 
     n: int = _Required("workers")  # type: ignore[assignment]

@@ -85,15 +85,27 @@ def near_exact_vector(
 ) -> tuple[NDArray[np.number], float]:
     """Return a vector with ``vector @ rows = target``, as exact as rounding makes it worth.
 
-    Also return what is left of the target, relative to its norm. The vector comes from `solve`,
-    which is applied once more to what is left of the target. If its expected error exceeds
-    ``unit**(5/8)`` (1e-10 for float64), or most of it is still bias, the vector of the ridge
-    regression replaces it if that is better.
+    It comes from `solve`, which is applied once more to what is left of the target. If its expected
+    error exceeds ``unit**(5/8)`` (1e-10 for float64), or most of it is still bias, the vector of
+    the ridge regression replaces it if that is better.
 
-    ``solve(target)`` returns the vector up to rounding: the shortest, if each entry is multiplied
-    by the size of its row. `rows` and `target` are those of `Equations`, `sizes` the rows' 2-norms
-    or other numbers to which roundings of messages are proportional, and `unit` the messages' unit
-    roundoff.
+    Parameters
+    ----------
+    solve : function
+        Returns the vector for a target, up to rounding: the shortest, if each entry is multiplied
+        by the size of its row.
+    rows, target
+        Those of `Equations`.
+    sizes : (f,) array
+        The rows' 2-norms, or other numbers to which roundings of messages are proportional.
+    unit : float, optional
+        Unit roundoff of the messages.
+
+    Returns
+    -------
+    (f,) or (f, m) array
+    float
+        What is left of the target, relative to its norm.
     """
     return near_exact_of(
         solve,

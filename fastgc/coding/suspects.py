@@ -2,7 +2,8 @@
 
 Contradictions between messages show with half as many copies as it takes to tell which messages are
 wrong (`fastgc.coding.verify`). The master then asks the suspects what each of their partial
-gradients contributed, and computes as few partial gradients itself as decide who lies.
+gradients contributed. It computes as few partial gradients itself as decide who lies. A suspect
+that does not answer remains one: its message stays, and the master computes its answer.
 """
 
 from __future__ import annotations
@@ -82,14 +83,16 @@ class AskingRound(Round):
     replace missing claims. An answer has w (m + 1) numbers, for a load of w and m pieces. In the
     paper it has one number at each of about log2(w) levels, but each level takes a round trip.
 
-    A suspect that does not answer may be honest: its message is kept, and the master computes all
-    its partial gradients, at most w, instead of its answer. If a later message contradicts others,
-    the suspects are asked with a new seed, which stays secret until all messages that it compares
-    have come.
+    The master stops waiting as soon as other messages show who lies. A suspect that does not answer
+    may be honest: its message is kept, and the master computes all its partial gradients, at most
+    w, instead of its answer.
 
-    Contradictions are noticed as in `fastgc.coding.verify`, by a random projection of each message.
-    In float64 the probability of a miss is of the order of 1e-12. In float32 it is up to some
-    thousandths, for lies that exceed rounding errors by a factor of 1e5.
+    A seed stays secret until all messages that it compares have come. If a later message
+    contradicts others, the suspects are asked with a new seed.
+
+    Contradictions are noticed as in `fastgc.coding.verify`, by a random projection of each message,
+    and missed as rarely. In float64 the probability of a miss is of the order of 1e-12. In float32
+    it is up to some thousandths, for lies that exceed rounding errors by a factor of 1e5.
 
     Examples
     --------

@@ -39,12 +39,30 @@ class Delays(ABC):
     per: Per = "round"
 
     def sample(self, round: int, workers: int, seed: int) -> Floats:
-        """Return the times of all workers in one round, in seconds: float64, shape (workers,).
+        """Return the times of all workers in one round.
 
-        They depend only on ``seed``, ``round`` (from 0) and the worker, not on earlier samples. So
-        several codes can run on the same delays, and the first m of n workers have the times of
-        only m workers. Raises ValueError if an argument is negative, and TypeError if it is not an
-        integer.
+        They depend only on ``seed``, ``round`` and the worker, not on earlier samples. So several
+        codes can run on the same delays, and the first m of n workers have the times of only m
+        workers.
+
+        Parameters
+        ----------
+        round : int
+            Round, from 0.
+        workers : int
+            Number of workers n, not negative.
+        seed : int
+            Seed of the experiment, not negative.
+
+        Returns
+        -------
+        array of float64, shape (workers,)
+            Seconds.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is negative, or not an integer.
         """
         check_counts(round=round, workers=workers, seed=seed)
         # With a spawn key, even round 0 differs from a generator of the seed alone; entropy (seed,
@@ -54,15 +72,40 @@ class Delays(ABC):
         return times
 
     def draw(self, rng: np.random.Generator, rounds: int, workers: int) -> Floats:
-        """Return the times of many rounds at once, in seconds: float64, shape (rounds, workers).
+        """Return the times of all workers in many rounds at once, for simulations.
 
-        The same state of `rng` gives the same times. Raises as `sample`.
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Source of randomness; the same state gives the same times.
+        rounds, workers : int
+            Not negative.
+
+        Returns
+        -------
+        array of float64, shape (rounds, workers)
+            Seconds.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a number is negative, or not an integer.
         """
         check_counts(rounds=rounds, workers=workers)
         return self._draw(rng, rounds, workers)
 
     def order_statistic_mean(self, f: int, n: int) -> float:
-        """Return the mean seconds of the f-th smallest of n times: the wait for f of n workers.
+        """Return the mean of the f-th smallest of n times, the wait for the first f of n workers.
+
+        Parameters
+        ----------
+        f, n : int
+            1 <= f <= n.
+
+        Returns
+        -------
+        float
+            Seconds.
 
         Raises
         ------
@@ -102,7 +145,7 @@ class Delays(ABC):
         """Return each worker's tail exponent x, P(T > t) ~ t^-x: float64, shape (workers,).
 
         It is Inf for lighter tails, and NaN if unknown. Means of powers below x exist. Raises
-        ValueError if the model is for another number of workers.
+        ValueError if the model has the times of another number of workers.
         """
 
     @abstractmethod
@@ -135,7 +178,7 @@ class Distribution(Delays):
 
     A subclass defines `cdf`, `survival` and `quantile`, which raise TypeError for what is not real;
     the rest follows, with means by quadrature. It should define `tail_indices`, because otherwise
-    it is unknown whether means exist, and `per` unless that is ``"round"``.
+    it is unknown whether means exist. It defines `per` unless that is ``"round"``.
     """
 
     @abstractmethod
@@ -269,7 +312,6 @@ class ShiftedExponential(_Continuous):
     """Shifted exponential times, F(t) = 1 - exp(-μ (t - α)) for t >= α.
 
     The time of one computation in Ozfatura et al., eq. 12, and Li et al., eq. 15 (where α is a).
-    Raises as `Pareto`.
 
     Parameters
     ----------
@@ -279,6 +321,12 @@ class ShiftedExponential(_Continuous):
         Rate μ of the tail, per second, positive.
     per : "round" or "computation"
         See `Delays`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the shift is negative, the rate is not positive, or one of them is not finite, or not a
+        real number.
     """
 
     shift: float
@@ -307,7 +355,7 @@ class ShiftedExponential(_Continuous):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Exponential(_Continuous):
-    """Exponential times, F(t) = 1 - exp(-t / η) (Zhu et al., section II-B); raises as `Pareto`.
+    """Exponential times, F(t) = 1 - exp(-t / η) (Zhu et al., section II-B).
 
     Parameters
     ----------
@@ -320,6 +368,11 @@ class Exponential(_Continuous):
     ----------
     scale : float
         The mean.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the mean is not positive and finite, or not a real number.
     """
 
     scale: float
@@ -426,9 +479,10 @@ _NEAR = 4  # units in the last place by which knots may be off
 def mean_of_late(late: Callable[[Floats], Floats], knots: Floats, tail: float) -> float:
     """Integrate P(T > t) over t >= 0, no matter how far apart the scales of T lie.
 
-    ``late(t)`` is P(T > t) for a vector of times, smooth between knots, ascending times at which it
-    may jump. It is 1 below the first knot; the last is of the order of a typical T or above. `tail`
-    is the exponent of the tail, P(T > t) ~ t^-tail, above 1; Inf if it falls faster.
+    ``late(t)`` is P(T > t) for a vector of times. It is smooth between knots, ascending times that
+    are not negative, and may jump at them. P(T > t) = 1 below the first knot; the last is of the
+    order of a typical T or above. `tail` is the exponent of the tail, P(T > t) ~ t^-tail, above 1;
+    Inf if it falls faster.
     """
     start = knots[-1]
     # Substitute t = start v^(-1/g) with g = tail - 1: a pure power law becomes a constant.
@@ -470,9 +524,9 @@ def by_halves(
 ) -> float:
     """Integrate a function that is not negative, by adaptive quadrature.
 
-    ``panels(left, right)`` returns integrals over panels, at first between `edges`, and bounds on
-    what these miss. Panels are halved until they agree with the sum of their halves, which miss
-    nothing, but for the error that is `allowed` for an estimate of the whole integral.
+    ``panels(left, right)`` returns integrals over panels, and bounds on what these miss. The first
+    panels lie between `edges`. They are halved until a panel agrees with the sum of its halves, and
+    these miss nothing, but for the error that is `allowed` for an estimate of the whole integral.
     """
     left, right = edges[:-1], edges[1:]
     whole, _ = panels(left, right)

@@ -76,7 +76,7 @@ class Empirical(Distribution):
         Parameters
         ----------
         path : str or path
-            Its suffix gives the format:
+            A file; its suffix gives the format:
 
             - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
@@ -92,14 +92,21 @@ class Empirical(Distribution):
         per : "round" or "computation"
             See `Delays`.
 
+        Returns
+        -------
+        Empirical
+
         Raises
         ------
         ValueError
             If the file holds something else, if a time is missing, negative or not finite (the
             message gives line and column), or if the unit is unknown.
-        TypeError, OSError, ImportError
-            If an argument has a wrong type, if the file cannot be read, or if it is a parquet file
-            and PyArrow is not installed.
+        TypeError
+            If an argument has a wrong type.
+        OSError
+            If the file cannot be read.
+        ImportError
+            If it is a parquet file and PyArrow is not installed.
 
         Examples
         --------
@@ -431,9 +438,11 @@ class Fit(NamedTuple):
     Attributes
     ----------
     model : Distribution
-    log_likelihood, aic : float
-        Log-likelihood of the times under the model; Akaike's criterion, twice the number of
-        parameters minus twice the log-likelihood; smaller is better.
+    log_likelihood : float
+        Log-likelihood of the times under the model.
+    aic : float
+        Akaike's criterion: twice the number of parameters minus twice the log-likelihood; smaller
+        is better.
     ks : float
         Kolmogorov-Smirnov distance: the largest distance between the times' cdf and the model's.
     p_value : float
@@ -456,7 +465,7 @@ def fit(
     draws: int = 199,
     seed: int = 0,
 ) -> list[Fit]:
-    """Fit a model of each kind to recorded times by maximum likelihood; the least `aic` is first.
+    """Fit models to recorded times by maximum likelihood.
 
     Parameters
     ----------
@@ -470,14 +479,23 @@ def fit(
         for instance (workers,) for times of shape (rounds, workers). Models then describe the times
         of single computations, with ``per="computation"``; without loads they have
         ``per="round"``.
-    draws, seed : int
-        Number of samples for the p-values, which are multiples of 1 / (draws + 1), and their seed.
+    draws : int
+        Number of samples for the p-values, which are multiples of 1 / (draws + 1).
+    seed : int
+        Seed of these samples, not negative.
+
+    Returns
+    -------
+    list of Fit
+        One for each kind, with the smallest `aic` first.
 
     Raises
     ------
-    ValueError, TypeError
-        If there are fewer than two times, one is out of range or not real, or all are equal; if
-        loads do not fit, or are not positive real numbers; or if a kind is unknown, or none given.
+    ValueError
+        If there are fewer than two times, one is out of range, or all are equal; if loads do not
+        fit or are not positive; or if a kind is unknown, or none is given.
+    TypeError
+        If times or loads are not real numbers.
 
     Notes
     -----
@@ -486,14 +504,15 @@ def fit(
     m and rate 1 / (x̄ - m) for the shifted exponential, and at mean x̄ for the exponential
     (Johnson, Kotz and Balakrishnan, Continuous Univariate Distributions I, chapter 19).
 
-    The usual p-value of a Kolmogorov-Smirnov distance is far too large for a model fitted to the
-    same times. Instead, `draws` times, N values are drawn from a model of the kind, a model is
-    fitted to them, and its distance computed. These distances do not depend on a model's scale,
-    shift or shape, so the p-values are exact for any such model.
+    The usual p-value of a Kolmogorov-Smirnov distance holds for a model chosen beforehand. It is
+    far too large for a model fitted to the same times. Instead, this function does the following
+    `draws` times: it draws N values from a model of the kind, fits a model to them, and computes
+    the distance. The distances do not depend on a model's scale, shift or shape, so these p-values
+    are exact for any such model.
 
-    A shifted exponential fits exponential times slightly better than an exponential, with a shift
-    of about x̄ / N; in a third of all cases even its `aic` is smaller. As models of delays the two
-    are then equivalent.
+    A shifted exponential fits exponential times slightly better than an exponential, with the least
+    time as its shift, about x̄ / N. In a third of all cases even its `aic` is smaller. As models of
+    delays the two are then equivalent.
     """
     checked = check_times("times", times)
     if unknown := [kind for kind in kinds if kind not in _KINDS]:

@@ -64,7 +64,8 @@ def per_of(delays: DelayModel | None) -> Per:
 def sample(delays: DelayModel, round: int, workers: int, seed: int) -> Floats:
     """Sample and check the times of all workers in one round, from any model.
 
-    They must be real, one for each worker, not negative and not NaN; Inf: it never answers.
+    A time of Inf is a worker that never answers. Raises ValueError unless there is one time for
+    each worker, not negative and not NaN, and TypeError unless times are real numbers.
     """
     times = as_array("delays", delays.sample(round, workers, seed))
     if times.dtype.kind not in "iuf":
@@ -107,8 +108,8 @@ def tail_bounds(exponents: Floats) -> tuple[Floats, Floats]:
 def described(delays: object) -> str:
     """Describe a model in words: its repr, if its class defines one.
 
-    Otherwise return the class and its constructor's arguments, as far as the object has attributes
-    of the same names. This tells models of one class apart.
+    Otherwise return the class and the arguments of its constructor, as far as the object has
+    attributes of the same names. This tells models of one class with different arguments apart.
     """
     kind = type(delays)
     if kind.__repr__ is not object.__repr__:

@@ -35,8 +35,8 @@ class Mixture(Distribution):
     Raises
     ------
     ValueError, TypeError
-        As `Heterogeneous`, and if there are not as many weights as models, or weights that are not
-        such probabilities.
+        If there are no models, or models that cannot be mixed; if there are not as many weights as
+        models, or weights that are not such probabilities; if a model is not a `Distribution`.
     """
 
     models: tuple[Distribution, ...]
@@ -216,17 +216,19 @@ class Outages:
     Parameters
     ----------
     model : DelayModel or None
-        The delays of workers without failures, per round.
+        The delays of workers without failures.
     domains : sequence of n labels, or mapping of labels to workers
         The domain of each worker.
-    probability, seconds : float
-        Probability that a domain fails in a round, in 0 .. 1; the additional delay of its workers.
+    probability : float
+        Probability that a domain fails in a round, in 0 .. 1.
+    seconds : float
+        The additional delay of the workers of a failed domain.
 
     Raises
     ------
     TypeError, ValueError
-        If `model` is not such a model, `domains` does not name the domains of workers, or a number
-        is out of range.
+        If `model` is not a delay model, or its times are per computation; if `domains` does not
+        name the domains of workers; or if a number is out of range.
 
     Notes
     -----
@@ -290,7 +292,11 @@ class Outages:
 
         This is `fastgc.Code.placed` without the warning that the loss of some domain cannot be
         tolerated: a simulation shows this by long rounds. A placed code is returned unchanged.
-        Raises TypeError if `code` is not a code, and ValueError if it is for other workers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `code` is not a code, or has another number of workers.
         """
         if not isinstance(code, Code):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")

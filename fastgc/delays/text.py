@@ -128,7 +128,7 @@ def parse(text: str) -> DelayModel | None:
     text : str
         One of
 
-        - ``"none"``: no delays, None;
+        - ``"none"``: no delays;
         - a model with all its parameters: ``"pareto:scale=0.01,shape=1.1"``,
           ``"shifted-exponential:shift=0.01,rate=10"`` or ``"exponential:mean=0.01"``;
         - a model of your own, with the arguments of its constructor: by name (`register`),
@@ -145,13 +145,21 @@ def parse(text: str) -> DelayModel | None:
         ``",per=round"`` or ``",per=computation"``; your own model needs such a parameter for it.
         Capitals matter only in values and in the names of files, modules and classes.
 
+    Returns
+    -------
+    DelayModel or None
+        None for ``"none"``.
+
     Raises
     ------
     ValueError
         If the text is none of these, or a file holds no times; the message says what was expected.
-    TypeError, OSError, ImportError
-        If `text` is not a string, if a file cannot be read, or if a module or an entry point exists
-        and cannot be loaded.
+    TypeError
+        If `text` is not a string.
+    OSError
+        If a file cannot be read.
+    ImportError
+        If a module or an entry point exists and cannot be loaded.
     """
     if not isinstance(text, str):
         raise TypeError(f"a delay model is a text, not {text!r}")

@@ -101,8 +101,10 @@ class GCADA:
 
     The sum of the gradients is kept and updated. It is computed again if many gradients come, or if
     its rounding errors have added up. The norm of its error is at most 4 G u sum_g ||g_g||, with
-    the newest gradients g_g and the unit roundoff u of theta's dtype. The class stores G gradients
-    and their points, at most min(G, D).
+    the newest gradients g_g and the unit roundoff u of theta's dtype; at most G u sum_g ||g_g||
+    right after it was computed again.
+
+    It stores G gradients and their points, at most min(G, D).
 
     The paper's text about groups lets ages exceed D; its Algorithm 1 and this class do not. The
     paper's tau_g^{k+1} = tau_g^k for groups that are not selected is a misprint of Algorithm 1's
@@ -173,8 +175,14 @@ class GCADA:
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs to continue: arrays, numbers and lists of numbers.
 
-        It includes the optimizer's state, under names that begin with ``optimizer.``. Raises
-        RuntimeError if no run has begun, and TypeError if the optimizer has no method ``state``.
+        It includes the optimizer's state, under names that begin with ``optimizer.``.
+
+        Raises
+        ------
+        RuntimeError
+            If no run has begun.
+        TypeError
+            If the optimizer has no method ``state``.
         """
         self._require_begun()
         inner = self._restorable().state()
@@ -255,9 +263,11 @@ class GCADA:
 
         Raises
         ------
-        TypeError, ValueError, RuntimeError
-            If the group was not selected or has already sent its gradient, if the gradient does not
-            fit or holds NaN or Inf, or if no run has begun. Nothing has changed in that case.
+        TypeError, ValueError
+            If the group was not selected or has already sent its gradient, or if the gradient does
+            not fit or holds NaN or Inf. Nothing has changed in that case.
+        RuntimeError
+            If no run has begun.
         """
         self._require_begun()
         group = check_index("group", group, self.groups)
@@ -287,8 +297,15 @@ class GCADA:
     def gradient(self, out: Output | None = None) -> Array:
         """Return the sum of the groups' newest gradients, eq. (3).
 
-        `out` is a (p,) array, contiguous and writable, of theta's dtype. Raises RuntimeError if a
-        selected group has not sent its gradient.
+        Parameters
+        ----------
+        out : (p,) array, optional
+            Contiguous and writable, of theta's dtype.
+
+        Raises
+        ------
+        RuntimeError
+            If a selected group has not sent its gradient.
         """
         self._require_due()
         total = self._total
@@ -301,13 +318,18 @@ class GCADA:
         return sum_ if out is None else out
 
     def step(self, gradient: Array | None = None) -> float:
-        """Let the optimizer step, and return the squared distance that `point` has moved.
+        """Let the optimizer step.
 
         Parameters
         ----------
         gradient : (p,) array, optional
             The gradient to step along instead of `gradient()`, for instance scaled, or with the
             gradient of a penalty added.
+
+        Returns
+        -------
+        float
+            The squared distance that `point` has moved.
 
         Raises
         ------

@@ -247,13 +247,13 @@ class AMSGrad(_Descent):
     gradient^2), then theta <- theta - lr * h / sqrt(epsilon + v), element by element, from h = 0
     and v = 0; v is the paper's v with a hat.
 
-    It differs from others in three ways. There is no bias correction, so early steps are short.
-    epsilon is inside the root. And v decays from the maximum: it rises only if gradient^2 > v, and
-    never falls. Reddi et al. (2018) keep the decaying average of squares apart from its maximum,
-    which is then smaller if gradients shrink and grow again, and have no epsilon.
-    ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and corrects
-    the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the gradient
-    shrinks, all of them agree but for epsilon and the corrections. Raises as `SGD`.
+    It differs from others in three ways. There is no bias correction, so early steps are short
+    because h is small. epsilon is inside the root. And v decays from the maximum: it never falls,
+    and rises only if gradient^2 > v. Reddi et al. (2018) keep the decaying average of squares
+    separate from its maximum, which is then smaller if gradients shrink and grow again, and have no
+    epsilon. ``torch.optim.Adam(amsgrad=True)`` does the same, adds epsilon outside the root, and
+    corrects the bias of h by 1 - beta1^k and that of v by 1 - beta2^k. As long as no element of the
+    gradient shrinks, all of them agree except for epsilon and the corrections. Raises as `SGD`.
 
     Parameters
     ----------
@@ -263,8 +263,8 @@ class AMSGrad(_Descent):
     beta1, beta2 : float
         In [0, 1): weights of the past in h and in v.
     epsilon : float
-        Positive, and at least the smallest normal number of theta's dtype. Gradient elements not
-        much larger than its root take shorter steps than others.
+        Positive, and at least the smallest normal number of theta's dtype. Gradient elements that
+        are not much larger than its root take shorter steps than others.
 
     Notes
     -----

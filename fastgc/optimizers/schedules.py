@@ -29,8 +29,10 @@ class CosineDecay:
 
     Parameters
     ----------
-    rounds, warmup : int
-        Rounds of the run; fewer rounds of a linear rise (Goyal et al. 2017, section 2.2).
+    rounds : int
+        Rounds of the run, more than those of the warm-up.
+    warmup : int
+        Rounds of a linear rise (Goyal et al. 2017, section 2.2).
     floor : float
         In [0, 1].
 
@@ -62,15 +64,21 @@ class CosineDecay:
 class StepDecay:
     """Falls by a factor in every `every`-th round: factor^floor(t / every) in round t.
 
-    In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1). Raises as
-    `CosineDecay`.
+    In the rounds of the warm-up this is multiplied by (t + 1) / (warmup + 1).
 
     Parameters
     ----------
-    every, warmup : int
-        Rounds between steps; rounds of a linear rise (Goyal et al. 2017, section 2.2).
+    every : int
+        Rounds between steps.
     factor : float
         In [0, 1].
+    warmup : int
+        Rounds of a linear rise (Goyal et al. 2017, section 2.2).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter has a wrong type or is out of range.
     """
 
     def __init__(self, every: int, factor: float = 0.1, warmup: int = 0) -> None:
@@ -100,10 +108,16 @@ def parse(text: str, rounds: int) -> Schedule:
     ----------
     text : str
         ``"cosine"``, ``"cosine:warmup=10,floor=0.01"``, ``"step:every=50,factor=0.1"``, or a class
-        that can be imported, ``"module:Class:key=value"``. For any other, or if an argument is
-        missing, unknown or out of range, ValueError, TypeError or ImportError is raised.
+        that can be imported, ``"module:Class:key=value"``.
     rounds : int
         Rounds of the run, for schedules that need them and texts that do not give them.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these, or an argument is missing, unknown or out of range.
+    TypeError, ImportError
+        As the class does, and if it cannot be imported.
     """
     found = SCHEDULES.resolve(text)
     listed = found.listed

@@ -42,8 +42,8 @@ class Recording:
     source : str
         A description of the run.
     per : "round" or "computation"
-        Whether workers were late once in a round, whatever they computed, or slow in each
-        computation. See `fastgc.delays.Delays`.
+        "round": workers were late once in a round, whatever they computed. "computation": they were
+        slow in each computation. See `fastgc.delays.Delays`.
     processors : float, optional
         The number of processors that the workers shared, if there were fewer than workers.
     """
@@ -113,8 +113,10 @@ class Recording:
 
         Raises
         ------
-        ValueError, TypeError, OSError, ImportError
-            As `Empirical.read`, and if a table needs a cost and has none.
+        ValueError
+            If the file holds something else, or a table needs a cost and has none.
+        TypeError, OSError, ImportError
+            As `Empirical.read` does.
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":
@@ -172,12 +174,15 @@ def record(
     ----------
     n : int
         Workers, and partitions.
-    data, model : Dataset, Model
-        What partial gradients are computed of, at zero.
+    data : Dataset
+    model : Model
+        The model whose partial gradients are computed, at zero.
     delays : DelayModel, optional
         Artificial delays.
-    rounds, seed : int
-        Rounds to record, and the seed of the delays.
+    rounds : int
+        Rounds to record.
+    seed : int
+        Seed of the delays.
     progress : callable, optional
         Called after each of ``2 * rounds`` rounds.
     """
@@ -222,9 +227,14 @@ def measured_rounds(
     seed: int = 0,
     progress: Callable[[], object] = lambda: None,
 ) -> Floats:
-    """Return the seconds of rounds of a code on this machine, waiting and decoding: (rounds,).
+    """Run rounds of a code on this machine, and return the time of each: waiting and decoding.
 
     Parameters as in `record`.
+
+    Returns
+    -------
+    (rounds,) float64 array
+        Seconds.
     """
     seconds = np.empty(rounds)
     shards = code.encode_data(*prepared(model, data.X_train, data.y_train))

@@ -46,24 +46,31 @@ _MOST = 2**48  # partitions shared out, at most; floats still resolve fractions 
 
 
 def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
-    """Loads with which all workers are expected to end at the same time: (n,) int64 array.
+    """Loads with which all workers are expected to end at the same time.
 
     These are the loads of Charalambides et al., section VI, for any number of kinds of workers:
-    ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k, rounded by largest
-    remainders. No worker gets more than k; the others get the excess in proportion. A very slow one
-    may get 0.
+    ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k. No worker gets more than
+    k; the others get the excess in proportion.
 
-    `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads, as far as
-    whole workers and partitions allow; no code may have exactly these. With n = 12, k = 9, s = 3,
-    and six workers three times as fast as the others, loads are 5 and 1, but these workers do not
-    split into four classes of 9 partitions each.
+    `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads: its classes
+    end at the same time, as far as whole workers and partitions allow. There may be no code with
+    exactly these loads. For example, let n = 12, k = 9, s = 3, and six workers be three times as
+    fast as the others. The loads are then 5 and 1, but these workers do not split into four classes
+    of 9 partitions each.
 
     Parameters
     ----------
     times : (n,) array
         Mean time of each worker for one partition, t_i, positive, in any unit.
-    k, stragglers : int
-        Partitions; stragglers to tolerate, s, below n.
+    k : int
+        Partitions.
+    stragglers : int
+        Stragglers to tolerate, s, below n.
+
+    Returns
+    -------
+    (n,) int64 array
+        Whole numbers by largest remainders. A very slow worker may get 0.
 
     Raises
     ------
@@ -78,10 +85,10 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
 
 
 def balanced_loads(rates: ArrayLike, k: int) -> Ints:
-    """Loads in proportion to the workers' rates, without redundancy: (n,) int64 array, of sum k.
+    """Loads in proportion to the workers' rates, without redundancy: load balancing.
 
-    Li et al., section IV-C: r_i = mu_i / sum(mu) m, by largest remainders, and the master waits for
-    all workers. Raises as `equal_time_loads`.
+    Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
+    `equal_time_loads`.
 
     Parameters
     ----------
@@ -89,6 +96,11 @@ def balanced_loads(rates: ArrayLike, k: int) -> Ints:
         Straggler parameters mu_i, positive.
     k : int
         Partitions, m in the paper.
+
+    Returns
+    -------
+    (n,) int64 array
+        Whole numbers that add up to k, by largest remainders.
     """
     mu = _positive("rates", rates)
     k = at_least("k", k, 1)
@@ -100,8 +112,10 @@ class Allocation(NamedTuple):
 
     Attributes
     ----------
-    loads, real_loads : (n,) arrays of int64 and float64
-        Partitions of each worker, at least 1; and these loads before rounding.
+    loads : (n,) int64 array
+        Partitions of each worker, at least 1.
+    real_loads : (n,) float64 array
+        Loads before rounding.
     time : float
         t*, the seconds after which the mean number of partial gradients returned is the number
         needed; Inf if all assigned partial gradients are needed.
@@ -120,10 +134,10 @@ def optimal_loads(
 ) -> Allocation:
     """Loads that bring `needed` partial gradients, repetitions counted, the soonest.
 
-    P2 of Li et al., eq. (19), in the limit of many workers (Reisizadeh, Prakash, Pedarsani and
-    Avestimehr 2017). Worker i gets r_i = t* / lambda_i partitions, with which it returns the most
-    partial gradients by time t* on average, mu_i / (1 + mu_i lambda_i) per second. By t*, all
-    workers together have returned `needed` on average.
+    P2 of Li et al., eq. (19), in the limit of many workers, which they take from Reisizadeh,
+    Prakash, Pedarsani and Avestimehr (2017). Worker i gets r_i = t* / lambda_i partitions. Of all
+    loads, this one returns the most partial gradients by time t* on average, mu_i / (1 + mu_i
+    lambda_i) per second. By t*, all workers together have returned `needed` on average.
 
     Parameters
     ----------
@@ -216,11 +230,11 @@ def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = Non
     Notes
     -----
     Up to a thousand combinations of loads are all tried, as for three workers and `needed` = 9; the
-    time is then the minimum. Otherwise this is a local search, which may end above the minimum, the
-    bound of Theorem 2. It starts from `optimal_loads`, from the largest loads, and from equal loads
-    of the fastest m workers for several m, and changes the load of one worker, of two, or of all
-    that are alike, as long as the time falls. This takes seconds for ten workers, and many minutes
-    for a hundred.
+    time is then the minimum. Otherwise this is a local search. It starts from `optimal_loads`, from
+    the largest loads, and from equal loads of the fastest m workers for several m. It changes the
+    load of one worker, of two, or of all that are alike, as long as the time falls. It may end
+    above the minimum, which is the bound of Theorem 2. It calls `received_mean` some hundred times,
+    each O(n needed) at hundreds of moments: seconds for ten workers, many minutes for a hundred.
     """
     needed = at_least("needed", needed, 1)
     shifts, rates = _parameters(delays)
@@ -342,7 +356,14 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     the limit of many workers (Remark 5); `least_time_loads` minimises it for the given workers.
 
     Raises as `optimal_loads`, and ValueError if the upper bound takes more partitions than workers
-    hold. `k`, m in the paper, is at least 2, and `delays` as in `least_time_loads`.
+    hold.
+
+    Parameters
+    ----------
+    k : int
+        Partitions, m in the paper; at least 2.
+    delays
+        As in `least_time_loads`.
     """
     k = at_least("k", k, 2)
     _check_countable(k)
@@ -415,15 +436,16 @@ def assign(
 ) -> Assigned:
     """Choose the assignment of a `BinaryCode` for workers of these speeds.
 
-    This simulates all assignments on the same delays, because none is always best. Raises as
-    `fastgc.simulation.simulate` and `BinaryCode`.
+    This simulates all assignments on the same delays, because none is always best.
 
     Parameters
     ----------
     speeds : (n,) array
         Relative speeds of the workers, positive.
-    k, stragglers : int
-        Partitions, n by default (with more, blocks fit the speeds better); stragglers to tolerate.
+    k : int, optional
+        Partitions, n by default. With more partitions, blocks fit the speeds better.
+    stragglers : int
+        Stragglers to tolerate, s.
     delays : DelayModel, optional
         The delays of the workers. If slow workers are later in proportion, use
         ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: none.
@@ -431,6 +453,11 @@ def assign(
         Seconds to compute one partial gradient. Default: ``1 / speeds``.
     rounds, seed, interrupted
         As in `fastgc.simulation.simulate`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter is impossible or has a wrong type; the message says why.
 
     Examples
     --------

@@ -50,7 +50,12 @@ class DecodeCost:
         Seconds per product, c_m, not negative.
     order : "f2", "f3" or "fs"
         The number of products. "f2": f (f - 1), Algorithm 3 of Halbawi et al. "f3": f^3, a solve.
-        "fs": f (n - f), the locator form. Other orders and times raise ValueError or TypeError.
+        "fs": f (n - f), the locator form.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the time is negative or not finite, the order unknown, or a type wrong.
 
     Examples
     --------
@@ -92,11 +97,13 @@ def round_time(
 
     Parameters
     ----------
-    f, n, k : int
-        1 <= f <= n; partitions, n by default.
+    f, n : int
+        1 <= f <= n.
     delays : Delays
     cost : float
         Seconds per partition, c_g N / k.
+    k : int, optional
+        Partitions, n by default.
     decode : callable, optional
         ``decode(f, n)`` returns the seconds of decoding; for example, a `DecodeCost`. Default: 0,
         because decoding vectors are computed offline.
@@ -123,8 +130,12 @@ class Optimum(NamedTuple):
 
     Attributes
     ----------
-    f, load, stragglers : int
-        Recovery threshold; partitions per worker, w; n - f.
+    f : int
+        Recovery threshold.
+    load : int
+        Partitions per worker, w.
+    stragglers : int
+        n - f.
     time : float
         Mean seconds of a round.
     times : (n,) float64 array
@@ -149,15 +160,22 @@ def optimal_threshold(
 ) -> Optimum:
     """Return the recovery threshold with the least mean time of a round.
 
-    Of several best ones, it is the largest, which has the least load. Halbawi et al., section 5.
-    Raises as `round_time`, and ValueError if no threshold respects `max_load`, or no mean exists.
+    Halbawi et al., section 5. Raises as `round_time`, and ValueError if no threshold respects
+    `max_load`, or no mean exists.
 
     Parameters
     ----------
-    n, delays, cost, k, decode
+    n : int
+        Workers.
+    delays, cost, k, decode
         As in `round_time`.
     max_load : int, optional
         The most partitions that a worker can hold.
+
+    Returns
+    -------
+    Optimum
+        Of several best thresholds, the largest, which has the least load.
     """
     n, k = check_sizes(n, k)
     check_delays(delays)
@@ -205,10 +223,12 @@ def limit_time(
 
     Parameters
     ----------
-    alpha, work : float
-        Fraction w / k, in (0, 1]; seconds that one worker needs for all data, c_g N.
+    alpha : float
+        Fraction w / k, in (0, 1].
     delays : Pareto
         Delays per round.
+    work : float
+        Seconds that one worker needs for all data, c_g N.
     decode : DecodeCost, optional
         Default: decoding vectors are computed offline.
     n : int
@@ -234,20 +254,27 @@ def optimal_fraction(
     max_load: int | None = None,
     k: int | None = None,
 ) -> float:
-    """Return the fraction of the data per worker with the least `limit_time`, in (0, 1).
+    """Return the fraction of the data per worker with the least `limit_time`.
 
     Halbawi et al., eq. (22), (t_0 / (c_g N xi))^(xi / (1 + xi)); with `decode`, the minimum of
     eq. (20), found numerically. `max_load` bounds it by a worker's memory (section 5). Raises as
     `round_time`, and ValueError if it is best that every worker computes everything, and memory
     allows it. Delays are then long compared to the work (offline: t_0 >= c_g N xi).
-    `code_parameters` gives the load and threshold of a code with this fraction.
 
     Parameters
     ----------
     delays, work, decode, n
         As in `limit_time`.
-    max_load, k : int, optional
-        The most partitions that a worker can hold; the number of partitions, n by default.
+    max_load : int, optional
+        The most partitions that a worker can hold, as in `optimal_threshold`.
+    k : int, optional
+        Number of partitions, for `max_load`; n by default.
+
+    Returns
+    -------
+    float
+        In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
+        threshold.
 
     Examples
     --------
@@ -292,8 +319,12 @@ class CodeParameters(NamedTuple):
 
     Attributes
     ----------
-    load, stragglers, f : int
-        Partitions per worker, w; stragglers tolerated, s; recovery threshold, n - s.
+    load : int
+        Partitions per worker, w.
+    stragglers : int
+        Stragglers tolerated, s.
+    f : int
+        Recovery threshold, n - s.
     """
 
     load: int
@@ -314,8 +345,10 @@ def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameter
     alpha : float
         Fraction of the data, in (0, 1], as `optimal_fraction` gives it. If alpha k is below a whole
         number by a relative 1e-12 or less, it counts as that number.
-    n, k : int
-        Workers; partitions, n by default.
+    n : int
+        Workers.
+    k : int, optional
+        Partitions, n by default.
 
     Notes
     -----

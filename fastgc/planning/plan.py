@@ -77,8 +77,10 @@ class Choice:
     name : str
         As in the argument `codes`: ``"rs"``.
     code : Code
-    time, standard_error : float
-        Expected seconds of a round, `wait` plus `decode`; their standard error from simulation.
+    time : float
+        Expected seconds of a round: `wait` plus `decode`.
+    standard_error : float
+        Standard error of `time` from simulation.
     wait, decode : float
         Seconds until the gradient can be decoded (simulated), and for decoding it (measured here).
     simulation : Simulation
@@ -244,24 +246,23 @@ def plan(
     Every code is simulated at every load, on the same delays. If there are many loads, 32 are tried
     that are spread geometrically, and then 32 around the best. Two parts of decoding are timed on
     this machine: computing the decoding vector of each code, with one BLAS thread if threadpoolctl
-    is installed, and combining messages. ValueError says why a parameter is impossible, or no code
-    fits.
+    is installed, and combining messages.
 
     Parameters
     ----------
-    n, k : int
-        Workers; partitions, n by default.
+    n : int
+        Workers.
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
         all codes are assigned to their domains (`fastgc.Code.placed`).
+    k : int, optional
+        Partitions, n by default.
     p : int
         The gradient dimension, which determines message sizes and decoding times.
     bandwidth : float
         Bytes per second that the master receives. Default: unlimited.
     memory : int, optional
         The most partitions that a worker can hold.
-    stragglers : int
-        The fewest stragglers that a code must tolerate, in any set.
     residual : float
         The largest part of the gradient that a code may leave out, root mean square over rounds
         (`Simulation.residual`). Codes that leave out more come last and are never the best: a code
@@ -269,6 +270,8 @@ def plan(
     codes : sequence of str or Code, optional
         Codes, and names as `fastgc.codes.make` takes them; a name is tried at every load. Default:
         `CODES`, and with a `bandwidth` also `SHORTER`.
+    stragglers : int
+        The fewest stragglers that a code must tolerate, in any set.
     speeds : (n,) array, optional
         Relative speeds of the workers. ``"binary"`` and ``"rs-clustered"`` are then also tried with
         them, the former with every assignment. They only shape the codes; `delays` and `cost` say
@@ -281,6 +284,11 @@ def plan(
         slows down the others, and possibly no code pays.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
+
+    Raises
+    ------
+    ValueError
+        If a parameter is impossible, or if no code fits; the message says why.
 
     Examples
     --------

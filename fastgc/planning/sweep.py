@@ -37,23 +37,28 @@ class Cell(NamedTuple):
 
     Attributes
     ----------
-    code, delays : str
-        The name that was given; text or description of the delays.
+    code : str
+        The name that was given.
     n, k, stragglers : int
         Workers, partitions, and stragglers that the code was asked to tolerate.
-    load, tolerated : int
-        Largest number of partitions of a worker, 0 if there is no such code; stragglers that the
-        code tolerates in the worst case, None if unknown.
-    seconds, seconds_low, seconds_high, median, late : float
-        Mean simulated time of a round, and its interval; seconds within which half of the rounds,
-        and 99% of them, ended.
+    delays : str
+        Text or description of the delays.
+    load : int
+        Largest number of partitions of a worker; 0 if there is no such code.
+    tolerated : int or None
+        Stragglers that the code tolerates in the worst case; None if unknown.
+    seconds, seconds_low, seconds_high : float
+        Mean simulated time of a round, and its interval.
+    median, late : float
+        Seconds within which half of the rounds, and 99% of them, ended.
     workers, messages, gradients, computations : float
         Means of the workers waited for, the messages received, their size in gradients, and the
         partial gradients computed by then.
-    residual, largest_residual, largest_error : float
-        Root mean square and maximum of the residual over the first rounds, how far the coefficients
-        of the partial gradients in the decoded gradient are from 1; and the largest relative error
-        that `Code.trust` predicts for these rounds.
+    residual, largest_residual : float
+        Root mean square and maximum of the residual over the first rounds: how far the coefficients
+        of the partial gradients in the decoded gradient are from 1.
+    largest_error : float
+        The largest relative error of a gradient that `Code.trust` predicts for these rounds.
     mean_exists : bool or None
         Whether the mean time exists (`fastgc.simulation.Simulation.mean_exists`).
     measured, measured_low, measured_high : float
@@ -141,8 +146,7 @@ def sweep(
     """Simulate every code for all numbers of workers and stragglers, and all delays.
 
     Impossible cells are included with the reason, for instance if a code cannot tolerate as many
-    stragglers. A code that is the same for several numbers of stragglers is simulated once. Raises
-    ValueError or TypeError if an argument is impossible in every cell.
+    stragglers. A code that is the same for several numbers of stragglers is simulated once.
 
     Parameters
     ----------
@@ -160,8 +164,10 @@ def sweep(
     work : float or (n,) array
         Instead of `cost`, seconds to compute the partial gradients of all k partitions once. Use it
         to compare numbers of workers.
-    rounds, sets : int
-        Rounds to simulate in each cell; for `sets` of them the residual and the error are computed.
+    rounds : int
+        Rounds to simulate in each cell.
+    sets : int
+        Number of these rounds for which the residual and the error are computed.
     seed : int
         Seed of delays and random codes. Cells with the same n and delays have the same delays.
     live : int
@@ -171,6 +177,16 @@ def sweep(
     progress : callable, optional
         Called after every few rounds with the part of a cell's simulation that is done, and with
         the whole.
+
+    Returns
+    -------
+    Sweep
+        An iterable of `Cell`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is impossible in every cell.
 
     Examples
     --------

@@ -93,25 +93,30 @@ def error_curves(
     The title says when runs reach the error `level`. The error axis is logarithmic if the errors
     are positive and the largest is at least four times the smallest.
 
-    Raises ValueError if no run has a tested round, or runs differ in their measure.
-
     Parameters
     ----------
     histories : sequence
         Runs, each with a ``name`` and ``rounds``. A round has a ``time``, in seconds since training
-        began, and a ``test_error``, a fraction, unless an attribute ``measure`` of the run says
-        otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
-        infinite are left out; a run without a tested round appears only in the legend. For runs of
+        began, and a ``test_error``. This is a fraction, unless an attribute ``measure`` of the run
+        says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
+        infinite are left out. A run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
-    ax, caption
-        As in `fastgc.plotting`. Default caption: data and delays, if all runs share them.
+    ax
+        As in `fastgc.plotting`.
     time_axis : bool
         False: draw against the number of rounds instead of seconds.
     log_x : bool, optional
         Logarithmic horizontal axis. Default: True if the longest run is more than four times as
         long as the shortest.
+    caption : str, optional
+        Heading of the legend of a new figure. Default: data and delays, if all runs share them.
     level : float, optional
         Default, and where no run reaches it: the lowest error that all runs reach.
+
+    Raises
+    ------
+    ValueError
+        If no run has a tested round, or runs differ in their measure.
     """
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
@@ -257,7 +262,8 @@ def stability_figure(
 
     Parameters
     ----------
-    rows, sizes
+    rows : sequence of StabilityRow
+    sizes : sequence of pairs, optional
         As in `stability_curves`.
     """
     if not rows:
@@ -299,6 +305,7 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     values : CircleValues
+        The result of `fastgc.stability.circle_values`.
     ax
         As in `fastgc.plotting`.
     """
@@ -371,7 +378,13 @@ def spending_panels(
     Communication counts parameters sent and messages used; computation counts gradients of single
     samples, both since training began (eqs. (5) and (6)). Losses are those of evaluated rounds. The
     axes of time, communication and computation are logarithmic if the longest run is more than four
-    times as long as the shortest. `loss_by_communication` adds a fourth panel.
+    times as long as the shortest.
+
+    Parameters
+    ----------
+    histories : sequence of History
+    loss_by_communication : bool, default False
+        Add a fourth panel, of the loss against communication.
     """
     if not histories or not all(history.rounds for history in histories):
         raise ValueError("nothing to draw: there must be runs, of a round at least")
@@ -403,11 +416,10 @@ def spending_panels(
 
 
 def approximation_panels(histories: Sequence[History], optimum: float | None = None) -> list[Panel]:
-    """Four panels: loss and test error of runs against time, residual and last loss against load.
+    """Panels of loss and test error of runs against time, of residual and last loss against load.
 
     The residual is the root mean square of `Record.residual` over all rounds of a run. The load is
-    `History.load`. The last loss is that of the last evaluated round. Raises ValueError if runs
-    differ in their measure.
+    `History.load`. The last loss is that of the last evaluated round.
 
     Parameters
     ----------
@@ -416,6 +428,16 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         The least possible training loss, if it is known; for least squares it is
         ``model.loss(model.optimum(X, y), X, y)``. The panels then show how far losses are above it,
         and leave out rounds whose loss is not above it.
+
+    Returns
+    -------
+    list of fastgc.plotting.Panel
+        Four panels, which `fastgc.plotting.panel_figure` draws.
+
+    Raises
+    ------
+    ValueError
+        If runs differ in their measure.
     """
     evaluated = [[r for r in each.rounds if r.evaluated] for each in histories]
     if not evaluated or not all(evaluated):
@@ -513,6 +535,7 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     Parameters
     ----------
     found : mapping of names of codes to Simulation
+        Results of `fastgc.simulation.simulate`.
     ax, caption
         As in `fastgc.plotting`.
     """
@@ -642,6 +665,7 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
     Parameters
     ----------
     plan : Plan
+        The result of `fastgc.planning.plan`.
     ax, caption
         As in `fastgc.plotting`; two axes, the times first.
     """

@@ -47,7 +47,13 @@ _TINY, _HUGE = 1e-3, 1e5  # values beyond these are labelled with powers of ten
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise the errors that `save` would raise for `path`, before a picture is drawn."""
+    """Raise the errors that `save` would raise for `path`, before a picture is drawn.
+
+    Raises
+    ------
+    ValueError
+        If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
+    """
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
     new_figure()
@@ -65,9 +71,7 @@ def settings() -> Any:
 def style(width: str = "double") -> dict[str, Any]:
     """Return settings of matplotlib for pictures with the size, fonts and colours of a paper.
 
-    They are for ``plt.style.use``, or for ``with plt.style.context``. All pictures of this module
-    follow matplotlib's settings; the commands use these. PDF and EPS files have TrueType fonts, as
-    IEEE and ACM require. Raises ValueError if `width` is unknown.
+    All pictures of this module follow matplotlib's settings; the commands use these.
 
     Parameters
     ----------
@@ -75,6 +79,17 @@ def style(width: str = "double") -> dict[str, Any]:
         "single": 3.5 inches, one of a paper's two columns, fonts of 8 points. "double": 7.16
         inches, the width of the paper's page. "slide": 12.5 inches, fonts of 15 points. Pictures
         then need no scaling.
+
+    Returns
+    -------
+    dict
+        Settings for ``plt.style.use``, or for ``with plt.style.context``. PDF and EPS files have
+        TrueType fonts, as IEEE and ACM require.
+
+    Raises
+    ------
+    ValueError
+        If `width` is unknown.
 
     Examples
     --------
@@ -156,8 +171,13 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     picture : matplotlib Axes or Figure
         A result of a function of this module. For axes, the whole figure is written.
     path : str or path
-        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format; for
-        any other, ValueError is raised. PDF and EPS files have TrueType fonts.
+        A name that ends in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, which gives the format. PDF
+        and EPS files have TrueType fonts.
+
+    Raises
+    ------
+    ValueError
+        If the name has another suffix.
     """
     check_path(path)
     from matplotlib import rc_context
@@ -311,9 +331,6 @@ class Line:
 
     Lines of a panel with the same label have one colour and one entry in the legend.
 
-    Raises ValueError if x, y and the interval's ends are not vectors of one length, or `style` is
-    unknown.
-
     Parameters
     ----------
     label : str
@@ -329,6 +346,11 @@ class Line:
     dash : str
         The meaning of the line's dash, such as ``"n = 20"``, which has its own entry in the legend.
         Default: dashes tell labels apart.
+
+    Raises
+    ------
+    ValueError
+        If x, y and the interval's ends are not vectors of one length, or `style` is unknown.
     """
 
     label: str
@@ -384,11 +406,19 @@ def panel_figure(
     ----------
     panels : sequence of Panel
         At least one.
-    title, caption : str
-        Title above all panels, and heading of the legend, such as the delays in all panels.
+    title : str
+        Title above all panels.
     columns : int, optional
-        The most panels in a row, at least 1. Default: as many as fit the width of figures
-        (`style`).
+        The most panels in a row. Default: as many as fit the width of figures (`style`).
+    caption : str
+        Heading of the legend, such as the delays in all panels.
+
+    Raises
+    ------
+    ValueError
+        If `columns` is not positive.
+    TypeError
+        If `columns` is not an integer.
     """
     if columns is not None:
         columns = min(len(panels), at_least("columns", columns, 1))

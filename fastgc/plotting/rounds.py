@@ -56,8 +56,13 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     real ones, and the angle of complex ones, paler for smaller sizes. For up to 12 workers and
     partitions the numbers are written out if they fit, complex ones as size and angle.
 
-    Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is sent in
-    pieces, the coefficients are those of the first piece.
+    Parameters
+    ----------
+    code : Code
+        A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
+        sent in pieces, the coefficients are those of the first piece.
+    ax
+        As in `fastgc.plotting`.
 
     Examples
     --------
@@ -182,9 +187,6 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     marks the time at which the messages suffice and the gradient is decoded. In simulated rounds of
     `Reactive`, a bar of another colour is a worker that computes another worker's missing share.
 
-    Raises ValueError if a round does not say when its messages arrived or has messages that the
-    code does not have, or if it is unknown who sent them.
-
     Parameters
     ----------
     rounds : History, Followed, Record, RoundReport, or several of the latter two
@@ -195,6 +197,12 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
         messages each worker sends.
     ax
         As in `fastgc.plotting`; axes of your own get no legend (``ax.legend()`` adds one).
+
+    Raises
+    ------
+    ValueError
+        If a round does not say when its messages arrived or has messages that the code does not
+        have, or if it is unknown who sent them.
 
     Examples
     --------
@@ -220,7 +228,7 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     """Draw the `timeline` of several runs below each other.
 
     All runs have the same axis of time, unless one takes over three times as long as another: then
-    each has its own axis. Titles say how long rounds took. Raises as `timeline`.
+    each has its own axis. Titles say how long rounds took.
 
     Parameters
     ----------
@@ -228,6 +236,11 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
         Runs; their names go into the titles.
     rounds : int
         Draw this many of the first rounds of each run.
+
+    Raises
+    ------
+    ValueError
+        As in `timeline`.
 
     Examples
     --------

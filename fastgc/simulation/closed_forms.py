@@ -132,7 +132,10 @@ def messages_pmf(t: Floats, work: Work, batch: int) -> Floats:
 
 @dataclass(frozen=True)
 class CompletionTime:
-    """The time T until the workers together have brought `needed` messages, partials or workers."""
+    """The time T until the workers together have brought `needed` units.
+
+    A unit is a message, a partial gradient, or a worker, as the closed form counts.
+    """
 
     late: Callable[[Floats], Floats]  # P(T > t) for a vector of times
     works: Sequence[Work]  # the different works of the workers, each once
@@ -220,13 +223,21 @@ def threshold_cdf(
     Parameters
     ----------
     t : array_like
-        Seconds; the result is a float64 array of this shape.
-    n, threshold, load : int
-        Workers; workers needed, 1 .. n; computations of each worker.
+        Seconds.
+    n : int
+        Workers.
+    threshold : int
+        Workers needed, 1 .. n.
     delays : Delays
         The model of every worker, or a `Heterogeneous` one.
+    load : int
+        Computations of each worker.
     cost : float
         Seconds per computation besides the delay.
+
+    Returns
+    -------
+    float64 array of the shape of t
 
     Raises
     ------
@@ -270,9 +281,13 @@ def completions_pmf(
 ) -> Floats:
     r"""Probability P_s(t) that a worker has sent exactly s messages by time t.
 
-    Ozfatura et al., eq. (13), for any model: a float64 array of shape (\*t.shape, load // batch +
-    1), for s = 0 .. load // batch. Parameters and errors as in `total_cdf`, except that `delays` is
-    the model of one worker.
+    Ozfatura et al., eq. (13), for any model. Parameters and errors as in `total_cdf`, except that
+    `delays` is the model of one worker.
+
+    Returns
+    -------
+    float64 array, shape (\*t.shape, load // batch + 1)
+        P_s(t) for s = 0 .. load // batch.
     """
     load, batch = check_batch(load, batch)
     if isinstance(delays, Heterogeneous):
@@ -299,8 +314,10 @@ def total_cdf(
 
     Parameters
     ----------
-    t, n, load, delays, cost
-        As in `threshold_cdf`; the load is the paper's r.
+    t, n, delays, cost
+        As in `threshold_cdf`.
+    load : int
+        Computations of each worker, r.
     threshold : int
         Messages needed, M_th, 1 .. n (r // batch).
     batch : int
@@ -374,7 +391,7 @@ def received_cdf(
     t, delays, cost
         As in `threshold_cdf`.
     loads : (n,) array of int
-        Partial gradients that each worker computes, r_i; 0 if it does not take part.
+        Partial gradients that each worker computes, r_i; a worker of load 0 does not take part.
     needed : int
         Partial gradients, repetitions counted, s; 1 .. sum of the loads.
     """
@@ -454,18 +471,26 @@ def covered_cdf(
 
     Parameters
     ----------
-    t, n, load, delays, batch, cost
-        As in `total_cdf`; k / n <= load <= k, and the batch is 1 for `Uncoded`.
+    t, n, delays, cost
+        As in `threshold_cdf`.
+    load : int
+        Computations of each worker, r; k / n .. k.
     k : int, optional
         Partitions, a multiple of n; n by default.
     needed : int, optional
         Number of different partitions that end a round, as ``tolerance=1 - needed / k`` of
         `Uncoded` does. Default: all partitions that are sent.
+    batch : int
+        Computations between messages, as in `total_cdf`; 1 for `Uncoded`.
+
+    Returns
+    -------
+    float64 array of the shape of t
+        The absolute error is of the order of n roundings.
 
     Notes
     -----
-    The absolute error is of the order of n roundings. For k = n, the cost is O(n r + g n^2) for
-    each t, with g = k - needed + 1.
+    For k = n, the cost is O(n r + g n^2) for each t, with g = k - needed + 1.
 
     Examples
     --------
@@ -508,10 +533,15 @@ def covered_messages(
     """Mean number of messages until n workers have sent `needed` different partitions.
 
     The communication load of UC-MMC and UC-MMC-PG of Ozfatura et al. (figure 2(b)), by adaptive
-    quadrature, with 9 digits or more unless delays vary by less than a millionth of themselves. A
-    message counts if the round has not ended before it comes; the message that ends the round
-    counts, too. Parameters and errors as in `covered_cdf`, and ValueError if messages may come at
-    the same moment, as with `Empirical` delays; use a simulation for these.
+    quadrature. A message counts if the round has not ended before it comes. Parameters and errors
+    as in `covered_cdf`, and ValueError if messages may come at the same moment, as with `Empirical`
+    delays; use a simulation for these.
+
+    Returns
+    -------
+    float
+        The mean, including the message that ends the round. It has 9 digits or more, unless delays
+        vary by less than a millionth of themselves.
     """
     circle = _Circle(n, load, delays, k, needed, batch, cost)
     knots = circle.work.delays.knots()
@@ -714,8 +744,10 @@ def least_threshold(k: int, load: int) -> float:
 
     Parameters
     ----------
-    k, load : int
-        Partitions, m in the paper; partitions per worker, r, 1 .. k.
+    k : int
+        Partitions, m in the paper.
+    load : int
+        Partitions per worker, r, 1 .. k.
 
     Raises
     ------
@@ -801,9 +833,13 @@ def coupon_mean(k: int, load: int, n: int) -> float:
     """Mean number of workers that BCC waits for, given that n workers picked all batches.
 
     It is the mean of `CouponCollector` over its seeds, which takes only seeds with which n workers
-    pick all of the b = ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it
-    for large n. `n` is at least b; other parameters and errors as in `least_threshold`. It takes
-    O(n b).
+    pick all of the ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it for
+    large n. `n` is at least ceil(k / r); other parameters and errors as in `least_threshold`.
+
+    Notes
+    -----
+    A recursion over the number of distinct batches b, O(n b), without subtractions. It works with
+    logarithms, because for n = b the probability of picking all batches is only b! / b^b.
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
@@ -829,10 +865,7 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     """Bound on the probability that k coupons take (1 + excess) k log k draws or more.
 
     Li et al., Lemma 2: ``k**-excess``. The printed lemma fails for k = 2, because two draws are
-    always needed; there the result is the union bound of its proof. It holds for all other k: the
-    probability that one of k coupons is missing after t - 1 draws is at most
-    ``k (1 - 1/k)**(t - 1)``. For t >= k log k, this bound is at most ``k exp(-t / k)`` if k >= 8,
-    and the probability itself is for k from 3 to 7. Errors as in `least_threshold`.
+    always needed; there the result is the union bound of its proof. Errors as in `least_threshold`.
 
     Parameters
     ----------
@@ -840,6 +873,17 @@ def coupon_tail_bound(k: int, excess: float) -> float:
         Coupons: batches, or partitions drawn one by one; m in the paper.
     excess : float
         Not negative; epsilon in the paper, c - 1 in eq. (22).
+
+    Returns
+    -------
+    float
+        At most 1.
+
+    Notes
+    -----
+    The probability that one of k coupons is missing after t - 1 draws is at most
+    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k, this bound is at most ``k exp(-t / k)``;
+    for k from 3 to 7, the probability itself is.
     """
     k, excess = at_least("k", k, 1), check_real("excess", excess)
     if k == 2:
@@ -851,10 +895,22 @@ def coupon_tail_bound(k: int, excess: float) -> float:
 def coverage_probability(loads: ArrayLike, k: int) -> float:
     """Probability that workers' random choices cover all of k partitions.
 
-    Worker i picks ``loads[i]`` of k partitions, 0 .. k, with all sets equally likely. The result is
-    the probability that a seed gives `RandomAssignment` a valid assignment. For `CouponCollector`
-    use ``coverage_probability([1] * n, b)`` with b = ceil(k / r) batches. It takes O(k load) for
-    each worker. Errors as in `least_threshold`.
+    Worker i picks ``loads[i]`` of k partitions, with all sets equally likely. The result is the
+    probability that a seed gives `RandomAssignment` a valid assignment. For `CouponCollector` use
+    ``coverage_probability([1] * n, b)`` with b = ceil(k / r) batches. Errors as in
+    `least_threshold`.
+
+    Parameters
+    ----------
+    loads : (n,) array of int
+        Partitions of each worker, 0 .. k.
+    k : int
+        Partitions.
+
+    Notes
+    -----
+    A recursion over workers for the number of missing partitions, O(k load) each, all terms
+    positive.
     """
     each = np.asarray(loads)
     k = at_least("k", k, 1)
@@ -968,11 +1024,15 @@ def selected_mean(
         `fastgc.optimizers.CADA`. The paper's equations hold for D + 1 and give less: Algorithm 1
         may exceed them by a factor of (D + 1) / D.
 
+    Returns
+    -------
+    float
+        At most M. It bounds the mean over many rounds; K rounds may select M more in total.
+
     Notes
     -----
-    It bounds the mean over many rounds; K rounds may select M more in total. The paper sets the
-    threshold for d = 0 to 0. Here it is infinite: otherwise the workers with the largest L_m, which
-    are selected in every round, would not be counted.
+    The paper sets the threshold for d = 0 to 0. Here it is infinite: otherwise the workers with the
+    largest L_m, which are selected in every round, would not be counted.
     """
     L = check_reals("smoothness", smoothness)
     if L.ndim != 1 or not L.size or not np.all((L > 0) & np.isfinite(L)):
@@ -994,8 +1054,10 @@ class AdaptiveLoads(NamedTuple):
 
     Attributes
     ----------
-    communication, computation : float
-        Models sent and gradients received; gradients of single samples.
+    communication : float
+        Models sent and gradients received.
+    computation : float
+        Gradients of single samples.
     """
 
     communication: float
@@ -1012,8 +1074,10 @@ def adaptive_loads(selected: float, size: int = 1, batch: int = 1) -> AdaptiveLo
     ----------
     selected : float
         Mean number of groups selected in a round; not negative.
-    size, batch : int
-        Workers in a group, M_G; samples in a mini-batch.
+    size : int
+        Workers in a group, M_G.
+    batch : int
+        Samples in a mini-batch.
     """
     selected = check_real("selected", selected)
     size, batch = at_least("size", size, 1), at_least("batch", batch, 1)

@@ -73,9 +73,10 @@ class Simulation:
     ----------
     times : (rounds,) float64 array
         Seconds from handing out the parameters until the gradient could be decoded.
-    messages, workers, computations : (rounds,) int64 array
-        Messages that had come by that time, workers that had sent them, and partial gradients that
-        all workers together had computed.
+    messages, workers : (rounds,) int64 array
+        Messages that had come by that time, and workers that had sent them.
+    computations : (rounds,) int64 array
+        Partial gradients that all workers together had computed by that time.
     message_weight : float
         Size of a message, in gradients.
     mean_exists : bool, optional
@@ -185,27 +186,30 @@ def simulate(
         The model from which D is drawn for each worker and round. Default: no delays.
     cost : float or (n,) array
         Seconds to compute one partial gradient, for all workers or for each.
-    receive, overhead : float
-        Seconds that the master's link takes for each message, one after the other; seconds between
-        a gradient and the next round, for decoding and updating.
-    rounds, seed : int
+    receive : float
+        Seconds that the master's link takes for each message, one after the other.
+    overhead : float
+        Seconds between a gradient and the next round, for decoding and updating.
+    rounds : int
+    seed : int
         Codes with the same n have the same delays for the same seed.
     interrupted : bool
-        True: workers drop what they compute when a round ends, as in the papers, so rounds are
-        independent. False: workers first finish their current message, as those of `fastgc.engines`
-        do, so very late workers miss rounds.
+        True: workers drop what they are computing when a round ends, as in the papers, so rounds
+        are independent. False: workers first finish their current message, as those of
+        `fastgc.engines` do, so very late workers miss rounds.
     processors : float or (n,) array, optional
         The number of processors that all workers share, or the number of each worker's processor.
         `cost` is then that of a worker alone. A processor divides its time evenly among those of
-        its workers that compute; late workers sleep. Delays per computation count as computing.
-        Rounds are simulated event by event, which takes longer. Default: one for each worker.
+        its workers that compute; a late worker sleeps and uses no processor. Delays per computation
+        count as computing. Rounds are simulated event by event, which takes longer. Default: one
+        processor for each worker.
     method : {"auto", "kernel", "round"}
         "kernel" computes, in compiled code, when the code's rule is met. "round" hands message
-        after message to ``code.round`` until it is ready, for any code. They agree round by round,
-        unless rounds wait for better or more messages than suffice (`LagrangeCode`, if workers send
-        several). "auto" gives the result of "round", by the kernel if it knows the code's rule and
-        rounds do not wait. Workers are asked only with "auto" and without shared `processors`;
-        otherwise they send every message, as with engines that cannot ask.
+        after message to ``code.round`` until it is ready, which works for any code. They agree
+        round by round, unless rounds wait for better or more messages than suffice (`LagrangeCode`,
+        if workers send several). "auto" gives the result of "round", and uses the kernel if it
+        knows the code's rule and rounds do not wait. Workers are asked only with "auto" and without
+        shared `processors`; otherwise they send every message, as with engines that cannot ask.
     request : float
         Seconds of a round trip, between asking for sums and their coming. Where the master asks for
         missing shares, the worker's computation comes on top.
@@ -298,9 +302,11 @@ def follow(
 
     Parameters
     ----------
-    code, delays, cost, receive, overhead, rounds, seed, interrupted, processors
+    code, delays, cost, receive, overhead, seed, interrupted, processors
         As in `simulate`. The rounds are those of ``simulate(..., method="round")`` or, with shared
         processors, of its only method.
+    rounds : int
+        Number of rounds.
     progress : callable, optional
         Call this with the rounds simulated and all rounds, after each.
 
@@ -395,8 +401,9 @@ def require_mean(
 ) -> bool | None:
     """Return True if a round's mean time exists in the worst case; raise ValueError if it does not.
 
-    Return None if this is unknown (`Simulation.mean_exists`). `asks` says whether the master asks
-    holders for missing shares.
+    Return None if this is unknown, because the delays do not say how heavy their tails are, or the
+    code does not say how many stragglers it tolerates. `asks` says whether the master asks holders
+    for missing shares.
 
     A round is late beyond all bounds only if s + 1 workers are (s = n - f for a code that waits for
     f workers). With power tails, the round's exponent is the sum of these workers' exponents, and

@@ -46,9 +46,10 @@ class FollowedRound(NamedTuple):
         Seconds from the beginning of the first round to the end of this one.
     wait : float
         Seconds from handing out the parameters until the gradient could be decoded; inf if never.
-    received, arrivals : (messages,) arrays of int64 and float64
-        Numbers of the messages received within `wait`, in order of arrival, and when the master had
-        each of them, in seconds from handing out the parameters.
+    received : (messages,) int64 array
+        Numbers of the messages received within `wait`, in order of arrival.
+    arrivals : (messages,) float64 array
+        When the master had each of these messages, in seconds from handing out the parameters.
     decode : float
         Seconds for decoding: 0, because decoding is not simulated.
     decoded : (messages,) int64 array, optional
@@ -302,7 +303,8 @@ class OnRequest:
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
-    Each worker sends one message. One that is asked begins a share `request` seconds later.
+    The code has `spare` holders, and each worker sends one message. A worker that is asked begins
+    the share a round trip later, `request` seconds.
     """
 
     def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
