@@ -65,8 +65,10 @@ def reproduce(
     ----------
     names : iterable of str
         Keys of `FIGURES`, all of them by default, or of `RECORDED`.
-    seed, rounds : int
-        Seed of everything random; simulated rounds of each point, at least 1.
+    seed : int
+        Seed of everything random.
+    rounds : int
+        Simulated rounds of each point, at least 1.
     data : str, optional
         Data on which ``"halbawi-2"`` and ``"zhu-2"`` train, as `fastgc.data.load` takes it; each of
         them has its own default. For ``"krishnan2023"`` and ``"bytedance2025"``, which need it: the
@@ -84,9 +86,10 @@ def reproduce(
 
     Raises
     ------
-    ValueError, ImportError
-        If there is no such figure, or a parameter is out of range; if SciPy is not installed.
-        Nothing is computed then.
+    ValueError
+        If there is no such figure, or a parameter is out of range; nothing is computed then.
+    ImportError
+        If scipy is not installed.
     """
     chosen = list(names)
     for name in chosen:

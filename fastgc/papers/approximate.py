@@ -485,14 +485,15 @@ def curves(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
     of 100 partitions each. They have at most 2,000, 400 and 200 sets. Let f of n workers survive
     and d workers hold each block:
 
-    - With one coefficient, n / (d f), the mean error is (n - f) (n - d) / (d f (n - 1)).
-    - Any code's mean error is at least the probability that no holder of a block survives,
+    - With one coefficient, n / (d f), the mean error of random stragglers is
+      (n - f) (n - d) / (d f (n - 1)) for any graph.
+    - The mean error of any code is at least the probability that no holder of a block survives,
       C(n - d, f) / C(n, f).
     - The error of any stragglers by optimal decoding is at most (d + second) / (2 d) (n - f) / f,
       where `second` is the second largest eigenvalue of the graph (Glasgow and Wootters, section V,
       by the argument of Raviv et al.).
     - The error of stragglers that isolate one block after the other is more than (n - f) / (2 n),
-      half of repetition's.
+      half of repetition's error for such stragglers.
     """
     with one_thread_of_blas():
         rng = np.random.default_rng(seed)

@@ -32,7 +32,10 @@ def distance(code: BinaryCode) -> float:
 
 
 def least_distance(n: int, k: int, s: int) -> float:
-    """Return the least d_s(B) over all ways to split k partitions over workers of each class."""
+    """Return the least d_s(B) over all ways to split k partitions over the workers of each class.
+
+    All ways are tried, so n and k must be small; s < n.
+    """
     return sum(least for least, _ in _evenest(n, k, s))
 
 

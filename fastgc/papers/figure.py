@@ -36,11 +36,16 @@ class Row:
 
     Parameters
     ----------
-    figure, what : str
-        Paper and figure, as in ``"halbawi2017 figure 3"``; meaning of the number, with its unit.
-    ours, paper, closed : float
-        The number computed or simulated here; the number that the paper states, if any; and the
-        closed form's value, if `ours` is simulated.
+    figure : str
+        Source of the claim: paper and figure, as in ``"halbawi2017 figure 3"``.
+    what : str
+        Meaning of the number, with its unit.
+    ours : float
+        The number computed or simulated here.
+    paper : float, optional
+        The number that the paper states, if any.
+    closed : float, optional
+        The closed form's value, if `ours` is simulated.
     note : str
         Why the two numbers must agree, what was assumed or fitted, or why they cannot agree. Every
         row with a reference has a note.
@@ -91,7 +96,16 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A figure or table of a paper, computed anew."""
+    """A figure or table of a paper, computed anew.
+
+    Attributes
+    ----------
+    name : str
+        Key in `fastgc.papers.FIGURES`.
+    title : str
+    rows : list of Row
+    panels : list of Panel
+    """
 
     name: str  # key in `fastgc.papers.FIGURES`
     title: str
@@ -109,8 +123,8 @@ class Experiment(Generic[P]):
     It takes that function's keywords. In all figures, `seed` is the seed of everything random.
     `rounds` is the number of simulated rounds of each point; a figure says how many are enough, and
     simulates no more. `track` wraps the items of a loop, to show progress. `timed` says that some
-    rows are measured times, during which nothing else may run. Raises as `at_least` does unless
-    `rounds` is an integer from 1 on, and `seed` one from 0 on.
+    rows are measured times, during which nothing else may run. Raises ValueError if `rounds` is not
+    at least 1, or `seed` is negative, and TypeError if one is not an integer.
     """
 
     def __init__(

@@ -261,7 +261,10 @@ class Ran:
 
 
 class Training:
-    """Nesterov's method on the data, in float32, for many runs at a time."""
+    """Nesterov's method on the data, in float32, for many runs at a time.
+
+    Pixels that are 0 in all training samples are left out, because their weights stay 0.
+    """
 
     def __init__(self, dataset: Dataset, seed: int) -> None:
         self.worst = self.rounded = 0.0  # relative errors of gradients decoded, and used
@@ -424,25 +427,25 @@ def figure_2(
     """Test error against time of five schemes, with real gradients and a simulated clock.
 
     All schemes have the same delays and the same samples. Coded schemes, and waiting for all, give
-    the exact gradient for any stragglers: they share one sequence of iterates, and differ only in
+    the exact gradient for any stragglers. They share one sequence of iterates, and differ only in
     their times. Waiting for fewer workers gives the sum of the partial gradients that came, scaled
     to the whole (the paper does not say whether it scales), and is trained anew in every run. In
-    the first rounds, gradients are also encoded and decoded; ArithmeticError is raised unless they
-    equal those that are used.
+    the first rounds, gradients are also encoded and decoded, and must equal those that are used.
 
-    The target is the lowest test error that all schemes reach: exact ones within the fewest rounds
-    that RS does in the budget of any run, the others within the budget of every run. Waiting for
-    all may need more than the budget to reach it.
+    The target is the lowest test error that all schemes reach. Exact schemes must reach it within
+    the fewest rounds that RS does in the budget of any run; schemes that ignore stragglers, within
+    the budget of every run. Waiting for all may need more than the budget to reach it.
 
     `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
-    than 12,000 training samples, 12,000 are chosen at random. Default: `fastgc.data.glyphs`, 12,000
-    synthetic images of MNIST's size and 10,000 test images. `seed` is also that of the order of
-    samples, the glyphs, and the split of data without one. `rounds` are simulated for the median
-    time of a round.
+    than 12,000 training samples, 12,000 are chosen at random. By default it is
+    `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
+    also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
+    simulated for the median time of a round.
 
-    Each of the `runs` has its own delays and takes `budget` simulated seconds, which must suffice
-    for a round of RS. Rows give medians over runs, with intervals between order statistics, which
-    contain the median with a probability of 95 % or more. This takes at least 6 runs.
+    Each of the `runs` has its own delays and takes `budget` simulated seconds; in less than RS
+    needs for a round, ValueError is raised. Rows give medians over runs, with intervals between
+    order statistics. For these data and any distribution, such an interval contains the median with
+    a probability of 95 % or more. It takes at least 6 runs. A wrong gradient is an ArithmeticError.
     """
     runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
     if data is None:
