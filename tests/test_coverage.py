@@ -13,6 +13,7 @@ from strength import much
 import fastgc
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.simulation import (
+    closed_forms,
     covered_cdf,
     covered_mean,
     covered_messages,
@@ -216,6 +217,16 @@ def test_covered_messages_of_two_and_three_workers():
     mean = covered_messages(3, 2, Exponential(1, "computation"))
     assert abs(mean - counts.mean()) < 4 * counts.std() / math.sqrt(counts.size)
     assert counts.std() > 0.3
+
+
+@pytest.mark.parametrize("t", [0.0, 0.5, 2.0, 4.0, 8.0])
+@pytest.mark.parametrize(("n", "load", "needed"), [(3, 2, 3), (6, 3, 5), (6, 5, 6)])
+def test_messages_to_come_are_bounded(n, load, needed, t):
+    """Panels end where few messages are to come: these are no more than the bound says."""
+    circle = closed_forms._Circle(n, load, Exponential(1, "computation"), None, needed, 1, 0.0)
+    edges = np.linspace(t, t + 60, 400)
+    rest = circle._messages(edges[:-1], edges[1:])[0].sum()
+    assert 0 < rest <= circle._to_come(t) * (1 + 1e-9)
 
 
 def test_covered_messages_of_workers_that_hardly_differ():
