@@ -134,7 +134,7 @@ steps("rs 16/4", fastgc.ReedSolomon(16, stragglers=4), 10000)
 steps("fractional 16/3", fastgc.FractionalRepetition(16, stragglers=3), 10000)
 steps("rs 16/4 verified", fastgc.ReedSolomon(16, stragglers=4), 10000, verify=1)
 
-from fastgc.optimizers import SGD, AMSGrad, Nesterov
+from fastgc.training.optimizers import SGD, AMSGrad, Nesterov
 for kind, options in ((SGD, {"momentum": 0.9}), (Nesterov, {}), (AMSGrad, {})):
     for p in (10, 100000):
         made, gradient = kind(1e-3, **options), 1e-3 * rng.standard_normal(p)
@@ -152,7 +152,7 @@ for m in (8, 64, 256):
 CALLS["vandermonde.leja_order m=256"] = lambda: vandermonde.leja_order(nodes)
 
 from fastgc.delays import Exponential
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 for name, code in {"binary": binary, "rs 80/12": large, "fractional": fractional,
                    "graph": fastgc.codes.make("graph", 20, stragglers=4)}.items():
     CALLS[f"simulate 2000 rounds: {name}"] = lambda code=code: simulate(

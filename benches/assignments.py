@@ -13,11 +13,11 @@ import itertools
 import numpy as np
 
 from fastgc import BinaryCode
+from fastgc._base.progress import markdown_table
 from fastgc.delays import Heterogeneous, ShiftedExponential
 from fastgc.engines import LocalCluster
 from fastgc.planning import assign
-from fastgc.progress import markdown_table
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 N, K = 20, 200
 STRAGGLERS, SHARES = (1, 4, 9), (0.95, 0.5, 0.1)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import fastgc
+from fastgc._base.progress import markdown_table
 from fastgc.kernels import threads
-from fastgc.progress import markdown_table
 
 SIZES = ((20, 4), (80, 12))
 LENGTHS = (10, 1000)

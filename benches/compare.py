@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from fastgc.history import json_ready
-from fastgc.progress import markdown_table, rich_table
+from fastgc._base.progress import markdown_table, rich_table
+from fastgc.training.history import json_ready
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

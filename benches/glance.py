@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastgc
+from fastgc._base.progress import markdown_table
 from fastgc.engines import LocalCluster
-from fastgc.optimizers import AMSGrad
-from fastgc.progress import markdown_table
+from fastgc.training.optimizers import AMSGrad
 
 sys.path.insert(0, str(Path(__file__).parent))  # which benches/report.py leaves out
 import no_loss

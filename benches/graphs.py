@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 import fastgc
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 
 SIZES = ((96, 6), (384, 6), (1536, 6), (1536, 4), (1536, 3), (6144, 6))
 LOST = (0.05, 0.2, 0.5)

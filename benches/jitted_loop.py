@@ -17,7 +17,7 @@ import numpy as np
 
 import fastgc
 from fastgc.kernels import numba as nb
-from fastgc.optimizers import SGD
+from fastgc.training.optimizers import SGD
 
 SIZES = ((24, 5, 64), (24, 5, 640), (80, 12, 64), (80, 12, 640), (80, 12, 10_000))
 TURNS, SECONDS = 21, 0.02  # turns of each loop, and about the seconds of a turn

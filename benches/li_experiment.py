@@ -31,9 +31,9 @@ from fastgc import Code, CouponCollector, CyclicRepetition, Uncoded
 from fastgc.coding.round import Round
 from fastgc.delays import Exponential
 from fastgc.engines.mpi import MPICluster
-from fastgc.optimizers import Nesterov
 from fastgc.papers.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TABLE_LOAD
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
+from fastgc.training.optimizers import Nesterov
 
 Array = NDArray[Any]
 Shard = tuple[int, int, int, int]  # seed, batch, points, features, from which a batch is drawn

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import fastgc
 from fastgc import kernels
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 from fastgc.stability.precision import Experiment
 
 UNIT = 2.0**-53

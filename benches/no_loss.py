@@ -40,9 +40,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastgc
+from fastgc._base.progress import markdown_table
 from fastgc.kernels import threads
-from fastgc.optimizers import SGD, AMSGrad
-from fastgc.progress import markdown_table
+from fastgc.training.optimizers import SGD, AMSGrad
 
 try:
     import torch

@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 
 from fastgc import kernels
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 
 UNITS = 2.0**-53, 2.0**-106
 COMBINATIONS = ((68, 640), (13, 10**5), (128, 10**4), (128, 10**6))

@@ -18,7 +18,7 @@ import numpy as np
 import fastgc
 from fastgc.delays import parse
 from fastgc.errors import InstabilityWarning
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 warnings.simplefilter("ignore", InstabilityWarning)  # only times matter here
 

@@ -228,7 +228,7 @@ def cell(told: float | str | None, limit: int) -> str:
 
 def main() -> None:
     """Print the tables."""
-    from fastgc.progress import markdown_table
+    from fastgc._base.progress import markdown_table
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -253,7 +253,7 @@ def main() -> None:
 
 def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
     """Print the table of verbs."""
-    from fastgc.progress import markdown_table
+    from fastgc._base.progress import markdown_table
 
     if names == "-":
         return

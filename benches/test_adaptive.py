@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from measure import seconds
 
-from fastgc.optimizers import GCADA, AMSGrad
+from fastgc.training.optimizers import GCADA, AMSGrad
 
 LR, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TURN = 24  # rounds timed together, because groups are selected in few of them

@@ -10,7 +10,7 @@ import pytest
 
 import fastgc
 from fastgc.kernels import numba as nb
-from fastgc.optimizers import SGD
+from fastgc.training.optimizers import SGD
 
 N, S, P = 80, 12, 640
 F, ROUNDS, LR = N - S, 64, 1e-3

@@ -15,7 +15,7 @@ from measure import one_blas_thread
 
 import fastgc
 from fastgc.coding.arguments import arguments_of
-from fastgc.vandermonde import roots_order
+from fastgc.numerics.vandermonde import roots_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 

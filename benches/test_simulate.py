@@ -11,7 +11,7 @@ from measure import seconds
 
 from fastgc import codes
 from fastgc.delays import Exponential, Pareto
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 DRAWN = 400_000  # delays drawn
 COST = 1e-4  # seconds per partition

@@ -29,8 +29,8 @@ from torch_deaths import loss, network, samples
 from torch_loop import optimizer_of
 
 import fastgc
+from fastgc._base.progress import markdown_table
 from fastgc.errors import CorruptMessageError
-from fastgc.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler
 
 RANKS, OWN = 4, 64  # OWN: samples of a rank in a step

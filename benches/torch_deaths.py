@@ -32,7 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch_loop import CLASSES, loss, optimizer_of
 
 import fastgc
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 from fastgc.torch import CodedAllReduce, CodedSampler, coded_ddp
 
 RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step

@@ -29,7 +29,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import fastgc
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 from fastgc.torch import CodedDataParallel
 
 WORKERS, BATCH, ASLEEP = 4, 64, 0.2

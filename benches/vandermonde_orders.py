@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastgc import vandermonde
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 
 Numbers = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fastgc import InstabilityWarning, codes
-from fastgc.progress import markdown_table
+from fastgc._base.progress import markdown_table
 
 SIZES = ((80, 12), (1000, 100), (4096, 410))
 PASSES, SETS, SECONDS = 5, 400, 0.2

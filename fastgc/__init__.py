@@ -23,7 +23,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from ._extras import get_include, get_library
+    from ._base.extras import get_include, get_library
     from .codes import (
         BernoulliCode,
         BIBDCode,
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
         Uncoded,
         YeAbbe,
     )
-    from .data import Dataset
     from .engines import LocalCluster, SimulatedCluster
-    from .history import History, Record
     from .kernels import backend, backends, use_backend
     from .stability import StabilityTracker
-    from .training import train
+    from .training.data import Dataset
+    from .training.history import History, Record
+    from .training.train import train
 
 __version__ = "0.2.0"
 
@@ -63,18 +63,18 @@ _LAZY = {
     "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
-    "Dataset": "data",
+    "Dataset": "training.data",
     "ExpanderCode": "codes",
     "FractionalRepetition": "codes",
     "GraphCode": "codes",
     "Grouped": "codes",
-    "History": "history",
+    "History": "training.history",
     "LagrangeCode": "codes",
     "LinearCode": "codes",
     "LocalCluster": "engines",
     "PartialWork": "codes",
     "RandomAssignment": "codes",
-    "Record": "history",
+    "Record": "training.history",
     "RaptorCode": "codes",
     "Reactive": "codes",
     "ReedSolomon": "codes",
@@ -86,31 +86,33 @@ _LAZY = {
     "YeAbbe": "codes",
     "backend": "kernels",
     "backends": "kernels",
-    "get_include": "_extras",
-    "get_library": "_extras",
+    "get_include": "_base.extras",
+    "get_library": "_base.extras",
     "use_backend": "kernels",
-    "train": "training",
+    "train": "training.train",
 }
-_MODULES = (
-    "checkpoint",
-    "codes",
-    "data",
-    "delays",
-    "engines",
-    "history",
-    "interpolation",
-    "kernels",
-    "models",
-    "optimizers",
-    "papers",
-    "planning",
-    "plotting",
-    "sequential",
-    "simulation",
-    "stability",
-    "testing",
-    "vandermonde",
-)
+
+# Public modules, and where they lie.
+_MODULES = {
+    "checkpoint": "training.checkpoint",
+    "codes": "codes",
+    "data": "training.data",
+    "delays": "delays",
+    "engines": "engines",
+    "history": "training.history",
+    "interpolation": "numerics.interpolation",
+    "kernels": "kernels",
+    "models": "training.models",
+    "optimizers": "training.optimizers",
+    "papers": "papers",
+    "planning": "planning",
+    "plotting": "plotting",
+    "sequential": "sequential",
+    "simulation": "planning.simulation",
+    "stability": "stability",
+    "testing": "testing",
+    "vandermonde": "numerics.vandermonde",
+}
 
 __all__ = [
     "BIBDCode",
@@ -164,7 +166,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     elif name in _MODULES:
-        value = importlib.import_module(f".{name}", __name__)
+        value = importlib.import_module(f".{_MODULES[name]}", __name__)
     else:
         raise AttributeError(f"module 'fastgc' has no attribute {name!r}")
     globals()[name] = value

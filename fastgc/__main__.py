@@ -19,7 +19,7 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ImportError as error:
-        from ._extras import pip_install
+        from ._base.extras import pip_install
 
         sys.exit(f"fastgc: the command needs {error.name}: {pip_install('cli')}")
     from .cli import app

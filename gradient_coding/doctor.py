@@ -271,7 +271,7 @@ def _shadow(imported: Path | None, expected: Path) -> list[str]:
 
 
 def _is_checkout(folder: Path) -> bool:
-    # As fastgc._extras has it, which may be among what is broken.
+    # As fastgc._base.extras has it, which may be among what is broken.
     try:
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
     except OSError:

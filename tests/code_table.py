@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.models import least_squares_gradient
+from fastgc.training.models import least_squares_gradient
 
 FEATURES, OUTPUTS = 3, 2
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strength import much
 
 from fastgc import kernels
-from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
 BOTH = pytest.mark.parametrize("method", [CADA, GCADA])
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -10,15 +10,15 @@ import pytest
 
 import fastgc
 from fastgc import interpolation, kernels, vandermonde
-from fastgc._arrays import as_array, view_of
+from fastgc._base.arrays import as_array, view_of
 from fastgc.engines.local import LocalCluster
-from fastgc.models import (
+from fastgc.training.models import (
     LeastSquares,
     LinearRegression,
     SoftmaxRegression,
     least_squares_gradient,
 )
-from fastgc.optimizers import SGD
+from fastgc.training.optimizers import SGD
 
 DTYPES = [np.float16, np.float32, np.float64, np.complex64, np.complex128]
 CODES = [

@@ -25,9 +25,9 @@ import fastgc
 from fastgc import CheckpointError, Grouped, checkpoint, data, models
 from fastgc.delays import Exponential, Pareto
 from fastgc.engines import SimulatedCluster
-from fastgc.history import read_json, write_json
-from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 from fastgc.stability import StabilityTracker
+from fastgc.training.history import read_json, write_json
+from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
 pytestmark = pytest.mark.any_backend
 

@@ -15,7 +15,7 @@ import pytest
 from strength import much
 from typer.testing import CliRunner
 
-import fastgc.training  # it would load only when used
+import fastgc.training.train  # it would load only when used
 from fastgc.cli import app
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
@@ -796,7 +796,7 @@ def test_optimizers_are_as_told(method, monkeypatch):
         made.append((code, data, optimizer))
         raise ValueError("enough")
 
-    monkeypatch.setattr(fastgc.training, "Training", training)
+    monkeypatch.setattr(fastgc.training.train, "Training", training)
     options = () if method == "adam" else ("--c", "0.7", "--max-age", "4")
     run("train", "--method", method, "-n", "8", "--lr", "0.05", *options, *SIMULATED)
     [(code, data, optimizer)] = made
@@ -826,7 +826,10 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
     assert "nan" not in result.output
     told = fastgc.history.read_json(file)
     data = fastgc.data.load("digits", seed=3)
-    code, model = fastgc.BinaryCode(4, stragglers=1), fastgc.models.MLP(64, 10, [8, 5], "tanh")
+    code, model = (
+        fastgc.BinaryCode(4, stragglers=1),
+        fastgc.models.MLP(64, 10, [8, 5], "tanh"),
+    )
     same = fastgc.train(
         code,
         data,
@@ -919,7 +922,7 @@ def test_simulated_without_delays():
     ],
 )
 def test_adaptive_errors_are_one_line_and_nothing_runs(arguments, says, monkeypatch):
-    monkeypatch.setattr(fastgc.training.Training, "run", None)
+    monkeypatch.setattr(fastgc.training.train.Training, "run", None)
     result = run("train", *arguments)
     assert result.exit_code == 2
     assert says in result.output
@@ -1026,7 +1029,7 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         given.append(options)
         raise ValueError("enough")
 
-    monkeypatch.setattr(fastgc.training, "Training", training)
+    monkeypatch.setattr(fastgc.training.train, "Training", training)
     usual = RoundOptions(delays=parse("exponential:mean=0.001"))
     names = ("keywords", "checkpoint", "every")
     run("train", *RESUMED)
@@ -1434,7 +1437,7 @@ def test_tables_for_latex_that_cannot_be(options, says):
 
 
 def test_names_do_not_end_latex():
-    from fastgc.progress import latex_table
+    from fastgc._base.progress import latex_table
 
     text = latex_table("50% of $x_1$ & {y}", ["a", "b"], [["m:\\N^~#", "1e-05 !"], ["b", "inf"]])
     assert r"\caption{50\% of \$x\_1\$ \& \{y\}}" in text
@@ -1516,7 +1519,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
 
 def test_simulate_does_what_the_library_does():
     from fastgc.delays import Exponential
-    from fastgc.simulation import simulate
+    from fastgc.planning.simulation import simulate
 
     options = ("--delays", "exponential:mean=0.01", "--rounds", "300", "--receive", "0.002")
     found = json.loads(run("simulate", "binary", "-n", "6", "-s", "2", *options, "--json").stdout)

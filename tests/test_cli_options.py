@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 import fastgc
 from fastgc import planning, simulation
+from fastgc._base.progress import PAGE, latex_table, latex_text
 from fastgc.cli import app
 from fastgc.cli.options import counts, latex, named, pairs, repeated, size_of
 from fastgc.engines import SimulatedCluster
-from fastgc.progress import PAGE, latex_table, latex_text
 
 pytestmark = pytest.mark.any_backend
 
@@ -269,7 +269,9 @@ def test_train_takes_recorded_times(held, table, tmp_path):
 def test_workers_of_recorded_times_are_delayed_by_what_is_not_computation(held, monkeypatch):
     """Real workers spend their own time on computation."""
     seen = []
-    monkeypatch.setattr("fastgc.training.Training.run", lambda self: seen.append(self) or 1 / 0)
+    monkeypatch.setattr(
+        "fastgc.training.train.Training.run", lambda self: seen.append(self) or 1 / 0
+    )
     run("train", "rs", "--recorded", str(RECORDED))
     assert seen[0].engine == "local"
     assert seen[0].how.delays == held.delays

@@ -15,8 +15,7 @@ from strength import much
 
 import fastgc
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.optimizers import CADA, SGD
-from fastgc.simulation import (
+from fastgc.planning.simulation import (
     adaptive_loads,
     completions_pmf,
     coupon_mean,
@@ -36,7 +35,8 @@ from fastgc.simulation import (
     total_cdf,
     total_mean,
 )
-from fastgc.simulation.closed_forms import _as_if_independent
+from fastgc.planning.simulation.closed_forms import _as_if_independent
+from fastgc.training.optimizers import CADA, SGD
 
 pytestmark = pytest.mark.any_backend
 

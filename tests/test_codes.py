@@ -23,9 +23,9 @@ from strength import much
 
 from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
 from fastgc.codes import catalogue
-from fastgc.data import Dataset
 from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_survivors
+from fastgc.training.data import Dataset
 
 
 def subsets(code):

@@ -13,7 +13,7 @@ from kernel_table import COMPLETIONS, completion_truth
 import fastgc
 from fastgc import kernels
 from fastgc.coding.rules import Span
-from fastgc.coding.solve import Equations, least_squares
+from fastgc.numerics.solve import Equations, least_squares
 
 pytestmark = pytest.mark.every_backend
 

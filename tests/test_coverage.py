@@ -12,7 +12,7 @@ from strength import much
 
 import fastgc
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.simulation import (
+from fastgc.planning.simulation import (
     closed_forms,
     covered_cdf,
     covered_mean,

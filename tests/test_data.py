@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from strength import much
 
 from fastgc import data
-from fastgc._extras import pip_install
-from fastgc.data import Dataset, MiniBatches, load, partition, read_idx
+from fastgc._base.extras import pip_install
+from fastgc.training.data import Dataset, MiniBatches, load, partition, read_idx
 
 pytestmark = pytest.mark.any_backend
 
@@ -328,7 +328,7 @@ def test_digits_are_those_of_scikit_learn(monkeypatch, file):
 
 def test_digits_are_read_without_importing_scikit_learn():
     pytest.importorskip("sklearn")
-    program = "import sys, fastgc.data as d; d.load(); sys.exit('sklearn' in sys.modules)"
+    program = "import sys, fastgc.training.data as d; d.load(); sys.exit('sklearn' in sys.modules)"
     subprocess.run([sys.executable, "-P", "-c", program], check=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc._extras import pip_install
+from fastgc._base.extras import pip_install
 from fastgc.delays import (
     Distribution,
     Empirical,

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -187,13 +188,13 @@ def test_broken_links_are_seen():
 
 # Modules besides fastgc and its public ones. Those of engines and torch may lack packages.
 MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads", "errors")
-MODULES += ("torch", "training", "engines.interface", "engines.master", "testing.engines")
+MODULES += ("torch", "training.train", "engines.interface", "engines.master", "testing.engines")
 MODULES += ("engines.mpi", "engines.torch")
 # Constants for kernels, which a sentence of their page explains.
 EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART", "LOCATOR", "LOOKUP", "SPREAD"}
 # Names that the pages leave out: lists of checks, and their sizes.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
-APART |= {"engines.interface": {"Gradient"}, "training": {"ENGINES"}}
+APART |= {"engines.interface": {"Gradient"}, "training.train": {"ENGINES"}}
 
 
 def shown():
@@ -220,7 +221,7 @@ def shown():
 def public(name):
     """Return a module, or None if it cannot be imported."""
     try:
-        return importlib.import_module(f"fastgc.{name}")
+        return pkgutil.resolve_name(f"fastgc.{name}")
     except ImportError:
         assert re.match("torch|engines.(mpi|torch)", name)
         return None

@@ -10,8 +10,8 @@ from strength import much
 import fastgc
 from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.simulation import simulate
-from fastgc.simulation.monte_carlo import law_of
+from fastgc.planning.simulation import simulate
+from fastgc.planning.simulation.monte_carlo import law_of
 
 pytestmark = pytest.mark.every_backend
 

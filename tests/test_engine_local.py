@@ -37,9 +37,9 @@ from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster, SimulatedCluster, local
 from fastgc.engines.interface import sample_delays
 from fastgc.errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
-from fastgc.models import LeastSquares
-from fastgc.progress import training_bar
 from fastgc.stability import StabilityTracker
+from fastgc.training.models import LeastSquares
+from fastgc.training.tables import training_bar
 
 pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
 

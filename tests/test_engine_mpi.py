@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fastgc import ReedSolomon, Uncoded
-from fastgc._extras import pip_install
+from fastgc._base.extras import pip_install
 from fastgc.engines import LocalCluster
 
 BESIDE = Path(sys.executable).with_name("mpiexec")

@@ -37,12 +37,12 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
     WorkerFailedError,
-    _extras,
     backends,
     use_backend,
 )
+from fastgc._base import extras
 from fastgc.engines import LocalCluster, RayCluster
-from fastgc.models import LeastSquares
+from fastgc.training.models import LeastSquares
 
 ray = pytest.importorskip("ray")
 
@@ -467,10 +467,10 @@ def test_constructor_refuses(change, error, match):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=re.escape(_extras.pip_install("ray"))):
+    with pytest.raises(ImportError, match=re.escape(extras.pip_install("ray"))):
         RayCluster(Uncoded(1), [1.0], np.multiply, 1)
     monkeypatch.undo()
-    assert _extras.ray() is ray
+    assert extras.ray() is ray
 
 
 def test_training():

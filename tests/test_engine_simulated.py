@@ -11,9 +11,9 @@ from strength import much
 import fastgc
 from fastgc.delays import Exponential, Pareto
 from fastgc.engines import LocalCluster, SimulatedCluster
-from fastgc.models import least_squares_gradient
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 from fastgc.stability import StabilityTracker
+from fastgc.training.models import least_squares_gradient
 
 pytestmark = pytest.mark.any_backend
 

@@ -8,7 +8,7 @@ import pytest
 
 import fastgc
 from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, errors
-from fastgc._arrays import check_dtype, check_index, check_integer, check_vector, check_workers
+from fastgc._base.arrays import check_dtype, check_index, check_integer, check_vector, check_workers
 
 P = 5
 PACKED = ReedSolomon(6, stragglers=2)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import BernoulliCode, ExpanderCode, NotDecodableError, codes
-from fastgc.coding import graphs
+from fastgc.numerics import graphs
 
 pytestmark = pytest.mark.any_backend
 

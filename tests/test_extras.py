@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastgc import _extras
+from fastgc._base import extras
 
 pytestmark = pytest.mark.any_backend
 
@@ -26,20 +26,20 @@ def checkout(tmp_path, monkeypatch):
 
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "gradient-coding"\n')
     monkeypatch.setattr(metadata, "distribution", missing)
-    monkeypatch.setattr(_extras, "__file__", str(tmp_path / "fastgc" / "_extras.py"))
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "fastgc" / "_base" / "extras.py"))
     return tmp_path
 
 
 def test_what_is_installed_is_called_by_its_name(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     monkeypatch.setattr(metadata, "distribution", {"gradient-coding": "installed"}.__getitem__)
-    assert _extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
+    assert extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
 
 
 def test_a_checkout_is_called_by_its_folder(checkout, monkeypatch):
-    assert _extras.pip_install("mpi") == f'pip install "{checkout}[mpi]"'
+    assert extras.pip_install("mpi") == f'pip install "{checkout}[mpi]"'
     monkeypatch.chdir(checkout)
-    assert _extras.pip_install("ray") == 'pip install ".[ray]"'
+    assert extras.pip_install("ray") == 'pip install ".[ray]"'
 
 
 @pytest.mark.parametrize("content", [None, '[project]\nname = "theirs"\n'])
@@ -48,7 +48,7 @@ def test_another_folder_is_no_checkout(checkout, content, monkeypatch):
     (checkout / "pyproject.toml").unlink()
     if content is not None:
         (checkout / "pyproject.toml").write_text(content)
-    assert _extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
+    assert extras.pip_install("mpi") == 'pip install "gradient-coding[mpi]"'
 
 
 def test_messages_name_extras_that_there_are():

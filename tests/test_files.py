@@ -17,7 +17,8 @@ import pytest
 from strength import much
 
 import fastgc
-from fastgc import _files, checkpoint, data, history
+from fastgc import checkpoint, data, history
+from fastgc._base import files
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical
 from fastgc.errors import CheckpointError
@@ -321,7 +322,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(content)
         read(tmp_path / name)
     with monkeypatch.context() as limited:
-        limited.setattr(_files, "_SMALL", 2**20)
+        limited.setattr(files, "_SMALL", 2**20)
         for name, _, read in parts:
             with pytest.raises(ValueError, match=rf"{name} .*it unpacks to more than .*: keep it"):
                 read(tmp_path / name)
@@ -330,7 +331,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
     assert Empirical.read(path).samples.shape == (10**6, 2)
-    monkeypatch.setattr(_files, "half_of_memory", lambda: 2**20)
+    monkeypatch.setattr(files, "half_of_memory", lambda: 2**20)
     with pytest.raises(ValueError, match=r"a\.parquet .*it unpacks to more than"):
         Empirical.read(path)
 
@@ -355,7 +356,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
 def test_what_is_raised_is_said(raised, says):
     with (
         pytest.raises(CheckpointError, match=f"^a is no b: {says}") as caught,
-        _files.refusing("a", "b", CheckpointError),
+        files.refusing("a", "b", CheckpointError),
     ):
         raise raised
     assert caught.value.__cause__ is raised
@@ -363,9 +364,9 @@ def test_what_is_raised_is_said(raised, says):
 
 
 def test_errors_of_the_disk_name_the_file():
-    with pytest.raises(OSError, match="Input/output error: 'a'"), _files.refusing("a", "b"):
+    with pytest.raises(OSError, match="Input/output error: 'a'"), files.refusing("a", "b"):
         raise OSError(5, "Input/output error")
-    with pytest.raises(KeyboardInterrupt), _files.refusing("a", "b"):
+    with pytest.raises(KeyboardInterrupt), files.refusing("a", "b"):
         raise KeyboardInterrupt
 
 
@@ -385,7 +386,7 @@ def test_what_is_no_path_is_refused(path, read):
 
 
 def test_every_reader_is_tried():
-    """All other modules open such files, and call parsers, through `fastgc._files`."""
+    """All other modules open such files, and call parsers, through `fastgc._base.files`."""
     tried = functools.reduce(set.union, (set(readers) for *_, readers in READ), set())
     assert len(tried) == 8
     package = os.path.dirname(fastgc.__file__)
@@ -400,4 +401,4 @@ def test_every_reader_is_tried():
                     call in text for call in ("np.load(", "json.load(", "zipfile.", "read_table")
                 ):
                     found.add(os.path.relpath(path, package))
-    assert found == {"_files.py"}
+    assert found == {"files.py"}

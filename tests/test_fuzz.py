@@ -13,7 +13,7 @@ replaced by others: these raise whatever Python raises for missing methods.
 
 import contextlib
 import faulthandler
-import importlib
+import pkgutil
 import inspect
 import os
 import warnings
@@ -1242,7 +1242,7 @@ def surface():
         *(name for name in fastgc._MODULES if name not in MODULES_LEFT_OUT),
         "kernels.threads",
     ):
-        module = importlib.import_module(f"fastgc.{path}")
+        module = pkgutil.resolve_name(f"fastgc:{path}")
         for name in module.__all__:
             thing = getattr(module, name)
             if not inspect.isclass(thing):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import GraphCode, NotDecodableError, codes
-from fastgc.coding import graphs
-from fastgc.coding.graphs import Field, prime_power
+from fastgc.numerics import graphs
+from fastgc.numerics.graphs import Field, prime_power
 
 pytestmark = pytest.mark.any_backend
 

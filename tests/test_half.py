@@ -26,8 +26,8 @@ from fastgc import (
     Uncoded,
     YeAbbe,
 )
-from fastgc._arrays import unit_roundoff
-from fastgc._extras import pip_install
+from fastgc._base.arrays import unit_roundoff
+from fastgc._base.extras import pip_install
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 CODES = [

@@ -64,8 +64,8 @@ def test_public_names_resolve():
     for name in fastgc.__all__:
         assert getattr(fastgc, name) is not None
         assert name in dir(fastgc)
-    for module in fastgc._MODULES:
-        assert getattr(fastgc, module).__name__ == f"fastgc.{module}"
+    for name, module in fastgc._MODULES.items():
+        assert getattr(fastgc, name).__name__ == f"fastgc.{module}"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         fastgc.nothing  # noqa: B018
 

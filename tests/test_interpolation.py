@@ -11,7 +11,14 @@ from kernel_table import nodes_of
 from strength import much
 
 from fastgc import interpolation, kernels
-from fastgc.interpolation import basis, chebyshev, evaluate, functional, roots_of_unity, weights
+from fastgc.numerics.interpolation import (
+    basis,
+    chebyshev,
+    evaluate,
+    functional,
+    roots_of_unity,
+    weights,
+)
 
 pytestmark = pytest.mark.every_backend
 

@@ -20,9 +20,9 @@ from fastgc.codes import catalogue, lagrange
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.errors import UnstableRoundError
-from fastgc.models import LinearRegression, least_squares_gradient
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 from fastgc.stability import StabilityTracker
+from fastgc.training.models import LinearRegression, least_squares_gradient
 
 
 def random_data(samples, features, outputs=None, seed=0):

@@ -21,10 +21,10 @@ from fastgc import (
     Uncoded,
     YeAbbe,
 )
-from fastgc.coding import parity as parities
-from fastgc.coding.graphs import Network, parallel
 from fastgc.coding.round import Round
 from fastgc.coding.rules import Tiling
+from fastgc.numerics import parity as parities
+from fastgc.numerics.graphs import Network, parallel
 
 pytestmark = pytest.mark.any_backend
 

@@ -23,7 +23,7 @@ from fastgc.planning import (
     optimal_loads,
 )
 from fastgc.planning.loads import _least_mean, _root
-from fastgc.simulation import received_mean
+from fastgc.planning.simulation import received_mean
 
 pytestmark = pytest.mark.any_backend
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc.data import partition
-from fastgc.models import (
+from fastgc.training.data import partition
+from fastgc.training.models import (
     LeastSquares,
     LinearRegression,
     SoftmaxRegression,

@@ -17,10 +17,18 @@ from strength import much
 import fastgc
 from fastgc import data, models, optimizers
 from fastgc.delays import Pareto
-from fastgc.history import equal_loss, read_json, write_json
-from fastgc.models import MLP, SoftmaxRegression
-from fastgc.optimizers import GCADA, SGD, AMSGrad, CosineDecay, Nesterov, StepDecay, schedules
 from fastgc.stability import StabilityTracker
+from fastgc.training.history import equal_loss, read_json, write_json
+from fastgc.training.models import MLP, SoftmaxRegression
+from fastgc.training.optimizers import (
+    GCADA,
+    SGD,
+    AMSGrad,
+    CosineDecay,
+    Nesterov,
+    StepDecay,
+    schedules,
+)
 
 pytestmark = pytest.mark.any_backend
 
@@ -612,7 +620,7 @@ def test_a_loss_is_seen_where_it_is_evaluated():
 
 
 def test_the_bar_keeps_what_was_last_evaluated(capsys):
-    from fastgc.progress import training_bar
+    from fastgc.training.tables import training_bar
 
     history = train(toy(), rounds=5, evaluate_every=3)
     with training_bar("x", 5, 6) as show:
@@ -630,7 +638,7 @@ def test_the_bar_keeps_what_was_last_evaluated(capsys):
 def test_pictures_and_tables_show_what_was_evaluated(tmp_path):
     from rich.console import Console
 
-    from fastgc.progress import comparison_table, spending_table
+    from fastgc.training.tables import comparison_table, spending_table
 
     plotting = pytest.importorskip("fastgc.plotting")
     pytest.importorskip("matplotlib")

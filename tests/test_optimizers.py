@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastgc import kernels
-from fastgc.optimizers import SGD, AMSGrad, Nesterov
+from fastgc.training.optimizers import SGD, AMSGrad, Nesterov
 
 EACH = pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
 BOTH_WITH_MOMENTUM = pytest.mark.parametrize("method", [SGD, Nesterov])

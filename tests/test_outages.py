@@ -11,7 +11,7 @@ import pytest
 from fastgc import BinaryCode, FractionalRepetition, delays, planning
 from fastgc.codes import Placed
 from fastgc.delays import Empirical, Exponential, Outages, Pareto
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 

@@ -17,7 +17,7 @@ from fastgc.delays import Pareto, ShiftedExponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.engines.interface import Question, Task
 from fastgc.engines.worker import Worker
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 ANY = [[0, 1, 3], [2, 1], [3, 2, 0]]  # an assignment of four partitions
 

@@ -5,7 +5,7 @@ import pytest
 
 from fastgc import CyclicRepetition, FractionalRepetition, LinearCode
 from fastgc.delays import Empirical
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 

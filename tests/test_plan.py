@@ -13,8 +13,8 @@ from fastgc.codes import catalogue
 from fastgc.coding.arguments import unasked
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.engines import RoundReport
-from fastgc.models import SoftmaxRegression
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
+from fastgc.training.models import SoftmaxRegression
 
 pytestmark = pytest.mark.any_backend
 

@@ -14,8 +14,9 @@ import pytest
 import fastgc
 
 # Imported by module: pytest would take plotting.test_error for a test.
-from fastgc import _shown, plotting
-from fastgc._extras import pip_install
+from fastgc import plotting
+from fastgc._base import text as shown
+from fastgc._base.extras import pip_install
 from fastgc.plotting.curves import leaves_out
 from fastgc.plotting.panels import Line, Panel, even_lines, new_figure
 
@@ -598,7 +599,7 @@ def test_panels_that_cannot_be_drawn(tmp_path):
 
 def spending(name, times, losses, downloads, uploads, samples):
     """Return a run of training whose rounds each take these times and resources."""
-    from fastgc.history import History, Record
+    from fastgc.training.history import History, Record
 
     rounds = [
         Record(
@@ -1072,7 +1073,7 @@ def test_timelines_share_an_axis_of_time():
     runs = {name: fastgc.simulation.follow(code, late, rounds=4) for name, code in codes.items()}
     figure = plotting.timeline_figure(runs)
     for ax, (name, run) in zip(figure.axes, runs.items(), strict=True):
-        took = _shown.duration(run.rounds[2].time)
+        took = shown.duration(run.rounds[2].time)
         assert ax.get_title(loc="left") == f"{name}: 3 rounds in {took}"
     for ax, run in zip(figure.axes, runs.values(), strict=True):
         ready = [line.get_xdata()[0] for line in ax.lines[1:]]
@@ -1160,7 +1161,7 @@ def test_curves_of_times_are_the_quantiles():
     assert ax.get_xlabel() == "time of a round (ms)"
     for line, run in zip(ax.lines, found.values(), strict=True):
         np.testing.assert_allclose(line.get_xdata(), 1e3 * run.quantile(line.get_ydata()))
-    assert ax.get_title() == f"fastest: rs, {_shown.duration(found['rs'].mean)} on average"
+    assert ax.get_title() == f"fastest: rs, {shown.duration(found['rs'].mean)} on average"
     (legend,) = ax.figure.legends
     assert legend.get_title().get_text() == "n = 6"
     theirs = new_figure().add_subplot()
@@ -1208,7 +1209,7 @@ def test_curves_of_loads_have_intervals():
     plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic", "uncoded"], rounds=200)
     time, growth = plotting.load_curves(plan).figure.axes
     best = plan.choices[0]
-    took = _shown.duration(best.time)
+    took = shown.duration(best.time)
     assert time.get_title() == f"fastest: {best.name} at load {best.code.load}, {took}"
     worst = max(plan.choices, key=lambda choice: choice.amplification)
     assert growth.get_title().startswith(f"rounding: most by {worst.name}, ")

@@ -10,7 +10,7 @@ from strength import much
 
 from fastgc import LagrangeCode, interpolation
 from fastgc.codes import lagrange
-from fastgc.quadrature import Quadrature
+from fastgc.numerics.quadrature import Quadrature
 
 SIZES = [(1, 2), (3, 5), (5, 11), (40, 100), (60, 401), (150, 300)]
 

@@ -17,7 +17,7 @@ from fastgc.delays import Empirical, Exponential, Mixture, Pareto, ShiftedExpone
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.errors import NotDecodableError
 from fastgc.planning import plan
-from fastgc.simulation import follow, simulate
+from fastgc.planning.simulation import follow, simulate
 
 NEVER = math.inf
 

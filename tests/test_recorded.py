@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fastgc
 from fastgc.delays import Empirical, parse
 from fastgc.planning import Recording
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fastgc._registry import Registry, load_object, read_arguments, read_value, split_arguments
+from fastgc._base.registry import Registry, load_object, read_arguments, read_value, split_arguments
 
 pytestmark = pytest.mark.any_backend
 
@@ -304,6 +304,6 @@ def test_arguments_refused(factory, listed, given, message):
 
 
 def test_the_registry_is_light():
-    source = "import sys, fastgc._registry; print('importlib.metadata' in sys.modules)"
+    source = "import sys, fastgc._base.registry; print('importlib.metadata' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
     assert done.stdout.strip() == "False"

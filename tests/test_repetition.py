@@ -21,7 +21,7 @@ from fastgc import (
 )
 from fastgc.codes.random_assignment import distinct_draws
 from fastgc.delays import Exponential
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 
 pytestmark = pytest.mark.any_backend
 

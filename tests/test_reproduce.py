@@ -22,7 +22,6 @@ from fastgc import BinaryCode, data, simulation
 from fastgc.cli import app
 from fastgc.cli.reproduce import _numbers
 from fastgc.codes import Costs
-from fastgc.optimizers import CADA, GCADA
 from fastgc.papers import (
     FIGURES,
     Row,
@@ -38,6 +37,7 @@ from fastgc.papers import (
     zhu,
 )
 from fastgc.plotting.panels import Line
+from fastgc.training.optimizers import CADA, GCADA
 
 
 def checked(figure):

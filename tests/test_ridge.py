@@ -19,8 +19,8 @@ from fastgc import (
     ReedSolomon,
     stability,
 )
-from fastgc.coding import solve
-from fastgc.coding.solve import near_exact_solution, near_exact_vector, row_sizes
+from fastgc.numerics import solve
+from fastgc.numerics.solve import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
     pytest.mark.any_backend,

@@ -13,7 +13,7 @@ from fastgc.delays import Pareto
 from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, interface
 from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
-from fastgc.training import TrainingKeywords
+from fastgc.training.train import TrainingKeywords
 
 pytestmark = pytest.mark.any_backend
 

@@ -143,7 +143,7 @@ def test_all_ranks_train_several_models(engine, tmp_path):
         """
 import sys
 import fastgc
-from fastgc.models import SoftmaxRegression
+from fastgc.training.models import SoftmaxRegression
 from fastgc.sequential import MSGC, train_models
 
 scheme = MSGC(4, burst=1, window=2, stragglers=1)

@@ -11,10 +11,10 @@ from worker_processes import pids
 import fastgc
 from fastgc import data, delays
 from fastgc.errors import CheckpointError
-from fastgc.models import LeastSquares, SoftmaxRegression
-from fastgc.optimizers import GCADA, SGD, AMSGrad, Nesterov
 from fastgc.sequential import MSGC, SRSGC, Independent, Schedule, SequentialCluster, train_models
 from fastgc.testing import engines as conformance
+from fastgc.training.models import LeastSquares, SoftmaxRegression
+from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
 
 pytestmark = pytest.mark.any_backend
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc.delays import Empirical, Exponential
-from fastgc.simulation import follow, simulate
+from fastgc.planning.simulation import follow, simulate
 
 pytestmark = pytest.mark.any_backend
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastgc
-from fastgc import _shown, delays, planning, simulation
+from fastgc import delays, planning, simulation
+from fastgc._base import text as shown
 from fastgc.coding import display
 
 pytestmark = pytest.mark.any_backend
@@ -70,12 +71,12 @@ class Strict(html.parser.HTMLParser):
     ],
 )
 def test_durations(seconds, text):
-    assert _shown.duration(seconds) == text
+    assert shown.duration(seconds) == text
 
 
 @given(st.floats(1e-9, 1e9))
 def test_durations_are_true_to_three_digits(seconds):
-    value, unit = _shown.duration(seconds).split()
+    value, unit = shown.duration(seconds).split()
     scale = {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}[unit]
     assert float(value) * scale == pytest.approx(seconds, rel=0.0051)
     assert float(value) < 1000 or unit == "s"
@@ -84,7 +85,7 @@ def test_durations_are_true_to_three_digits(seconds):
 @given(st.floats(-1e300, 1e300), st.integers(1, 6))
 def test_numbers_are_true_to_their_digits(value, digits):
     off = 0.6 * 10.0 ** (1 - digits)
-    assert float(_shown.short(value, digits)) == pytest.approx(value, rel=off)
+    assert float(shown.short(value, digits)) == pytest.approx(value, rel=off)
 
 
 @given(st.complex_numbers(min_magnitude=1e-200, max_magnitude=1e200), st.integers(1, 8))
@@ -108,8 +109,8 @@ def test_a_history_is_told_in_a_line(run):
     assert len(text) < 250
     assert "\n" not in text
     last = run.rounds[-1]
-    assert f"rounds {len(run.rounds)}, time {_shown.duration(last.time)}" in text
-    assert f"loss {_shown.short(run.rounds[0].loss)} to {_shown.short(last.loss)}" in text
+    assert f"rounds {len(run.rounds)}, time {shown.duration(last.time)}" in text
+    assert f"loss {shown.short(run.rounds[0].loss)} to {shown.short(last.loss)}" in text
     assert "approximate" not in text
     rough = [replace(r, residual=0.1) if r.round < 4 else r for r in run.rounds]
     assert "approximate gradients 3" in repr(replace(run, rounds=rough))
@@ -119,7 +120,7 @@ def test_a_history_is_told_in_a_line(run):
 def test_a_history_tells_of_rounds_that_were_evaluated(run):
     rounds = [replace(r, loss=np.nan, test_error=np.nan, evaluated=False) for r in run.rounds]
     rounds[3] = run.rounds[3]
-    loss = _shown.short(run.rounds[3].loss)
+    loss = shown.short(run.rounds[3].loss)
     assert f"loss {loss} to {loss}" in repr(replace(run, rounds=rounds))
     assert "loss" not in repr(rounds[0])
     assert f"loss {loss}" in repr(rounds[3])
@@ -184,7 +185,7 @@ def test_a_plan_tells_the_fastest_of_each_code_and_why_others_are_not_there():
     text = repr(found)
     for each in found.by_code():
         assert f"{each.name}: {each.code!r}, load {each.code.load}" in text
-        assert _shown.duration(each.time) in text
+        assert shown.duration(each.time) in text
     refused = found._replace(refused={"x": "too <many>"})
     assert "x: too <many>" in repr(refused)
     assert "too <many>" in Strict(refused._repr_html_()).texts

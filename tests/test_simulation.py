@@ -20,9 +20,9 @@ from fastgc import (
     codes,
 )
 from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
-from fastgc.simulation import Simulation, follow, simulate
-from fastgc.simulation.monte_carlo import kernel_rule
-from fastgc.simulation.rounds import MessageByMessage
+from fastgc.planning.simulation import Simulation, follow, simulate
+from fastgc.planning.simulation.monte_carlo import kernel_rule
+from fastgc.planning.simulation.rounds import MessageByMessage
 
 PARETO = Pareto(0.001, 1.5)
 SHIFTED = ShiftedExponential(0.01, 10.0)  # the delay of each computation
@@ -279,7 +279,7 @@ def test_delays_of_a_seed():
 
 
 def test_more_rounds_than_are_drawn_at_a_time(monkeypatch):
-    from fastgc.simulation import monte_carlo
+    from fastgc.planning.simulation import monte_carlo
 
     code = Uncoded(8, load=2)
     whole = simulate(code, PARETO, rounds=100, interrupted=False)

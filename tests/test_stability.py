@@ -35,11 +35,11 @@ from fastgc import (
 from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import trust_by_rows, typical_error
 from fastgc.kernels.numpy.pairs import exact_sum, two_product
-from fastgc.models import least_squares_gradient
 from fastgc.stability import precision, search, survey
 from fastgc.stability.precision import Experiment, relative_error
 from fastgc.stability.search import contiguous, messages_without
 from fastgc.stability.survey import PATTERNS
+from fastgc.training.models import least_squares_gradient
 
 unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 

@@ -393,6 +393,6 @@ def test_a_sweep_tells_how_far_it_is(monkeypatch):
     assert done == sorted(done)
     assert done[-1] == 3
     assert len(done) >= 9  # after each round that is followed, and each set that is decoded
-    monkeypatch.setattr("fastgc.progress.PATIENCE", -1.0)
+    monkeypatch.setattr("fastgc._base.progress.PATIENCE", -1.0)
     said = run("rs", "-n", "6", "-s", "2", *SMALL).stderr
     assert re.match(r"sweeping: \d+% after 0 s$", said.strip())

@@ -9,7 +9,8 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 import fastgc
-from fastgc.progress import comparison_table, rich_table, share_bar, task_bar
+from fastgc._base.progress import rich_table, share_bar, task_bar
+from fastgc.training.tables import comparison_table
 
 pytestmark = pytest.mark.any_backend
 
@@ -51,7 +52,7 @@ def test_texts_beside_wide_numbers_are_whole():
 @pytest.mark.parametrize("bar", [task_bar, share_bar])
 def test_without_a_terminal_work_that_takes_long_says_so_in_one_line(bar, monkeypatch, capsys):
     times = iter([0.0, 1.0, 2.5, 9.0])
-    monkeypatch.setattr("fastgc.progress.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("fastgc._base.progress.time.monotonic", lambda: next(times))
     with bar("measuring", 4) as show:
         for part in range(3):
             show() if bar is task_bar else show(part, 1, 1)

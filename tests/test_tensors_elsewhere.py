@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc import _arrays
+from fastgc._base import arrays as _arrays
 from fastgc.coding import plan
 
 torch = pytest.importorskip("torch")

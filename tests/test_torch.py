@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, LinearCode, ReedSolomon, data
-from fastgc.optimizers import SGD
+from fastgc.training.optimizers import SGD
 
 torch = pytest.importorskip("torch")
 cross_entropy = pytest.importorskip("torch.nn.functional").cross_entropy

@@ -66,7 +66,7 @@ from groups_of_ranks import (  # noqa: E402
     without,
 )
 
-from fastgc.coding.graphs import owners  # noqa: E402
+from fastgc.numerics.graphs import owners  # noqa: E402
 from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
     CodedSampler,

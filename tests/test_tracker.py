@@ -21,8 +21,8 @@ from fastgc import (
 )
 from fastgc.delays import Pareto
 from fastgc.engines.local import LocalCluster
-from fastgc.models import LeastSquares
 from fastgc.stability import StabilityTracker
+from fastgc.training.models import LeastSquares
 
 unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 

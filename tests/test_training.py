@@ -11,9 +11,10 @@ import pytest
 from strength import much
 
 import fastgc
-from fastgc import Grouped, data, delays, models, optimizers, training
+from fastgc import Grouped, data, delays, models, optimizers
 from fastgc.engines import SimulatedCluster
-from fastgc.history import (
+from fastgc.stability import StabilityTracker
+from fastgc.training.history import (
     History,
     Record,
     Spent,
@@ -23,8 +24,8 @@ from fastgc.history import (
     round_rows,
     write_json,
 )
-from fastgc.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
-from fastgc.stability import StabilityTracker
+from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+from fastgc.training.train import Training
 
 pytestmark = pytest.mark.any_backend
 
@@ -684,7 +685,7 @@ def test_what_does_not_go_together(code, options, error, match):
 
 
 def test_measuring_takes_no_time_of_training(monkeypatch):
-    measure = training.Training._measure
+    measure = Training._measure
 
     def slow(*arguments):
         sleep(0.3)
@@ -693,7 +694,7 @@ def test_measuring_takes_no_time_of_training(monkeypatch):
     class Cluster(SimulatedCluster):
         clock = staticmethod(perf_counter)
 
-    monkeypatch.setattr(training.Training, "_measure", slow)
+    monkeypatch.setattr(Training, "_measure", slow)
     tracker = StabilityTracker(measure_every=1)
     history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, tracker=tracker, engine=Cluster)
     assert all(not math.isnan(row.measured) for row in tracker.rounds)
@@ -747,7 +748,7 @@ def test_equal_loss_is_what_all_reached():
 def test_spending_table_says_how_many_times_the_first():
     from rich.console import Console
 
-    from fastgc.progress import spending_table
+    from fastgc.training.tables import spending_table
 
     runs = [
         made_up((0.5, 2.0, 12, 3, 120), (1.0, 1.0, 4, 1, 40), name="gcada"),
@@ -898,7 +899,7 @@ def test_approximations_are_rounds_that_show(tracked):
     """If too few come in time, the step follows the least-squares optimum, with its residual."""
     from rich.console import Console
 
-    from fastgc.progress import comparison_table
+    from fastgc.training.tables import comparison_table
 
     code = fastgc.ReedSolomon(6, stragglers=1)
     tracker = StabilityTracker(measure_every=1) if tracked else None
@@ -942,7 +943,7 @@ def test_approximations_are_rounds_that_show(tracked):
 def test_deaths_show():
     from rich.console import Console
 
-    from fastgc.progress import comparison_table
+    from fastgc.training.tables import comparison_table
 
     class Mortal(SimulatedCluster):
         def step(self, theta, out):

@@ -16,7 +16,7 @@ from kernel_table import decoding_truth, nodes_of, solved_by_steps
 from strength import much
 
 from fastgc import interpolation, kernels, vandermonde
-from fastgc.vandermonde import leja_order, roots_order, solve
+from fastgc.numerics.vandermonde import leja_order, roots_order, solve
 
 pytestmark = pytest.mark.every_backend
 

@@ -13,7 +13,7 @@ from kernel_table import solved_by_steps
 from strength import much
 
 from fastgc import kernels
-from fastgc.vandermonde import leja_order, solve
+from fastgc.numerics.vandermonde import leja_order, solve
 
 pytestmark = pytest.mark.every_backend
 

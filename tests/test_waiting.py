@@ -26,7 +26,7 @@ from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
-from fastgc.simulation import simulate
+from fastgc.planning.simulation import simulate
 from fastgc.stability.survey import measure
 from fastgc.testing.codes import check
 

@@ -36,7 +36,7 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
     classes_ : array
     theta_ : array
         The parameters.
-    history_ : fastgc.training.History
+    history_ : fastgc.History
         Of the last `fit` or `partial_fit`.
     n_features_in_ : int
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..codes import Code, catalogue
-from ..history import APPROXIMATE
+from ..training.history import APPROXIMATE
 from . import options
 from .common import CHOOSING, command, echo, is_given, why
 from .options import Size, Source, named, read_recorded, repeated, size_of
@@ -48,7 +48,7 @@ class Asked(Size):
 def codes(context: typer.Context, what: Asked, output: Tables) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from .. import plotting
-    from ..progress import share_bar
+    from .._base.progress import share_bar
     from ..stability.survey import measure
 
     output.check()
@@ -91,7 +91,7 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
 
 def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
     """Return the messages from which each round of recorded times is decoded."""
-    from ..simulation import follow
+    from ..planning.simulation import follow
 
     processors = source.processors("")
     cost = source.cost(0.0, code.k, processors)
@@ -105,8 +105,8 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
 
     If no codes are named, notes include the reasons why some codes cannot be made.
     """
+    from .._base.progress import share_bar
     from ..planning.plan import reasons
-    from ..progress import share_bar
 
     asked = named(what.names)
     made, notes, refused = {}, [], {}

@@ -23,7 +23,7 @@ from .common import Options, argument, echo, is_given, numbers, option
 if TYPE_CHECKING:
     from ..delays import DelayModel
     from ..planning import Recording
-    from ..simulation import Simulation
+    from ..planning.simulation import Simulation
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
 
@@ -359,7 +359,7 @@ class Source(NamedTuple):
         """Return the seconds of a lone worker for one of k partitions: as given, or as recorded."""
         if self.recording is None:
             return given
-        from ..simulation.rounds import crowding
+        from ..planning.simulation.rounds import crowding
 
         n = self.recording.times.shape[1]
         # The recorded cost is of one of n partitions of the same data.

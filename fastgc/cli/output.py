@@ -111,7 +111,7 @@ class Output(Options):
         In Markdown, `describe` puts the name in the first cell of a row in words, and `several`
         tables have empty lines between. The first `text` columns are texts, not numbers.
         """
-        from ..progress import latex_table, markdown_table, rich_table
+        from .._base.progress import latex_table, markdown_table, rich_table
 
         rows = list(rows)
         self._write_latex(latex_table(title, heads, rows, text))
@@ -123,7 +123,7 @@ class Output(Options):
 
     def notes(self, notes: Sequence[str]) -> None:
         """Print the notes ``[1]``, ``[2]`` and so on below a table."""
-        from ..progress import latex_text
+        from .._base.progress import latex_text
 
         for number, note in enumerate(notes, start=1):
             echo(f"[{number}] {note}")
@@ -158,7 +158,7 @@ class Tables(Output):
 
 def json_text(held: object) -> str:
     """Return figures as a line of JSON, with null for numbers that are not finite."""
-    from ..history import json_ready
+    from ..training.history import json_ready
 
     return json.dumps(json_ready(held), allow_nan=False) + "\n"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from .._files import opened
+from .._base.files import opened
 from ..codes import LagrangeCode, catalogue
 from ..coding.arguments import arguments_of
 from . import options
@@ -174,9 +174,10 @@ def _go_live(
     what: Search, n: int, delays: DelayModel | None
 ) -> tuple[Source, Callable[[Choice], float]]:
     """Record times of a cluster on this machine; write them to --record if it is given."""
-    from .. import data, planning
-    from ..models import SoftmaxRegression
-    from ..progress import task_bar
+    from .. import planning
+    from .._base.progress import task_bar
+    from ..training import data
+    from ..training.models import SoftmaxRegression
 
     dataset = data.load("digits", seed=what.seed)
     trained = SoftmaxRegression(dataset.features, dataset.classes)
@@ -240,7 +241,7 @@ def _measured(
     what: Search, source: Source, run: Callable[[Choice], float], best: list[Choice]
 ) -> dict[Choice, float]:
     """Measure the times of the best codes on the cluster; write them to --record if given."""
-    from ..history import json_ready
+    from ..training.history import json_ready
 
     measured = {choice: run(choice) for choice in best[:COMPARED]}
     if what.record is not None and source.recording is not None:
@@ -344,7 +345,7 @@ def _remark(what: Search, case: Case, found: Plan) -> None:
 
 def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
     """Return a remark on the effect of shared processors; None if workers share none."""
-    from ..simulation.rounds import crowding
+    from ..planning.simulation.rounds import crowding
 
     crowd = float(crowding(workers, processors).max())
     if crowd == 1:
@@ -433,7 +434,7 @@ def sweep(context: typer.Context, asked: Asked) -> None:
     computed so far are written.
     """
     from .. import plotting
-    from ..progress import share_bar
+    from .._base.progress import share_bar
 
     asked.check()
     check_pictures(asked.width, asked.plot)

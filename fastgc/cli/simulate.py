@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from .._arrays import Floats
+from .._base.arrays import Floats
 from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
@@ -20,8 +20,8 @@ from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, mi
 
 if TYPE_CHECKING:
     from ..planning import Recording
+    from ..planning.simulation import Followed, Simulation
     from ..sequential import Compared
-    from ..simulation import Followed, Simulation
 
 
 _ROUNDS = 10_000
@@ -90,7 +90,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
 
 def _case(context: typer.Context, what: Rounds) -> Case:
     """Return the case asked for; raise ValueError if it cannot be simulated."""
-    from ..simulation.rounds import crowding
+    from ..planning.simulation.rounds import crowding
 
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n)
@@ -115,10 +115,10 @@ def _simulate_each(
     A named code that cannot be made raises ValueError. If no codes are named, such codes are left
     out, and the reasons are returned.
     """
+    from .._base.progress import share_bar
     from ..delays import Outages
-    from ..progress import share_bar
-    from ..simulation import follow
-    from ..simulation import simulate as run
+    from ..planning.simulation import follow
+    from ..planning.simulation import simulate as run
 
     conditions: Any = {
         "cost": case.cost,

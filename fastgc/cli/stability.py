@@ -124,8 +124,8 @@ class _Survey:
 
     def run(self, pairs: list[tuple[int, int]]) -> None:
         """Measure all codes for all sizes, or raise ValueError if none can be measured."""
+        from .._base.progress import share_bar
         from ..planning.plan import reasons
-        from ..progress import share_bar
 
         rows = len(self.dtypes) * len(self.patterns)
         with share_bar("measuring", len(pairs) * len(self.codes) * rows) as show:
@@ -297,8 +297,8 @@ class Spared(Options):
 def worst(what: Searched, output: Tables) -> None:
     """Search for the stragglers that make a code's gradients least precise."""
     from .. import plotting
+    from .._base.progress import share_bar
     from ..planning.plan import reasons
-    from ..progress import share_bar
 
     output.check()
     check_pictures(what.width, what.plot)
@@ -374,7 +374,7 @@ def _search(
 def spare(what: Spared, output: Tables) -> None:
     """Measure how much precision a larger load buys, or waiting for a few more messages."""
     from .. import plotting
-    from ..progress import share_bar
+    from .._base.progress import share_bar
     from ..stability import spare as spared
 
     output.check()

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import numpy as np
 import typer
 
-from .._arrays import check_one_of, check_word
-from .._registry import read_arguments
+from .._base.arrays import check_one_of, check_word
+from .._base.registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
@@ -25,13 +25,13 @@ from .options import Recorded, Size, Source, complete_codes, completes, named, s
 from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
 
 if TYPE_CHECKING:
-    from ..data import Dataset
     from ..engines import RoundOptions
-    from ..history import History
-    from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
-    from ..optimizers import Optimizer
     from ..stability import StabilityTracker
-    from ..training import Training
+    from ..training.data import Dataset
+    from ..training.history import History
+    from ..training.models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
+    from ..training.optimizers import Optimizer
+    from ..training.train import Training
 
 Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression | MLP"
 
@@ -448,7 +448,7 @@ def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     if _is_tracked(asked) and adaptive:
         raise ValueError(f"the precision of {adaptive[0]} cannot be tracked: leave it out")
     for name in adaptive:
-        from ..training import check_partial
+        from ..training.train import check_partial
 
         check_partial(name, runs[name].partial)
     for text, value in (("--c", asked.c), ("--max-age", asked.max_age)):
@@ -543,7 +543,7 @@ def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
 
 
 def _dataset(asked: Asked) -> Dataset:
-    from .. import data
+    from ..training import data
 
     check_one_of("--task", asked.task, data.TASKS)
     task: Any = asked.task
@@ -552,7 +552,7 @@ def _dataset(asked: Asked) -> Dataset:
 
 
 def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
-    from ..models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
+    from ..training.models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
 
     text, bias = asked.model, asked.bias
     if text == "auto":
@@ -591,7 +591,7 @@ def _prepared(
 ) -> dict[str, Training]:
     """Return runs that are ready to start; refuse unsuitable options before any run starts."""
     from ..stability import StabilityTracker
-    from ..training import Training
+    from ..training.train import Training
 
     asked = job.asked
     how = _round_options(job)
@@ -657,9 +657,9 @@ def _engine(job: _Job) -> Any:
 
 
 def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Optimizer:
-    from ..data import partition
-    from ..models import MLP
-    from ..optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
+    from ..training.data import partition
+    from ..training.models import MLP
+    from ..training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
     X, lr = dataset.X_train, asked.lr
     if run.method in ("nesterov", "sgd"):
@@ -683,7 +683,7 @@ def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Opt
 
 def _earlier(path: Path | None, runs: Iterable[str]) -> dict[str, History]:
     """Return, for each run, the earlier run whose messages it decodes from."""
-    from ..history import read_json
+    from ..training.history import read_json
 
     if path is None:
         return {}
@@ -764,8 +764,8 @@ def _show(
     asked: Asked, runs: Mapping[str, _Run], histories: list[History], target: float | None
 ) -> None:
     """Print tables of the runs, unless their figures are printed."""
-    from ..history import equal_error, equal_loss
-    from ..progress import comparison_table, loss_table, spending_table
+    from ..training.history import equal_error, equal_loss
+    from ..training.tables import comparison_table, loss_table, spending_table
 
     if asked.printed:
         return
@@ -781,7 +781,7 @@ def _show(
 
 
 def _write(asked: Asked, histories: list[History]) -> None:
-    from ..history import round_rows, write_json
+    from ..training.history import round_rows, write_json
 
     if asked.json_file == PRINTED:
         echo(json_text([each.to_dict() for each in histories]), nl=False)

@@ -1,6 +1,6 @@
 """Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
-from .._shown import listing
+from .._base.text import listing
 from ..coding.code import Code, Placed, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder, jit
 from ..coding.reactive import ReactiveRound, Share

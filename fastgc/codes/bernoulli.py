@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import at_least
+from .._base.arrays import at_least
 from ..coding.arguments import check_between, check_sizes
 from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
 from ..coding.rules import check_wait
-from ..coding.solve import SOLVED
+from ..numerics.solve import SOLVED
 
 
 class BernoulliCode(Code):

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Bools, Floats, Ints, as_array, check_integer
+from .._base.arrays import Bools, Floats, Ints, as_array, check_integer
 from ..coding.cells import IncidenceScheme
 from ..coding.code import Code
-from ..coding.graphs import Field, complete, prime_power
 from ..coding.rules import Blocks, Rule, check_wait
 from ..coding.scheme import Residuals
+from ..numerics.graphs import Field, complete, prime_power
 
 DESIGNS = ("projective", "affine", "hyperplanes", "paley", "pairs")
 

@@ -9,15 +9,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from .. import kernels
-from .._arrays import Floats, Ints, check_index
+from .._base.arrays import Floats, Ints, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import VectorFunction
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
-from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme
 from ..kernels.rows import DOUBLE
+from ..numerics.parity import CHECKS, Parity
 
 BySpeed = Literal["spread", "aligned", "classes", "uniform"]
 ASSIGNMENTS: tuple[BySpeed, ...] = get_args(BySpeed)

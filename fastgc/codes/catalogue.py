@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._arrays import at_least, check_integer
-from .._files import read_npy
-from .._registry import Found, Registry, keywords, read_value, split_arguments
+from .._base.arrays import at_least, check_integer
+from .._base.files import read_npy
+from .._base.registry import Found, Registry, keywords, read_value, split_arguments
 from ..coding.arguments import arguments_of, check_stragglers
 from ..coding.code import Code
-from ..coding.graphs import max_degree
+from ..numerics.graphs import max_degree
 from .bernoulli import BernoulliCode
 from .bibd import BIBDCode, design_for
 from .binary import BinaryCode

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from .._arrays import check_integer
+from .._base.arrays import check_integer
 from ..coding.arguments import check_sizes
 from ..coding.code import Code
 from .random_assignment import check_loads, picked

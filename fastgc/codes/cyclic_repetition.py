@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, Floats, Ints, at_least, check_index
+from .._base.arrays import Array, Floats, Ints, at_least, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
-from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.solve import near_exact_of, near_exact_vector, row_sizes
 from ..coding.trust import check_stability
 from ..kernels.rows import DOUBLE
+from ..numerics.parity import CHECKS, Parity
+from ..numerics.solve import near_exact_of, near_exact_vector, row_sizes
 from .linear import checks_of, without_lost
 
 # Numbers in systems of s equations, one for each worker, to be solved at a time.

@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_integer
-from ..coding import graphs
+from .._base.arrays import at_least, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import check_wait
+from ..numerics import graphs
 
 
 class ExpanderCode(Code):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .._arrays import check_integer
+from .._base.arrays import check_integer
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code

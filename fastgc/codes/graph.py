@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import kernels
-from .._arrays import Floats, Ints, at_least, check_integer
-from ..coding import graphs
+from .._base.arrays import Floats, Ints, at_least, check_integer
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Rule, Tally, check_wait, tolerated
 from ..kernels.rows import DOUBLE
+from ..numerics import graphs
 
 # Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
 # find its least cut, and workers to try all their sets.
@@ -53,7 +53,7 @@ class GraphCode(Code):
 
         - ``"random"``: degrees differ by one if 2 n / degree is not an integer;
         - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
-        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.coding.graphs`;
+        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.numerics.graphs`;
         - ``"complete"``: all pairs of blocks;
 
         or the edges themselves: pairs of different block numbers.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import (
+from .._base.arrays import (
     Array,
     Bools,
     Ints,
@@ -22,13 +22,13 @@ from .._arrays import (
     check_vector,
     check_workers,
 )
-from .._shown import listed
+from .._base.text import listed
 from ..coding.code import Code
-from ..coding.parity import CHECKS, Parity
 from ..coding.round import Gathering, Host, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
 from ..kernels.rows import DOUBLE
+from ..numerics.parity import CHECKS, Parity
 from .fractional_repetition import FractionalRepetition
 
 

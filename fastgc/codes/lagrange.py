@@ -10,8 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import interpolation, vandermonde
-from .._arrays import (
+from .._base.arrays import (
     Array,
     Floats,
     Ints,
@@ -26,15 +25,16 @@ from ..coding.arguments import check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.format import Format, Layout
-from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
-from ..coding.solve import Equations
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
-from ..models import least_squares_gradient
-from ..quadrature import Quadrature
+from ..numerics import interpolation, vandermonde
+from ..numerics.least_squares import least_squares_gradient
+from ..numerics.parity import CHECKS, Parity
+from ..numerics.quadrature import Quadrature
+from ..numerics.solve import Equations
 
 # Messages from which on named points are exact, and everything takes O(n log n).
 _MANY = 8192

@@ -9,16 +9,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Bools, Floats, Ints, as_array, at_least, check_index
+from .._base.arrays import Array, Bools, Floats, Ints, as_array, at_least, check_index
 from ..coding.arguments import check_stragglers
 from ..coding.cache import SurvivorCache
 from ..coding.code import Code
-from ..coding.parity import CHECKS, Parity
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
-from ..coding.solve import SOLVED, near_exact_vector, row_sizes
 from ..coding.trust import check_stability
 from ..kernels.rows import DOUBLE
+from ..numerics.parity import CHECKS, Parity
+from ..numerics.solve import SOLVED, near_exact_vector, row_sizes
 
 
 class LinearCode(Code):

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
-from .._arrays import Bools, Floats, Ints, check_integer
+from .._base.arrays import Bools, Floats, Ints, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code

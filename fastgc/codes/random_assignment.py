@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Ints, at_least, check_integer, check_word
+from .._base.arrays import Ints, at_least, check_integer, check_word
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Bools, Floats, Ints, at_least
+from .._base.arrays import Bools, Floats, Ints, at_least
 from ..coding.arguments import check_between, check_sizes
 from ..coding.cache import VectorFunction
 from ..coding.cells import IncidenceScheme, even_cuts

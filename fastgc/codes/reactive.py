@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._arrays import check_index
+from .._base.arrays import check_index
 from ..coding.arguments import check_between, check_sizes
 from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code

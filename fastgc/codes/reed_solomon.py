@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import kernels, vandermonde
-from .._arrays import (
+from .. import kernels
+from .._base.arrays import (
     Array,
     Bools,
     Complexes,
@@ -55,7 +55,6 @@ from ..coding.near_exact import (
     square,
     typical_error,
 )
-from ..coding.parity import CHECKS, Parity
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.trust import UNSTABLE, check_stability
@@ -72,6 +71,8 @@ from ..kernels.cyclic import (
 )
 from ..kernels.jitted import CyclicRule
 from ..kernels.rows import DOUBLE
+from ..numerics import vandermonde
+from ..numerics.parity import CHECKS, Parity
 
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28

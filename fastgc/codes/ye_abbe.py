@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, Bools, Complexes, Floats, Ints, check_integer
+from .._base.arrays import Array, Bools, Complexes, Floats, Ints, check_integer
 from ..coding.arguments import check_between, check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.clusters import roots, stable_root, tau

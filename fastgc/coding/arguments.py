@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._arrays import check_integer
+from .._base.arrays import Array, check_integer
 
 # Longest list or largest array that `shown` writes out.
 SHOWN = 12
@@ -172,3 +173,33 @@ def shown(value: Any) -> str:
         left, right = "[]" if type(value) is list else ("(", ",)" if len(value) == 1 else ")")
         return f"{left}{listed}{more}{right}"
     return repr(value)
+
+
+def partition(X: Array, y: Array, k: int) -> list[tuple[Array, Array]]:
+    """Cut samples into k contiguous partitions, as even as possible, the larger ones first.
+
+    Parameters
+    ----------
+    X : array, shape (N, features)
+        Samples.
+    y : array, shape (N,) or (N, outputs)
+        The samples' labels or targets.
+    k : int
+        Number of partitions, 1 <= k <= N.
+
+    Returns
+    -------
+    list of k pairs (X_j, y_j)
+        Views of ``X`` and ``y``.
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or k is out of range.
+    """
+    k = operator.index(k)
+    if len(X) != len(y):
+        raise ValueError(f"{len(X)} samples but {len(y)} labels")
+    if not 1 <= k <= len(X):
+        raise ValueError(f"{len(X)} samples cannot be cut into k = {k} partitions")
+    return list(zip(np.array_split(X, k), np.array_split(y, k), strict=True))

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Ints
+from .._base.arrays import Array, Ints
 
 T = TypeVar("T")
 

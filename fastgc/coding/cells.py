@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Bools, Floats, Ints, check_index
+from .._base.arrays import Array, Bools, Floats, Ints, check_index
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
+from ..numerics.parity import CHECKS, Parity
+from ..numerics.solve import Equations, sparse_solution
 from .cache import VectorFunction
-from .parity import CHECKS, Parity
 from .rules import Cells, Rule
 from .scheme import Scheme
-from .solve import Equations, sparse_solution
 
 
 def even_cuts(k: int, cells: int) -> Ints:

@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Complexes, Floats, Ints, check_reals
-from ..interpolation import roots_of_unity
+from .._base.arrays import Array, Complexes, Floats, Ints, check_reals
 from ..kernels.cyclic import sines
+from ..numerics.interpolation import roots_of_unity
 from .arguments import check_between, check_stragglers
 
 # Largest number of products for which a correlation is summed term by term, a third of a second.

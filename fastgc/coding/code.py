@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import (
+from .._base.arrays import (
     Array,
     Ints,
     Output,
@@ -20,7 +20,7 @@ from .._arrays import (
     check_workers,
     view_of,
 )
-from .._shown import listed
+from .._base.text import listed
 from ..errors import NotDecodableError, warn_caller
 from ..kernels import choice
 from ..kernels.jitted import CHECK

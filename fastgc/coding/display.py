@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .._arrays import Array, Ints, at_least, check_index
-from .._shown import facts, short
+from .._base.arrays import Array, Ints, at_least, check_index
+from .._base.text import facts, short
 from .scheme import Scheme
 
 _LISTED = 20  # most workers that a table lists by default

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import kernels
-from .._arrays import (
+from .._base.arrays import (
     PAIRS,
     Array,
     Ints,

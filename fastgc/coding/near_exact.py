@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Complexes, Floats, Ints
+from .._base.arrays import Array, Complexes, Floats, Ints
 from ..kernels.rows import DOUBLE
 from .cache import VectorFunction, remembering
 from .clusters import Cluster, log_tau, tau

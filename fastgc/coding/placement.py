@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, Bools, Complexes, Ints, check_index
-from .._shown import listed, plural
+from .._base.arrays import Array, Bools, Complexes, Ints, check_index
+from .._base.text import listed, plural
 from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import (
+from .._base.arrays import (
     GRADIENT_DTYPES,
     Array,
     Ints,

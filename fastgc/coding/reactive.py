@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import Array, Floats, Ints, check_index, check_real
+from .._base.arrays import Array, Floats, Ints, check_index, check_real
 from ..errors import NotDecodableError
-from .graphs import owners
+from ..numerics.graphs import owners
 from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded
 from .trust import Watch

@@ -48,8 +48,17 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import Array, Bools, Floats, Ints, Output, check_index, check_vector, check_workers
-from .._shown import facts, listed, plural
+from .._base.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Output,
+    check_index,
+    check_vector,
+    check_workers,
+)
+from .._base.text import facts, listed, plural
 from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
 from .display import strip

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._arrays import Array, Bools, Floats, Ints
+from .._base.arrays import Array, Bools, Floats, Ints
+from ..numerics.graphs import Network, components, parallel
+from ..numerics.solve import SOLVED, Equations
 from .arguments import check_between
-from .graphs import Network, components, parallel
-from .solve import SOLVED, Equations
 
 
 class Tally(Protocol):

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import data, kernels
-from .._arrays import (
+from .. import kernels
+from .._base.arrays import (
     Array,
     Bools,
     Complexes,
@@ -38,12 +38,12 @@ from .._arrays import (
 from ..errors import NotDecodableError
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
-from .arguments import Recorded, shown
+from ..numerics.parity import CHECKS, Parity
+from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
+from .arguments import Recorded, partition, shown
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
-from .parity import CHECKS, Parity
 from .rules import Blocks, Follower, Rule, Span, Waiting, check_wait, tolerated
-from .solve import SOLVED, Equations, least_squares, near_exact_solution
 
 __all__ = ["Residuals", "Scheme"]
 
@@ -305,7 +305,7 @@ class Scheme(Recorded, ABC):
 
     def encode_data(self, X: Array, y: Array) -> list[tuple[Array, Array]]:
         """See `fastgc.Code.encode_data`: `shard_count` pairs."""
-        return data.partition(X, y, self.k)
+        return partition(X, y, self.k)
 
     def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
         """How much cancels while a worker computes on a coded block, as a function of theta.

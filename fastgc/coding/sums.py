@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import Array, Ints, Output, check_index, check_vector
+from .._base.arrays import Array, Ints, Output, check_index, check_vector
 from ..errors import NonFiniteMessageError, NotDecodableError
 from .cells import CellScheme
 from .code import Code

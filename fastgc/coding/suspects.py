@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import Array, Bools, Ints, check_index, check_integer, unit_roundoff
+from .._base.arrays import Array, Bools, Ints, check_index, check_integer, unit_roundoff
 from ..errors import CorruptMessageError
+from ..numerics.parity import SAFETY
 from .format import Format
-from .parity import SAFETY
 from .round import NOBODY, Costs, Host, Round
 from .scheme import Coded, Scheme
 from .trust import Watch

@@ -25,14 +25,23 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._arrays import Array, Bools, Floats, Ints, is_half, is_integer, least_number, unit_roundoff
+from .._base.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    is_half,
+    is_integer,
+    least_number,
+    unit_roundoff,
+)
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
 from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
+from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
 from .scheme import Residuals, Scheme
-from .solve import SOLVED, least_squares
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26

@@ -25,7 +25,7 @@ messages to spare even when all have come is refused, and an unverified gradient
 
 Proof of 2 and 3. A set of workers explains failed checks if other messages of theirs would make all
 checks hold. Accused are the workers that are in every explaining set of at most e workers; the set
-T of the liars is one of these sets. `fastgc.coding.parity` says how they are found. Another set S
+T of the liars is one of these sets. `fastgc.numerics.parity` says how they are found. Another set S
 explains the checks only if changes of messages of S and T alone can keep all checks true. In the
 first case that takes more workers than there are messages to spare; in the second it takes all
 copies. Both are more than the e + t workers of S and T.
@@ -78,10 +78,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Bools, Floats, Ints, is_integer, least_number, unit_roundoff
+from .._base.arrays import Array, Bools, Floats, Ints, is_integer, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
+from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, blame
 from .format import Format
-from .parity import CHECKS, SAFETY, Failure, Parity, blame
 from .rules import Blocks, withstands
 from .scheme import Scheme
 

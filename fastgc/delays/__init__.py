@@ -1,6 +1,6 @@
 """Models of workers' delays, for engines with artificial stragglers and for simulation."""
 
-from .._shown import listing
+from .._base.text import listing
 from . import distributions, empirical, interface, mixtures, text
 from .distributions import *  # noqa: F403
 from .empirical import *  # noqa: F403

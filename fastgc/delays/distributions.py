@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Floats, check_integer, check_real, check_reals
-from .._extras import scipy
+from .._base.arrays import Array, Floats, check_integer, check_real, check_reals
+from .._base.extras import scipy
 from .interface import Per, check_per, tail_bounds
 
 __all__ = ["Delays", "Distribution", "Exponential", "Pareto", "ShiftedExponential"]

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
-from .._extras import scipy
-from .._files import read_json, read_npy, read_npz, read_parquet, read_text
+from .._base.arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
+from .._base.extras import scipy
+from .._base.files import read_json, read_npy, read_npz, read_parquet, read_text
 from .distributions import (
     Delays,
     Distribution,

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Floats, as_array
+from .._base.arrays import Floats, as_array
 
 __all__ = ["DelayModel"]
 

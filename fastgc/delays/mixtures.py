@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Floats, check_real, check_reals
+from .._base.arrays import Floats, check_real, check_reals
 from ..coding.code import Code, Placed
 from ..coding.placement import Domains, labels_of, placement
 from .distributions import Delays, Distribution, check_counts, check_probabilities

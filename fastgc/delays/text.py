@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .._registry import Registry, read_arguments
+from .._base.registry import Registry, read_arguments
 from .distributions import Distribution, Exponential, Pareto, ShiftedExponential
 from .empirical import Empirical
 from .interface import DelayModel, check_model

@@ -3,8 +3,8 @@
 import importlib
 from collections.abc import Callable
 
-from .. import _extras
-from .._shown import listing
+from .._base import extras as _extras
+from .._base.text import listing
 from .interface import Cluster, RoundOptions, RoundReport, Task
 from .local import LocalCluster
 from .ray import RayCluster

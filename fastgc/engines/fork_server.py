@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from multiprocessing import spawn, util
 from pathlib import Path
 
-from .._registry import load_object
+from .._base.registry import load_object
 
 _NUMBERS = 6  # numbers in a record, besides its ticket
 _ORDER = struct.Struct(f"={1 + _NUMBERS}q")  # a ticket, and the numbers for the child

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, Type
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import Array, Floats, Ints, at_least, check_dtype, check_real
-from .._shown import duration, listed, plural
+from .._base.arrays import Array, Floats, Ints, at_least, check_dtype, check_real
+from .._base.text import duration, listed, plural
 from ..codes import Code, Request, Share
 from ..coding.format import Format
 from ..coding.round import Gathering

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array
+from .._base.arrays import Array
 from . import fork_server
 from .interface import Answering, Buffers, Event, Kind, Question, Task
 from .master import Master

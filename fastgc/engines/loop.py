@@ -17,7 +17,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._arrays import Array, Floats, Ints, check_dtype, check_index, check_vector
+from .._base.arrays import Array, Floats, Ints, check_dtype, check_index, check_vector
 from ..codes import AskingRound, Code, ReactiveRound, Round, SumRound
 from ..coding.round import Chosen, Gathering, Host
 from ..delays.interface import per_of

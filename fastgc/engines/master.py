@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Ints
-from .._shown import listed, plural
+from .._base.arrays import Array, Ints
+from .._base.text import listed, plural
 from ..codes import Round, SumRound
 from ..coding.placement import losses, members_of, warn_of_machines
 from ..errors import NotDecodableError, WorkerFailedError

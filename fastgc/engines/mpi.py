@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import kernels
-from .._arrays import Array
-from .._extras import pip_install
-from .._shown import listed
+from .._base.arrays import Array
+from .._base.extras import pip_install
+from .._base.text import listed
 from ..codes import Code
 from .interface import (
     NONSENSE,

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .. import _extras, kernels
-from .._arrays import Array, check_real
+from .. import kernels
+from .._base import extras as _extras
+from .._base.arrays import Array, check_real
 from ..codes import Code
 from .interface import (
     NONSENSE,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array, Ints
+from .._base.arrays import Array, Ints
 from ..kernels.unchecked import Arrivals
 
 # Sizes in numbers of 64 bits: a cache line, a record of news, an order, and a worker's orders.

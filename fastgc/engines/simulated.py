@@ -11,8 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import Array, check_cost, check_real
-from .._shown import duration, plural
+from .._base.arrays import Array, check_cost, check_real
+from .._base.text import duration, plural
 from ..codes import AskingRound, Code, Encoder, Request, Share
 from ..delays.interface import per_of
 from .interface import Event, Gradient, Kind, RoundKeywords, RoundOptions, RoundReport

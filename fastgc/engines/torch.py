@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array
-from .._extras import pip_install
+from .._base.arrays import Array
+from .._base.extras import pip_install
 from .fork_server import end_with
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master

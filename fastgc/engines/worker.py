@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import kernels
-from .._arrays import Array
+from .._base.arrays import Array
 from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
 

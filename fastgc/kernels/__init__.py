@@ -20,7 +20,7 @@ import importlib
 from types import FunctionType
 from typing import TYPE_CHECKING
 
-from .._shown import listing
+from .._base.text import listing
 from . import choice, threads, unchecked
 from . import numpy as plain
 from .choice import backend, backends, use_backend

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._arrays import Array, Ints, check_integer, is_half, is_integer, refuse_masks
+from .._base.arrays import Array, Ints, check_integer, is_half, is_integer, refuse_masks
 
 P = ParamSpec("P")
 R = TypeVar("R")

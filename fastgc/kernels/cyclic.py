@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .._arrays import Bools, Complexes, Floats, Ints
+from .._base.arrays import Bools, Complexes, Floats, Ints
 
 # The numbers are those of fgc_method in csrc/fastgc.h.
 LOCATOR = 0  # product over the stragglers, O(f s)

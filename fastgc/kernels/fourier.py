@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import Bools, Complexes, Floats, Ints
+from .._base.arrays import Bools, Complexes, Floats, Ints
 from . import numpy as plain
 from .choice import backend
 from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines

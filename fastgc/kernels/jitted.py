@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, Floats, Ints
+from .._base.arrays import Array, Floats, Ints
 from .cyclic import CyclicTables
 from .dispatch import kernel
 from .numpy.cover import CellsPlan, EdgesPlan, TilingPlan

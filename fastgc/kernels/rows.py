@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Array, Floats, Ints
+from .._base.arrays import Array, Floats, Ints
 
 try:
     from ._cffi import ffi

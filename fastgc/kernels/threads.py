@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from .._arrays import at_least
+from .._base.arrays import at_least
 
 __all__ = ["attach", "get_num_threads", "get_spin", "set_num_threads", "set_spin"]
 

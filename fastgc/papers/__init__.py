@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from .. import kernels
-from .._arrays import at_least
-from .._shown import listing
+from .._base.arrays import at_least
+from .._base.text import listing
 from . import (
     approximate,
     charalambides,
@@ -125,7 +125,7 @@ def _at_a_time(
     with ExitStack() as stack:
         advance: Callable[[], None] = lambda: None  # noqa: E731
         if progress:
-            from ..progress import task_bar
+            from .._base.progress import task_bar
 
             advance = stack.enter_context(task_bar("figures", len(chosen)))
         alone = {name: _ALL[name].timed for name in chosen}
@@ -158,7 +158,7 @@ def _one_thread() -> None:
 
 
 def _track(name: str, items: Sequence[Any]) -> Iterator[Any]:
-    from ..progress import task_bar
+    from .._base.progress import task_bar
 
     with task_bar(name, len(items)) as advance:
         for item in items:

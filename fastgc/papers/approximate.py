@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import Array, Floats, Ints
-from .._extras import one_thread_of_blas
+from .._base.arrays import Array, Floats, Ints
+from .._base.extras import one_thread_of_blas
 from ..codes import (
     BernoulliCode,
     BIBDCode,
@@ -30,8 +30,8 @@ from ..codes import (
 )
 from ..codes.raptor import degrees
 from ..delays import Exponential
+from ..planning.simulation import simulate
 from ..plotting.panels import Line, Panel
-from ..simulation import simulate
 from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
 
 SETS = 2_000  # sets of survivors for each point, at most

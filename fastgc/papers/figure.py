@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Ints, at_least
+from .._base.arrays import Ints, at_least
 from ..errors import InstabilityWarning
 from ..plotting.panels import Line, Panel, Style
 

@@ -12,17 +12,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import data as datasets
-from .._arrays import Array, Bools, Floats, Ints, at_least, check_real
-from .._extras import one_thread_of_blas, scipy
+from .._base.arrays import Array, Bools, Floats, Ints, at_least, check_real
+from .._base.extras import one_thread_of_blas, scipy
 from ..codes import Code, CyclicRepetition, ReedSolomon, Uncoded
-from ..data import Dataset
 from ..delays import Pareto
-from ..models import SoftmaxRegression
-from ..optimizers import Nesterov
 from ..planning.optimum import DecodeCost, Optimum, limit_time, optimal_fraction, optimal_threshold
+from ..planning.simulation import simulate
 from ..plotting.panels import Line, Panel
-from ..simulation import simulate
+from ..training import data as datasets
+from ..training.data import Dataset
+from ..training.models import SoftmaxRegression
+from ..training.optimizers import Nesterov
 from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
 
 N = 80  # workers, and partitions

@@ -13,8 +13,8 @@ from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, U
 from ..codes.random_assignment import UncoveredError
 from ..delays import Exponential, Heterogeneous, ShiftedExponential
 from ..planning.loads import Allocation, balanced_loads, generalised_bcc
+from ..planning.simulation import Simulation, closed_forms, simulate
 from ..plotting.panels import Line, Panel
-from ..simulation import Simulation, closed_forms, simulate
 from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
 LOADS = (10, 20, 30, 40, 50)  # loads in figure 2

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from .._arrays import Floats, Ints
+from .._base.arrays import Floats, Ints
 from ..codes import AskingRound, Code, FractionalRepetition, Round
 from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, Part, Row, Track, figure

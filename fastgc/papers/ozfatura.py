@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Floats
+from .._base.arrays import Floats
 from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
 from ..coding.rules import Cells
 from ..delays import ShiftedExponential
-from ..plotting.panels import Line, Panel
-from ..simulation import (
+from ..planning.simulation import (
     Simulation,
     closed_forms,
     covered_cdf,
@@ -23,6 +22,7 @@ from ..simulation import (
     covered_messages,
     simulate,
 )
+from ..plotting.panels import Line, Panel
 from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds, times_alone
 
 DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)

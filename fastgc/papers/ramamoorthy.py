@@ -9,12 +9,12 @@ from math import sqrt
 
 import numpy as np
 
-from .._arrays import Floats, Ints, at_least
-from .._extras import one_thread_of_blas
+from .._base.arrays import Floats, Ints, at_least
+from .._base.extras import one_thread_of_blas
 from ..codes import ExpanderCode, PartialWork, Uncoded
 from ..delays import Exponential
+from ..planning.simulation import covered_mean, simulate
 from ..plotting.panels import Line, Panel
-from ..simulation import covered_mean, simulate
 from .figure import ROUNDS, Part, Row, Track, figure, positive
 
 CLAIM, EXACT, NEAR = (

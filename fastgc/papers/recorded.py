@@ -16,15 +16,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, Floats
-from .._files import opened, read_parquet
+from .._base.arrays import Array, Floats
+from .._base.files import opened, read_parquet
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded, catalogue
 from ..coding.arguments import unasked
 from ..delays import Empirical
+from ..planning.simulation import simulate
 from ..plotting.panels import Line, Panel, Style
 from ..sequential import MSGC, SRSGC, Independent, SequentialRun, simulate_sequential
 from ..sequential.scheme import SequentialScheme
-from ..simulation import simulate
 from .figure import Part, Row, Track, figure, times_alone
 
 KRISHNAN, BYTEDANCE = "krishnan2023", "bytedance2025"

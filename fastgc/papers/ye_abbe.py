@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._arrays import Floats
-from .._extras import scipy
+from .._base.arrays import Floats
+from .._base.extras import scipy
 from ..codes import YeAbbe
 from ..delays import ShiftedExponential
+from ..planning.simulation import simulate
 from ..plotting.panels import Panel
-from ..simulation import simulate
 from .figure import ROUNDS, Part, Row, Track, compared, figure
 
 N = 8

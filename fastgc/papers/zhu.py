@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import data as datasets
-from .._arrays import Bools, Floats, at_least
+from .._base.arrays import Bools, Floats, at_least
 from ..codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
 from ..delays import DelayModel, Exponential, ShiftedExponential
-from ..models import LinearRegression
-from ..optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
+from ..planning.simulation import closed_forms, simulate
 from ..plotting.panels import Line, Panel
-from ..simulation import closed_forms, simulate
-from ..training import train
+from ..training import data as datasets
+from ..training.models import LinearRegression
+from ..training.optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
+from ..training.train import train
 from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
 
 FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")

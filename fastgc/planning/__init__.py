@@ -1,6 +1,6 @@
 """Choose a code and a load: ranked codes, the best threshold, loads for workers that differ."""
 
-from .._shown import listing
+from .._base.text import listing
 from . import live, loads, optimum
 from . import plan as _plan
 from . import sweep as _sweep

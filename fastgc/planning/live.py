@@ -11,16 +11,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._arrays import Floats, check_real, check_reals
-from .._files import read_json, refusing
-from .._shown import duration, plural
+from .._base.arrays import Floats, check_real, check_reals
+from .._base.files import read_json, refusing
+from .._base.text import duration, plural
 from ..codes import Code, Uncoded
-from ..data import Dataset, partition
 from ..delays import DelayModel, Empirical
 from ..delays.interface import Per, check_per, described, per_of
 from ..engines.interface import RoundReport
 from ..engines.local import LocalCluster
-from ..models import Model, prepared
+from ..training.data import Dataset, partition
+from ..training.models import Model, prepared
 
 __all__ = ["Recording", "measured_rounds", "record"]
 

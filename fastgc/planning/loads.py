@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Bools, Floats, Ints, at_least, check_cost, check_integer, check_reals
-from .._extras import scipy
+from .._base.arrays import Bools, Floats, Ints, at_least, check_cost, check_integer, check_reals
+from .._base.extras import scipy
 from ..codes import BinaryCode
 from ..codes.binary import ASSIGNMENTS
 from ..delays import DelayModel, Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
-from ..simulation import Simulation, received_mean, simulate
-from ..simulation.closed_forms import in_range
+from .simulation import Simulation, received_mean, simulate
+from .simulation.closed_forms import in_range
 
 __all__ = [
     "Allocation",

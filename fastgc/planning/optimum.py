@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .._arrays import Floats, check_integer, check_one_of, check_real
-from .._extras import scipy
+from .._base.arrays import Floats, check_integer, check_one_of, check_real
+from .._base.extras import scipy
 from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
-from ..simulation.closed_forms import in_range
+from .simulation.closed_forms import in_range
 
 __all__ = [
     "CodeParameters",

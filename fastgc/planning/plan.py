@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import kernels
-from .._arrays import Ints, at_least, check_cost, check_integer, check_real
-from .._extras import one_thread_of_blas
-from .._shown import duration, html_table, plural, short
+from .._base.arrays import Ints, at_least, check_cost, check_integer, check_real
+from .._base.extras import one_thread_of_blas
+from .._base.text import duration, html_table, plural, short
 from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
@@ -29,10 +29,10 @@ from ..coding.trust import UNSTABLE
 from ..delays import DelayModel, Outages
 from ..delays.interface import check_model, sample
 from ..errors import InstabilityWarning
-from ..simulation import Simulation, simulate
-from ..simulation.monte_carlo import require_mean
-from ..simulation.rounds import check_processors
 from ..stability import amplification
+from .simulation import Simulation, simulate
+from .simulation.monte_carlo import require_mean
+from .simulation.rounds import check_processors
 
 __all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
 
@@ -341,7 +341,7 @@ def _searched(
     choices, refused = list[Choice](), dict[str, str]()
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     if progress:
-        from ..progress import task_bar
+        from .._base.progress import task_bar
 
         shown = task_bar("planning", 2 * _GRID * len(codes))
     with one_thread_of_blas(), ExitStack() as stack, shown as advance:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import at_least, check_cost, check_real
-from .._shown import duration, plural, short
+from .._base.arrays import at_least, check_cost, check_real
+from .._base.text import duration, plural, short
 from ..codes import Code, catalogue
 from ..delays import DelayModel, parse
 from ..delays.interface import check_model, described, sample
-from ..simulation import follow, simulate
 from .plan import made, trusted_error
+from .simulation import follow, simulate
 
 if TYPE_CHECKING:
-    from ..data import Dataset
-    from ..models import Model
+    from ..training.data import Dataset
+    from ..training.models import Model
 
 __all__ = ["Cell", "Sweep", "sweep"]
 
@@ -285,8 +285,8 @@ def _measured(
     model: Model | None,
 ) -> dict[str, Any]:
     """Return the fields of a cell that rounds of processes on this machine give."""
-    from ..data import load
-    from ..models import SoftmaxRegression
+    from ..training.data import load
+    from ..training.models import SoftmaxRegression
     from .live import measured_rounds
 
     dataset = load("digits", seed=seed) if data is None else data

@@ -7,7 +7,7 @@ default this is a new figure outside pyplot, ``ax.figure``, whose legend is belo
 matplotlib, ImportError.
 """
 
-from .._shown import listing
+from .._base.text import listing
 from . import curves, panels, rounds
 from .curves import *  # noqa: F403
 from .panels import *  # noqa: F403

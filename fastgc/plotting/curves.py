@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._shown import duration
+from .._base.text import duration
 from ..codes import catalogue
-from ..history import APPROXIMATE, MISCLASSIFIED
+from ..training.history import APPROXIMATE, MISCLASSIFIED
 from .panels import (
     COLOURS,
     DASHES,
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..delays import Fit
-    from ..history import History, Record
     from ..planning import Cell, Choice, Plan
+    from ..planning.simulation import Simulation
     from ..sequential import Compared
-    from ..simulation import Simulation
     from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
     from ..stability.survey import Figures
+    from ..training.history import History, Record
 
 __all__ = [
     "approximation_panels",
@@ -98,7 +98,7 @@ def error_curves(
     histories : sequence
         Runs, each with a ``name`` and ``rounds``. A round has a ``time``, in seconds since training
         began, and a ``test_error``. This is a fraction, unless an attribute ``measure`` of the run
-        says otherwise (`fastgc.training.History.measure`). Rounds whose test error is None, NaN or
+        says otherwise (`fastgc.History.measure`). Rounds whose test error is None, NaN or
         infinite are left out. A run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
     ax

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._arrays import Floats, at_least, check_one_of, check_word
-from .._extras import pip_install
+from .._base.arrays import Floats, at_least, check_one_of, check_word
+from .._base.extras import pip_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import Array
-from .._shown import duration, plural
+from .._base.arrays import Array
+from .._base.text import duration, plural
 from ..coding.display import colours, evenly, grid, hue
 from .panels import (
     COLOURS,

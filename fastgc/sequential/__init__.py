@@ -5,7 +5,7 @@ turn, a straggler can also do its missing work in a later round. This needs a sm
 stragglers come and go, and does not help if they stay slow.
 """
 
-from .._shown import listing
+from .._base.text import listing
 from .bursty import MSGC, SRSGC
 from .catalogue import make, names, register
 from .cluster import Done, SequentialCluster

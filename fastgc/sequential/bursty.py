@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import Bools, Ints, check_integer
+from .._base.arrays import Bools, Ints, check_integer
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded
 from .scheme import Arbitrary, Bursty, SequentialScheme, State, Tasks, check_part
 

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .._arrays import at_least
-from .._registry import Found, Registry, keywords
+from .._base.arrays import at_least
+from .._base.registry import Found, Registry, keywords
 from ..codes import catalogue
 from ..coding.arguments import unasked
 from ..errors import InstabilityWarning

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._arrays import Array, Ints, at_least, check_dtype, check_real, check_vector
+from .._base.arrays import Array, Ints, at_least, check_dtype, check_real, check_vector
 from ..codes import Code, Encoder, Round, Uncoded
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import Batch, Gathering, Gradient, RoundOptions

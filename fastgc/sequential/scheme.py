@@ -19,7 +19,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Bools, Ints, as_array, at_least, check_index, check_integer, check_workers
+from .._base.arrays import (
+    Bools,
+    Ints,
+    as_array,
+    at_least,
+    check_index,
+    check_integer,
+    check_workers,
+)
 from ..codes import Code
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import (
+from .._base.arrays import (
     Bools,
     Floats,
     Ints,
@@ -23,7 +23,7 @@ from .._arrays import (
     check_reals,
     check_word,
 )
-from .._shown import duration
+from .._base.text import duration
 from .catalogue import Candidate, candidates
 from .scheme import Schedule, SequentialScheme, check_scheme
 
@@ -377,7 +377,7 @@ def compare(
 
     bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
     if progress:
-        from ..progress import task_bar
+        from .._base.progress import task_bar
 
         runs = len(options) + (sum(map(len, options.values())) if probe else 0)
         bar = task_bar("simulating", runs)

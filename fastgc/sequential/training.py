@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import data as datasets
-from .._arrays import Array, at_least, check_real
-from ..checkpoint import Checkpoint, describe
+from .._base.arrays import Array, at_least, check_real
 from ..delays.interface import described
 from ..engines import Cluster, find_engine
 from ..engines.worker import asked_of
 from ..errors import CheckpointError
-from ..history import History, Record, record_of
-from ..models import Model, prepared
-from ..optimizers import GCADA, Optimizer
-from ..training import (
+from ..training import data as datasets
+from ..training.checkpoint import Checkpoint, describe
+from ..training.history import History, Record, record_of
+from ..training.models import Model, prepared
+from ..training.optimizers import GCADA, Optimizer
+from ..training.train import (
     check_batch,
     check_callback,
     check_data,
@@ -121,7 +121,7 @@ def train_models(
 
     Examples
     --------
-    >>> from fastgc.models import SoftmaxRegression
+    >>> from fastgc.training.models import SoftmaxRegression
     >>> from fastgc.sequential import MSGC, train_models
     >>> scheme = MSGC(6, burst=1, window=2, stragglers=1)
     >>> models = [SoftmaxRegression(64, 10, l2=l2) for l2 in (0.0, 0.01)]
@@ -182,7 +182,7 @@ def _go_on(
     """Run rounds until all steps of all models are done, and keep checkpoints."""
     bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
     if progress and not run.over:
-        from ..progress import task_bar
+        from .._base.progress import task_bar
 
         bar = task_bar("training", run.jobs - run.done)
     with bar as advance:

@@ -1,6 +1,6 @@
 """How precise decoded gradients are: predicted, bounded, measured, tracked."""
 
-from .._shown import listing
+from .._base.text import listing
 from . import precision, search, survey, tracker
 from .precision import *  # noqa: F403
 from .search import *  # noqa: F403

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
-from .._arrays import (
+from .._base.arrays import (
     Array,
     Bools,
     Floats,
@@ -26,14 +26,14 @@ from .._arrays import (
     is_pairs,
     unit_roundoff,
 )
-from .._files import half_of_memory
+from .._base.files import half_of_memory
 from ..codes import Code, ReedSolomon
 from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
 from ..kernels.choice import folds_floats
 from ..kernels.numpy.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
-from ..models import least_squares_gradient
+from ..numerics.least_squares import least_squares_gradient
 
 __all__ = [
     "CircleValues",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import (
+from .._base.arrays import (
     Array,
     Bools,
     Ints,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._arrays import Array, Ints, at_least, check_dtype, check_one_of, name_of
+from .._base.arrays import Array, Ints, at_least, check_dtype, check_one_of, name_of
 from ..codes import Code
 from ..coding.trust import residuals
 from ..errors import NotDecodableError

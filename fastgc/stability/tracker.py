@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Ints, as_array, at_least, check_word
-from .._shown import plural
+from .._base.arrays import Array, Ints, as_array, at_least, check_word
+from .._base.text import plural
 from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller

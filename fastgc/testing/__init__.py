@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from .._shown import listing
+from .._base.text import listing
 
 __all__ = ["codes", "engines"]
 __dir__ = listing(__all__)

@@ -33,22 +33,22 @@ from typing import Any
 import numpy as np
 
 from .. import planning
-from .._arrays import Array, Floats, Ints
-from .._registry import functions_of, load_object, read_value
+from .._base.arrays import Array, Floats, Ints
+from .._base.registry import functions_of, load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
 from ..coding.rules import Span, check_wait
-from ..coding.solve import SOLVED, least_squares
 from ..coding.trust import UNSTABLE
-from ..data import Dataset
 from ..delays import Exponential
 from ..engines import find_engine
 from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
-from ..models import LeastSquares, least_squares_gradient
-from ..simulation import simulate
+from ..numerics.solve import SOLVED, least_squares
+from ..planning.simulation import simulate
 from ..stability.precision import Experiment
-from ..training import train
+from ..training.data import Dataset
+from ..training.models import LeastSquares, least_squares_gradient
+from ..training.train import train
 
 __all__ = ["CHECKS", "ENGINES", "check"]
 

@@ -28,15 +28,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from .. import codes
-from .._arrays import Array, Floats, Ints
-from .._registry import functions_of, load_object
+from .._base.arrays import Array, Floats, Ints
+from .._base.registry import functions_of, load_object
 from ..codes import Code, Grouped
 from ..engines.interface import Cluster, Event, Gathering, Kind, RoundReport
 from ..engines.master import Master
 from ..engines.simulated import SimulatedCluster
 from ..errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
-from ..models import LeastSquares
-from ..optimizers import Nesterov
+from ..training.models import LeastSquares
+from ..training.optimizers import Nesterov
 
 __all__ = ["CHECKS", "WORKERS", "check", "intrude"]
 

@@ -5,22 +5,30 @@ and a code. The optimizer and the rest of your training loop stay the same. `Cod
 scripts in which every rank trains: no step is lost when ranks die.
 """
 
-from .._extras import pip_install as _pip_install
+import importlib
+from typing import TYPE_CHECKING, Any
 
-try:
-    import cloudpickle as _cloudpickle  # noqa: F401
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        f"fastgc.torch needs PyTorch and cloudpickle ({error}): {_pip_install('torch')}"
-    ) from error
+from .._base.extras import pip_install as _pip_install
+from .._base.text import listing
 
-from .._shown import listing
-from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
-from .data_parallel import CodedDataParallel, Result
-from .ddp import coded_ddp
-from .place import hosts
-from .sampler import CodedSampler
+if TYPE_CHECKING:
+    from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
+    from .data_parallel import CodedDataParallel, Result
+    from .ddp import coded_ddp
+    from .place import hosts
+    from .sampler import CodedSampler
+
+_LAZY = {
+    "Change": "all_reduce",
+    "CodedAllReduce": "all_reduce",
+    "CodedDataParallel": "data_parallel",
+    "CodedSampler": "sampler",
+    "Fault": "all_reduce",
+    "Result": "data_parallel",
+    "all_reduce_gradients": "all_reduce",
+    "coded_ddp": "ddp",
+    "hosts": "place",
+}
 
 __all__ = [
     "Change",
@@ -34,3 +42,19 @@ __all__ = [
     "hosts",
 ]
 __dir__ = listing(__all__)
+
+
+def __getattr__(name: str) -> Any:
+    """Load PyTorch at the first use: a guard does without."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        import cloudpickle  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"fastgc.torch needs PyTorch and cloudpickle ({error}): {_pip_install('torch')}"
+        ) from error
+    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -40,10 +40,10 @@ import numpy as np
 import torch
 import torch.distributed
 
-from .._arrays import Array, at_least, check_real, check_word
+from .._base.arrays import Array, at_least, check_real, check_word
 from ..codes import Code
-from ..coding.graphs import owners
 from ..errors import CorruptMessageError, LeftOutError, NotDecodableError
+from ..numerics.graphs import owners
 from .audit import SAME, SAME_HALF, Audit, Fingerprint, Verdict, copies, in_half, majority
 from .batches import restored
 from .membership import BrokenGroupError, Members, View

@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
-from .._arrays import Ints, at_least
+from .._base.arrays import Ints, at_least
 from ..engines import fork_server
 from ..engines.memory import Memory
 

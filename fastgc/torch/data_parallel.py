@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from .._arrays import Ints, at_least, check_dtype, check_word, is_half
+from .._base.arrays import Ints, at_least, check_dtype, check_word, is_half
 from ..codes import BinaryCode, Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords, check_names

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 import torch
 
-from .._arrays import Array, Ints
+from .._base.arrays import Array, Ints
 from ..codes import Code
 from ..coding.format import Format
 from ..engines import Task

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .._arrays import Array
+from .._base.arrays import Array
 from .shards import local
 
 

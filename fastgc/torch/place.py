@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from .._arrays import at_least, check_index
+from .._base.arrays import at_least, check_index
 from ..codes import Code
 from ..coding.placement import warn_of_machines
 

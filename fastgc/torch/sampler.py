@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from .._arrays import Floats, Ints, at_least, check_index
+from .._base.arrays import Floats, Ints, at_least, check_index
 from ..codes import Code
 from .batches import Batches, edges
 from .place import own_rank

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Array, Floats, Ints
+from ..._base.arrays import Array, Floats, Ints
 from ..cyclic import Status
 from ..dispatch import own
 from ..rows import Rows

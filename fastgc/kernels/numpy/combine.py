@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Array, Complexes, Floats, Ints
+from ..._base.arrays import Array, Complexes, Floats, Ints
 from ..contract import REALS, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 from ..dispatch import own

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._arrays import Bools, Floats, Ints
+from ..._base.arrays import Bools, Floats, Ints
 from ..cyclic import Status
 
 __all__ = ["bind_cells", "bind_edges", "bind_tiling"]

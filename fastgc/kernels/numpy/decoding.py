@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Bools, Complexes, Floats, Ints
+from ..._base.arrays import Bools, Complexes, Floats, Ints
 from ..cyclic import (
     LOCATOR,
     LOOKUP,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._arrays import Array, Ints
+from ..._base.arrays import Array, Ints
 from ..contract import NODES, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._arrays import Array, Complexes, Floats, Ints
+from ..._base.arrays import Array, Complexes, Floats, Ints
 from ..contract import check_numbers_below, reads, takes
 from ..cyclic import circle
 from ..dispatch import own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._arrays import Array
+from ..._base.arrays import Array
 from ..contract import REALS, reads, takes, writes
 from .combine import square_sum
 

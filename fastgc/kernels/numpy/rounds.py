@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._arrays import Floats, Ints
+from ..._base.arrays import Floats, Ints
 from ..dispatch import own
 
 __all__ = ["completion", "draw"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..._arrays import Array, Bools, Floats, Ints
+from ..._base.arrays import Array, Bools, Floats, Ints
 from ..contract import NODES, check_numbers_below, reads, takes, writes
 from .lagrange import _larger_part
 

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import kernels
-from ._arrays import (
+from .. import kernels
+from .._base.arrays import (
     Array,
     Complexes,
     Floats,
@@ -39,8 +39,8 @@ from ._arrays import (
     check_output,
     check_workers,
 )
-from ._shown import listing
-from .kernels import Status
+from .._base.text import listing
+from ..kernels import Status
 
 __all__ = [
     "Evaluator",

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._base.arrays import Array, Complexes, Floats, Ints
 from . import interpolation
-from ._arrays import Array, Complexes, Floats, Ints
 
 __all__ = ["Quadrature"]
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import (
+from ..._base.arrays import (
     Array,
     Floats,
     Ints,
@@ -25,14 +25,13 @@ from .._arrays import (
     check_reals,
     check_word,
 )
-from .._shown import duration, plural, short
-from ..codes import Code
-from ..codes.graph import Parts
-from ..coding.rules import Blocks, Cells, Span, Tiling, Waiting
-from ..coding.scheme import Scheme
-from ..coding.solve import SOLVED
-from ..coding.trust import residual_of_each
-from ..delays import (
+from ..._base.text import duration, plural, short
+from ...codes import Code
+from ...codes.graph import Parts
+from ...coding.rules import Blocks, Cells, Span, Tiling, Waiting
+from ...coding.scheme import Scheme
+from ...coding.trust import residual_of_each
+from ...delays import (
     DelayModel,
     Distribution,
     Exponential,
@@ -40,8 +39,9 @@ from ..delays import (
     Pareto,
     ShiftedExponential,
 )
-from ..delays.interface import check_model, per_of, sample, tail_bounds, tails
-from ..kernels.unchecked import BLOCKS, CELLS, EDGES, SPAN, TILING, CompletionPlan, DelayPlan
+from ...delays.interface import check_model, per_of, sample, tail_bounds, tails
+from ...kernels.unchecked import BLOCKS, CELLS, EDGES, SPAN, TILING, CompletionPlan, DelayPlan
+from ...numerics.solve import SOLVED
 from .rounds import (
     ByRule,
     Conditions,
@@ -253,7 +253,7 @@ def simulate(
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     step = max(1, _DRAWN // code.n)
     if progress and not callable(progress):
-        from ..progress import task_bar
+        from ..._base.progress import task_bar
 
         shown = task_bar("simulating", -(-rounds // step))
     with shown as advance:

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels
-from .._arrays import (
+from ... import kernels
+from ..._base.arrays import (
     Output,
     as_array,
     at_least,

@@ -49,8 +49,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import kernels
-from ._arrays import (
+from .. import kernels
+from .._base.arrays import (
     Array,
     Floats,
     Ints,
@@ -63,7 +63,7 @@ from ._arrays import (
     check_output,
     check_permutation,
 )
-from ._shown import listing
+from .._base.text import listing
 
 __all__ = ["leja_order", "roots_order", "solve"]
 __dir__ = listing(__all__)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats, Ints
+from .._base.arrays import Floats, Ints
 from ..kernels.rows import DOUBLE
 
 # Relative residual up to which a_F B_F = 1 counts as solved. If rounding alone exceeds it, the

@@ -20,8 +20,8 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from ._arrays import Array
-from ._extras import parquet
+from .arrays import Array
+from .extras import parquet
 
 Name = str | os.PathLike[str]
 

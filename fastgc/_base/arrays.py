@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ._extras import pip_install
+from .extras import pip_install
 
 # Results are written to and returned as a NumPy array, or anything whose memory NumPy can view.
 Output: TypeAlias = Any

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._arrays import Array, at_least, check_one_of, refuse_masks
-from ._extras import pip_install
-from ._files import read_bytes, read_npz
-from ._shown import listing
+from .._base.arrays import Array, at_least, check_one_of, refuse_masks
+from .._base.extras import pip_install
+from .._base.files import read_bytes, read_npz
+from .._base.text import listing
+from ..coding.arguments import partition
 
 __all__ = ["TASKS", "Dataset", "MiniBatches", "glyphs", "load", "partition", "read_idx"]
 __dir__ = listing(__all__)
@@ -341,36 +341,6 @@ def glyphs(
     # Round to 256 levels: arithmetic is slow on the tiny traces of ink far from the pen.
     X = np.rint(255 * np.minimum(X, 1)).reshape(total, -1) / 255
     return Dataset("glyphs", X[:train], y[:train], X[train:], y[train:])
-
-
-def partition(X: Samples, y: Array, k: int) -> list[tuple[Samples, Array]]:
-    """Cut samples into k contiguous partitions, as even as possible, the larger ones first.
-
-    Parameters
-    ----------
-    X : array, shape (N, features)
-        Samples.
-    y : array, shape (N,) or (N, outputs)
-        The samples' labels or targets.
-    k : int
-        Number of partitions, 1 <= k <= N.
-
-    Returns
-    -------
-    list of k pairs (X_j, y_j)
-        Views of ``X`` and ``y``.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ or k is out of range.
-    """
-    k = operator.index(k)
-    if len(X) != len(y):
-        raise ValueError(f"{len(X)} samples but {len(y)} labels")
-    if not 1 <= k <= len(X):
-        raise ValueError(f"{len(X)} samples cannot be cut into k = {k} partitions")
-    return list(zip(np.array_split(X, k), np.array_split(y, k), strict=True))
 
 
 @dataclass(frozen=True)

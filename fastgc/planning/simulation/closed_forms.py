@@ -17,10 +17,17 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Floats, Ints, at_least, check_integer, check_real, check_reals
-from .._extras import scipy
-from ..delays import Delays, Distribution, Empirical, Exponential, Heterogeneous, ShiftedExponential
-from ..delays.distributions import by_halves, check_delays, mean_of_late
+from ..._base.arrays import Array, Floats, Ints, at_least, check_integer, check_real, check_reals
+from ..._base.extras import scipy
+from ...delays import (
+    Delays,
+    Distribution,
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    ShiftedExponential,
+)
+from ...delays.distributions import by_halves, check_delays, mean_of_late
 
 __all__ = [
     "AdaptiveLoads",

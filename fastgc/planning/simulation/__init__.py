@@ -1,6 +1,6 @@
 """How long rounds take: Monte Carlo for any code, and the closed forms of the papers."""
 
-from .._shown import listing
+from ..._base.text import listing
 from . import closed_forms, monte_carlo
 from .closed_forms import *  # noqa: F403
 from .monte_carlo import *  # noqa: F403

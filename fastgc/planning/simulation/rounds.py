@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Array, Bools, Floats, Ints, check_real, check_reals
-from .._shown import duration, plural
-from ..codes import Code
-from ..coding.reactive import Dues
-from ..coding.rules import Cells, Span, Waiting
-from ..coding.solve import SOLVED
-from ..kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
+from ..._base.arrays import Array, Bools, Floats, Ints, check_real, check_reals
+from ..._base.text import duration, plural
+from ...codes import Code
+from ...coding.reactive import Dues
+from ...coding.rules import Cells, Span, Waiting
+from ...kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
+from ...numerics.solve import SOLVED
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
 # starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._arrays import Floats, Ints, as_array, check_integer
+from .._base.arrays import Floats, Ints, as_array, check_integer
 from ..errors import NotDecodableError
 
 Edges = Ints

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._base.arrays import Array, as_array, at_least, check_finite, check_real, store
+from ..codes import Code, Grouped
+from ..delays.interface import described
+from ..engines import ENGINES, Cluster, RoundReport, find_engine
+from ..engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
+from ..engines.worker import partial_gradient
+from ..errors import CheckpointError, warn_caller
 from . import data as datasets
-from ._arrays import Array, as_array, at_least, check_finite, check_real, store
 from .checkpoint import Checkpoint, describe, digest
-from .codes import Code, Grouped
-from .delays.interface import described
-from .engines import ENGINES, Cluster, RoundReport, find_engine
-from .engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
-from .engines.worker import partial_gradient
-from .errors import CheckpointError, warn_caller
 from .history import (
     MISCLASSIFIED,
     History,
@@ -38,7 +38,7 @@ from .optimizers.schedules import Schedule
 from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
-    from .stability import StabilityTracker, TrackedRound
+    from ..stability import StabilityTracker, TrackedRound
 
 __all__ = [
     "ENGINES",
@@ -234,7 +234,7 @@ class Training:
         if self.checkpoint is not None and optimizer is not None:
             check_restorable(optimizer)
         if self.checkpoint is not None and self.how.tracker is not None:
-            from .stability import StabilityTracker
+            from ..stability import StabilityTracker
 
             if not isinstance(self.how.tracker, StabilityTracker):
                 raise TypeError(
@@ -327,7 +327,7 @@ class Training:
             first = rounds + 1 if over else done + 1
             listeners: list[Callable[[Record], object]] = []
             if self.progress and first <= rounds:
-                from .progress import training_bar
+                from .tables import training_bar
 
                 bar = training_bar(self.called, rounds, self.code.n, done, self.measure)
                 listeners.append(stack.enter_context(bar))
@@ -401,7 +401,7 @@ class Training:
                 raise ValueError
             tracked = [row for _, row in kept.lines if row is not None]
             if self.tracker is not None:
-                from .stability import TrackedRound
+                from ..stability import TrackedRound
 
                 tracked = [TrackedRound(*row) for row in tracked]
                 if not all(isinstance(number, int | float) for row in tracked for number in row):

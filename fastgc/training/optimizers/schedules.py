@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .._arrays import at_least, check_real
-from .._registry import Registry, keywords, read_arguments, split_arguments
+from ..._base.arrays import at_least, check_real
+from ..._base.registry import Registry, keywords, read_arguments, split_arguments
 
 Schedule = Callable[[int], float]
 

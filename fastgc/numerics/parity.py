@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._arrays import Array, Bools, Floats, Ints
+from .._base.arrays import Array, Bools, Floats, Ints
 from .graphs import Ends, Network, Pair, parallel
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.

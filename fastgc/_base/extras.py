@@ -27,7 +27,7 @@ def pip_install(extra: str) -> str:
     try:
         distribution(DISTRIBUTION)
     except PackageNotFoundError:
-        checkout = Path(__file__).parents[1]
+        checkout = Path(__file__).parents[2]
         if _is_checkout(checkout):
             what = "." if checkout.samefile(".") else str(checkout)
     return f'pip install "{what}[{extra}]"'

@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import kernels
-from .._arrays import as_array, check_real, check_vector
+from ... import kernels
+from ..._base.arrays import as_array, check_real, check_vector
 
 Array = NDArray[np.floating[Any]]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import Array
-from ._files import read_json as read_json_file
-from ._files import refusing
-from ._shown import duration, facts, listing, plural, short
+from .._base.arrays import Array
+from .._base.files import read_json as read_json_file
+from .._base.files import refusing
+from .._base.text import duration, facts, listing, plural, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,7 +274,7 @@ class History:
         >>> ax = run.timeline(rounds=[1, 2])
         >>> ax.figure.savefig("rounds.png")  # doctest: +SKIP
         """
-        from .plotting.rounds import timeline
+        from ..plotting.rounds import timeline
 
         wanted = set(rounds)
         chosen = replace(self, rounds=[r for r in self.rounds if r.round in wanted])

@@ -1,6 +1,6 @@
 """Gradient methods for the master, and schedules of their learning rates."""
 
-from .._shown import listing
+from ..._base.text import listing
 from .adaptive import CADA, GCADA
 from .descent import SGD, AMSGrad, Nesterov, Optimizer
 from .schedules import CosineDecay, StepDecay

@@ -30,13 +30,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from ._arrays import Array
-from ._files import read_bytes
-from ._shown import listing
-from .codes import Code
+from .._base.arrays import Array
+from .._base.files import read_bytes
+from .._base.text import listing
+from ..codes import Code
+from ..delays.interface import described
+from ..errors import CheckpointError
 from .data import Dataset
-from .delays.interface import described
-from .errors import CheckpointError
 
 __all__ = ["Checkpoint", "describe", "digest", "read", "write"]
 __dir__ = listing(__all__)

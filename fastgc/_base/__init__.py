@@ -1,0 +1,1 @@
+"""What every room stands on: checks of arrays, files, names and texts."""

@@ -1,0 +1,1 @@
+"""The mathematics that codes stand on: systems, polynomials, graphs, checks."""

@@ -1,0 +1,1 @@
+"""Training by gradient descent: models, data, methods, histories and checkpoints."""
