@@ -13,9 +13,9 @@ replaced by others: these raise whatever Python raises for missing methods.
 
 import contextlib
 import faulthandler
-import pkgutil
 import inspect
 import os
+import pkgutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
