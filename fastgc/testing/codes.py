@@ -249,7 +249,8 @@ def _under_mpiexec(subject: Subject) -> None:
         path = Path(folder) / "code.pickle"
         path.write_bytes(pickle.dumps((subject.code, subject.seed)))
         command = [str(_mpiexec()), "-n", str(subject.code.n + 1), sys.executable, "-c"]
-        program = f"from {__name__} import rank_of; rank_of({str(path)!r})"
+        # by name: in `python -m fastgc.testing.codes` this module is __main__, which ranks lack
+        program = f"from fastgc.testing.codes import rank_of; rank_of({str(path)!r})"
         paths = os.pathsep.join(filter(None, sys.path))
         done = subprocess.run(
             [*command, program],
