@@ -24,6 +24,7 @@ from fastgc import (
     FractionalRepetition,
     Grouped,
     LagrangeCode,
+    PartialWork,
     ReedSolomon,
     Uncoded,
     YeAbbe,
@@ -494,6 +495,69 @@ def test_who_lies_may_lie_about_its_energy(code, e, claim):
             continue
         assert sorted(rnd.corrupt) == sorted(bad)
         assert np.abs(rnd.gradient() - g.sum(axis=0)).max() < 1e-10
+
+
+SEVERAL = [
+    Uncoded(6, load=3),
+    Uncoded(12, load=6),
+    fastgc.RandomAssignment(8, load=5, seed=1),
+    PartialWork(8, load=4),
+    LagrangeCode(10, 6, load=4, messages=4),
+    LagrangeCode(10, 6, load=4, messages=2),
+]
+
+
+@pytest.mark.any_backend
+@pytest.mark.parametrize("claim", [1.0, 1e32, 1e306, np.inf])
+@pytest.mark.parametrize("code", SEVERAL, ids=repr)
+def test_a_liar_with_several_messages_does_not_confirm_its_own_energies(code, claim):
+    """Energies are ranked over workers: e + 1 messages may all be one worker's."""
+    rng = np.random.default_rng(0)
+    job = Job(code)
+    plain, rnd = code.round(job.p), code.round(job.p, verify=1)
+    named = misled = 0
+    for _ in range(much(300, 20)):
+        plain.reset()
+        rnd.reset()
+        for number in rng.permutation(code.scheme.message_count).tolist():
+            worker, index = code.scheme.sender(number)
+            encoder = code.encoder(worker, job.p, index=index)
+            for j in code.partitions(worker, index).tolist():
+                encoder.add(j, job.partials[j])
+            message, energy = encoder.message().copy(), encoder.energy
+            if worker == 1:
+                message, energy = message + rng.standard_normal(job.p), claim * energy
+            if not plain.ready:
+                plain.receive(worker, message, index, energy=energy)
+            if rnd.wants(worker) and rnd.receive(worker, message, index, energy=energy):
+                break
+        misled += job.error(plain.gradient()) > 1e-3
+        assert rnd.verified
+        assert job.error(rnd.gradient()) < 1e-9
+        assert rnd.corrupt in ([], [1])
+        named += rnd.corrupt == [1]
+    assert named
+    assert misled  # without `verify`: the lies matter
+
+
+@pytest.mark.any_backend
+def test_energies_beyond_float64_accuse_nobody():
+    """Gradients so long that their squares overflow: energies are infinite, and honest."""
+    code = Uncoded(6, load=3)
+    g = 1.9e153 * np.random.default_rng(0).standard_normal((6, 50))
+    rnd = code.round(50, verify=1)
+    energies = []
+    for number in range(code.scheme.message_count):
+        worker, index = code.scheme.sender(number)
+        encoder = code.encoder(worker, 50, index=index)
+        for j in code.partitions(worker, index).tolist():
+            encoder.add(j, g[j])
+        energies.append(encoder.energy)
+        rnd.receive(worker, encoder.message(), index, energy=encoder.energy)
+    assert 0 < np.isinf(energies).sum() < len(energies)
+    assert rnd.corrupt == []
+    with pytest.raises(UnverifiedError):
+        rnd.gradient()
 
 
 @pytest.mark.any_backend

@@ -61,9 +61,17 @@ an unstable code almost anything passes.
 Where partial gradients cancel inside messages, rounding errors are those of the partial gradients.
 Only energies (`Round.receive`), which engines send with each message, tell how large these are.
 Without energies a round assumes that partial gradients are as long as messages, and may take
-rounding for a lie. A liar may send any energy. One that exceeds what others say of the same
-partitions counts as a lie. With codes of the data no two workers compute the same, so an energy is
-believed only up to the size that e + 1 workers report.
+rounding for a lie.
+
+A liar may send any energy, also an infinite one, with each of its messages. So sizes are ranked
+over workers, each by its largest message, and the bound is the size that e + 1 workers reach. One
+of these is honest, so no set of e liars can raise it beyond what an honest worker computed. (Ranked
+over messages, e + 1 of them could be one liar's, which would then confirm itself.) Where e + 1
+honest workers hold the largest partial gradient, no honest energy exceeds this bound times the
+largest ratio of a message's norm of coefficients to one of them. One that does counts as a lie, and
+nothing is verified with it. With codes of the data no two workers compute the same, so an energy is
+believed only up to the bound. An energy that is not finite is believed only if e + 1 workers report
+such energies; then no check sees anything, and nothing is verified.
 """
 
 from __future__ import annotations
@@ -97,6 +105,9 @@ SETS_LOOKED_AT, SETS_AT_A_TIME = 10_000, 10_000
 # Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64. A sum
 # may be 0 if it is smaller than this part of its terms.
 SMALL, LARGE, CANCELLED = 1e-140, 1e140, 1e-6
+
+# Root of the largest number of float64. An energy beyond it is told as infinite.
+LARGEST_ROOT = math.sqrt(np.finfo(np.float64).max)
 
 # Messages with no more than this share in a change, relative to their sizes, have no part in it.
 HIDDEN = 1e-3
@@ -469,7 +480,7 @@ class Inspector:
             if told.any() and self._scheme.codes_data:
                 inside = self._believed(survivors, inside)
             elif told.any():
-                overstated = self._overstated(survivors, np.where(told, inside, sizes))
+                overstated = self._overstated(survivors, np.where(told, inside, sizes), top)
                 # Without any 2e workers, e + 1 honest copies must be left.
                 tells = overstated.any() and told.all()
                 if tells and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars:
@@ -506,23 +517,35 @@ class Inspector:
         workers one is honest.
         """
         each = inside / self._norms[survivors]
-        rank = np.sort(np.where(each >= 0, each, 0))[::-1]
-        found: Floats = np.minimum(each, rank[min(self.liars, rank.size - 1)])
+        found: Floats = np.minimum(each, self._reported(survivors, np.where(each >= 0, each, 0)))
         return found * self._norms[survivors]
 
-    def _overstated(self, survivors: Ints, inside: Floats) -> Bools:
+    def _overstated(self, survivors: Ints, inside: Floats, top: float) -> Bools:
         """Mark messages with more energy than their partial gradients can have, by what others say.
 
-        If e + 1 honest workers hold the largest partial gradient, it is in all their energies,
-        times a coefficient each. Otherwise a liar could claim any rounding.
+        If e + 1 honest workers hold the largest partial gradient, it is in an energy of each of
+        them, times a coefficient. Otherwise a liar could claim any rounding. An energy beyond
+        float64 counts as the largest number there: what honest workers compute is no smaller.
         """
-        each = inside / self._norms[survivors]
-        rank = np.sort(each)[::-1]
-        likely = rank[min(self.liars, rank.size - 1)]
-        found: Bools = each > likely
-        if found.any():
-            found = ~(each <= self._spread * likely)
+        norms = self._norms[survivors]
+        likely = self._spread * self._reported(
+            survivors, np.nan_to_num(inside / norms, posinf=math.inf)
+        )
+        claimed = np.minimum(inside, LARGEST_ROOT * self._projection.unit / top)
+        found: Bools = claimed > likely * norms
         return found
+
+    def _reported(self, survivors: Ints, each: Floats) -> float:
+        """Return the largest size that e + 1 workers reach, with whichever of their messages.
+
+        One that sends several messages counts once: of e + 1 workers one is honest, but e + 1
+        messages may all be one liar's. If fewer workers have sent, return what all of them reach;
+        then nothing is verified.
+        """
+        workers = np.zeros(self._scheme.n)
+        np.maximum.at(workers, self._senders[survivors], each)
+        came = np.unique(self._senders[survivors]).size
+        return float(np.sort(workers)[::-1][min(self.liars, came - 1)])
 
     @cached_property
     def _spread(self) -> float:
