@@ -111,7 +111,7 @@ for name, code in {"binary": binary, "rs": rs, "fractional": fractional, "ye-abb
 verbs("binary", binary, 100000)
 verbs("rs", rs, 100000)
 verbs("rs 80/12", large, 10000)
-for dtype, sent in (("float32", None), ("float32", "float16"), ("float64", "float64x2")):
+for dtype, sent in (("float32", None), ("float32", "float16")):
     verbs("rs", rs, 100, dtype, sent)
 verbs("binary", binary, 10000, "float32", "float16")
 for name, code in {"binary": binary, "rs": rs, "rs 80/12": large, "rs-clustered 80/12": clustered,

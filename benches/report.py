@@ -238,12 +238,6 @@ SECTIONS = (
         "given the problem and knows no bound of the error.",
     ),
     Section(
-        "Messages of twice float64's precision",
-        "python benches/pairs.py",
-        note="A product takes ten operations where that of float64 takes one, which shows where "
-        "rows are in a cache.",
-    ),
-    Section(
         "Orders of Vandermonde systems",
         "python benches/vandermonde_orders.py",
         note="Errors against exact fractions, of 60 nodes: the largest relative error, and in "

@@ -144,8 +144,6 @@ typedef enum {
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
     FGC_CHECK = 2,
-    FGC_PAIRED = 4, /* in combinations of pairs: rows hold pairs, too; else doubles */
-    FGC_ROUNDED = 8, /* in combinations of pairs: out holds doubles; else pairs */
     FGC_CHOSEN = 16 /* in fgc_decode_objects: messages of all workers are given, not of survivors */
 };
 
@@ -160,8 +158,6 @@ enum {
                            int flags, real *out);
 FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
-int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, int64_t extent,
-                      int64_t in_len, int64_t out_len, int flags, double *out);
 
 /* The same for rows numbers[0 .. count-1] of a table. Rows whose coefficient is zero are not read. Returns
  * FGC_NOT_FINITE where the above returns 1. */

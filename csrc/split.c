@@ -77,24 +77,6 @@ static int cut(combination *it)
     }
 FGC_KINDS(COMBINE)
 
-static void combine_pieces_pairs(void *data, int from, int to)
-{
-    combination *const it = data;
-    if (fgc_combine_part_pairs(it->rows, it->coef, it->count, from * it->part, end_of(it, to),
-                               it->in_len, it->out_len, it->flags, it->out))
-        atomic_store_explicit(&it->bad, 1, memory_order_relaxed);
-}
-
-int fgc_combine_pairs(const uintptr_t *rows, const double *coef, int64_t count, int64_t extent,
-                      int64_t in_len, int64_t out_len, int flags, double *out)
-{
-    combination it = {.flags = flags, .rows = rows, .coef = coef, .count = count,
-                      .extent = extent, .in_len = in_len, .out_len = out_len, .out = out};
-    const int64_t work = (count + 2) * extent / 2; /* pairs take four times as long as doubles */
-    fgc_pool_run(combine_pieces_pairs, &it, cut(&it), work);
-    return it.bad;
-}
-
 static double total(const double *sum, int pieces)
 {
     double all = 0;

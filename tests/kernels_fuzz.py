@@ -33,7 +33,6 @@ import numpy as np
 from kernel_table import KERNELS, STEPS
 
 from fastgc import kernels
-from fastgc.kernels.cyclic import circle
 
 GUARD, MARK = 64, 0xA5  # number and value of the bytes before and after an array
 AT_ONCE = 20000  # calls per process
@@ -123,23 +122,6 @@ def _of_the_table(known, rng):
     return calls
 
 
-def _pairs(rng, paired, rounded):
-    q, count = int(rng.integers(1, 9)), int(rng.integers(0, 5))
-    width = 2 * q if paired else q
-    rows = [rng.standard_normal(width) for _ in range(count)]
-    coef = rng.standard_normal((count, 2)) + 1j * rng.standard_normal((count, 2))
-    size = q + q % 2
-    return {
-        "rows": Listed(rows, width, np.dtype(float)),
-        "coef": coef,
-        "out": rng.standard_normal(size if rounded else 2 * size),
-        "paired": paired,
-        "rounded": rounded,
-        "accumulate": bool(rng.integers(2)),
-        "check": bool(rng.integers(2)),
-    }
-
-
 def _turns(rng):
     n = int(rng.integers(4, 20))
     return np.sort(rng.permutation(n)[: int(rng.integers(1, n - 1))]), n
@@ -149,23 +131,6 @@ def _nearly(rng):
     turns, n = _turns(rng)
     # Of higher degrees there are many polynomials that are nearly as good.
     return {"turns": turns, "n": n, "c": int(rng.integers(0, turns.size + 1)), "unit": 2.0**-53}
-
-
-def _points(n):
-    roots = circle(n)
-    parts = np.stack([roots.real, roots.imag], axis=1)
-    return np.stack([parts, np.zeros_like(parts)], axis=2)
-
-
-def _nearly_pairs(rng):
-    call = _nearly(rng)
-    del call["unit"]
-    return call | {"circle": _points(call["n"])}
-
-
-def _located(rng):
-    turns, n = _turns(rng)
-    return {"turns": turns, "n": n, "circle": _points(n)}
 
 
 def _shortest(rng):
@@ -209,10 +174,7 @@ def _solved(rng):
 
 # Calls of functions that the table does not call, or not with all of their arguments.
 OTHERS = {
-    "combine_pairs": lambda rng: _pairs(rng, *[(0, 0), (1, 0), (1, 1)][rng.integers(3)]),
     "near_exact": _nearly,
-    "near_exact_pairs": _nearly_pairs,
-    "locator_pairs": _located,
     "minimum_norm": _shortest,
     "weighted_minimum_norm": _weighted,
     "leja_order": _ordered,

@@ -566,7 +566,7 @@ def test_lists_of_codes():
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--lr", "0"], "lr"),
-        (["--messages", "int8"], "bfloat16, float64x2, not int8"),
+        (["--messages", "int8"], "bfloat16, not int8"),
         (["--messages", "float17"], "not understood"),
         (["--compare", "lcc:nodes=roots", "--messages", "float16"], "sends complex128 messages"),
     ],

@@ -55,12 +55,6 @@ def _draw(rng):
     return plan, 2, np.empty((4, 3)), np.empty((4, 3))
 
 
-def _pairs(n):
-    roots = circle(n)
-    parts = np.stack([roots.real, roots.imag], axis=1)
-    return np.stack([parts, np.zeros_like(parts)], axis=2)
-
-
 NODES, POINTS = interpolation.chebyshev(6), np.array([0.3, -0.2, 0.95])
 TURNS = np.array([1, 2, 6])
 SURVIVORS = np.array([6, 0, 3, 2, 5])
@@ -125,13 +119,11 @@ CASES = {
     "lagrange_products": lambda rng: (NODES, POINTS, np.empty(3), *np.empty((2, 3), np.int64)),
     "lagrange_weights": lambda rng: (NODES, *np.empty((2, 6)), np.empty(6, np.int64)),
     "leja_order": lambda rng: (NODES, np.empty(6, np.int64)),
-    "locator_values": lambda rng: (_pairs(8), TURNS, np.empty((8, 2), complex)),
     "near_exact_ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
     "nesterov": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
     "rebuild_stream": lambda rng: (_code(), _stream([1, 4])),
     "replace": lambda rng: (*rng.random((3, 9)),),
     "ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
-    "ridge_pairs": lambda rng: (_pairs(8), TURNS, 3, np.empty((8, 2), complex)),
     "sgd": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
     "solve_vandermonde": lambda rng: (NODES, rng.random((6, 2)), None, True, np.empty((6, 2))),
     "step_stream": lambda rng: (_code(), _stream([1]), 4, True),
@@ -304,8 +296,6 @@ def wrong_lengths():
         ("order must be", nb.solve_vandermonde, three, three, far[:2], False, three.copy()),
         ("vectors as long", nb.cauchy_ridge, *cauchy, three + 0j, 0.1, 1.0, three + 0j),
         ("vectors as long", nb.cauchy_ridge, *cauchy, two + 0j, 0.1, 1.0, two + 0j),
-        ("a pair for each", nb.ridge_pairs, _pairs(4), numbers[:1], 1, np.ones((3, 2), complex)),
-        ("a pair for each", nb.locator_values, _pairs(4), numbers[:1], np.ones((4, 1), complex)),
         ("one word for every", nb.hash_words, *np.zeros((2, 3), np.uint64), np.zeros(2, np.uint64)),
         ("one word for", nb.hash_and_scale, two, 1.0, word, two, word),
         ("as long as x", nb.hash_and_scale, two, 1.0, word, three, np.zeros(2, np.uint64)),
@@ -368,8 +358,10 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
 
 FREELY = """
 import numba
-from fastgc.kernels.numba.pairs import two_sum
+from fastgc.kernels.numba.njit import njit_exact
+from fastgc.kernels.numpy import pairs
 
+two_sum = njit_exact(pairs.two_sum)
 
 @numba.njit(fastmath=True)
 def run(a, b):

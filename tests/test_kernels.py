@@ -1011,10 +1011,8 @@ MADE_OF_OTHERS = {
     "bind_combine",
     "bind_encode",
     "bind_square_sum",
-    "locator_pairs",
     "minimum_norm",
     "near_exact",
-    "near_exact_pairs",
     "weighted_minimum_norm",
 }
 

@@ -153,19 +153,11 @@ REFUSED = {
         lambda: combined(rows(ROWS.astype(int), dtype=int), np.array([0.5, 1]), np.zeros(3, int)),
         "coef must be integers",
     ),
-    "pairs of odd length": (
-        lambda: kernels.combine_pairs(rows(), np.ones((2, 2), complex), np.zeros(4), paired=True),
-        "even length",
-    ),
     "turns beyond": (lambda: nearly((1, 6)), "turns must be numbers 0 to 5"),
     "turns of floats": (lambda: nearly((1.0, 2.0)), "turns must have dtype int64"),
     "degree": (lambda: nearly(c=6), "c must be a degree in 0"),
     "unit": (lambda: nearly(unit=float("nan")), "unit must be a unit roundoff"),
     "beyond 64 bits": (lambda: nearly(n=2**70), "n is beyond 64 bits"),
-    "a circle of another size": (
-        lambda: kernels.locator_pairs(np.array([1]), 6, np.zeros((2, 2, 2))),
-        r"circle must have shape \(12, 2, 2\)",
-    ),
     "weights": (
         lambda: kernels.weighted_minimum_norm(np.array([1]), np.zeros(4)),
         "weights must be positive",

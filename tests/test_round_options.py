@@ -120,7 +120,7 @@ WRONG = [
     ({"timeout": 0}, ValueError, "timeout must be positive"),
     ({"timeout": math.nan}, ValueError, "timeout must be positive"),
     ({"timeout": "5"}, TypeError, "timeout must be a real number"),
-    ({"message_dtype": "int8"}, TypeError, "bfloat16, float64x2, not int8"),
+    ({"message_dtype": "int8"}, TypeError, "bfloat16, not int8"),
     ({"tracker": StabilityTracker}, TypeError, "tracker must be an object with a method record"),
     ({"tracker": 3}, TypeError, "tracker must be an object with a method record"),
     ({"batch": 3}, TypeError, "batch must be callable, got int"),

@@ -81,8 +81,7 @@ class Kind(NamedTuple):
     message: Any = None
 
     def __str__(self) -> str:
-        names = [str(np.dtype(each)) for each in self if each not in (None, "float64x2")]
-        return "/".join(names + ["float64x2"] * (self.message == "float64x2"))
+        return "/".join(str(np.dtype(each)) for each in self if each is not None)
 
     @property
     def sent(self) -> Any:
@@ -114,8 +113,7 @@ class Kind(NamedTuple):
 
     @property
     def _real(self) -> list[Any]:
-        sent = [self.sent] if self.message != "float64x2" else []
-        return [np.empty(0, each).real.dtype for each in (self.gradient, *sent)]
+        return [np.empty(0, each).real.dtype for each in (self.gradient, self.sent)]
 
 
 KINDS = [
@@ -130,7 +128,6 @@ KINDS = [
     Kind(np.int64),
     Kind(np.complex128),
     Kind(np.complex64),
-    Kind(np.float64, "float64x2"),
 ]
 
 

@@ -27,9 +27,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 
-# "float64x2": a real number is the sum of two; the second is at most half an ulp of the first.
-PAIRS = np.dtype([("high", np.float64), ("low", np.float64)])
-
 _INT64 = np.dtype(np.int64)
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
@@ -44,21 +41,11 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu"
 
 
-def is_pairs(dtype: np.dtype[Any]) -> bool:
-    """Whether it is float64x2."""
-    return dtype.names is not None and dtype == PAIRS
-
-
 def gradient_dtype_of(message: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype to which messages of this dtype decode, with real codes."""
     if is_half(message):
         return np.dtype(np.float32)
-    return _FLOAT if is_pairs(message) else message
-
-
-def name_of(dtype: np.dtype[Any]) -> str:
-    """Return the name by which `check_dtype` knows the dtype."""
-    return "float64x2" if is_pairs(dtype) else dtype.name
+    return message
 
 
 @lru_cache(maxsize=16)  # a cached call takes a twentieth of the time
@@ -66,8 +53,6 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
     """Return the largest relative error of one rounding; 0 for integers."""
     if is_integer(dtype):
         return 0.0
-    if is_pairs(dtype):
-        return 2.0**-106
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
@@ -77,25 +62,19 @@ def least_number(dtype: np.dtype[Any]) -> float:
     return float(np.nextafter(np.zeros(1, real), np.ones(1, real))[0])
 
 
-def check_dtype(
-    dtype: DTypeLike, halves: bool = False, integers: bool = False, pairs: bool = False
-) -> np.dtype[Any]:
+def check_dtype(dtype: DTypeLike, halves: bool = False, integers: bool = False) -> np.dtype[Any]:
     """Return a dtype that gradients may have; raise TypeError for another.
 
-    `halves` also allows the dtypes of messages and their parts, `integers` also integers, and
-    `pairs` also float64x2, which some codes take.
+    `halves` also allows the dtypes of messages and their parts, `integers` also integers.
     """
     checked = _dtype(dtype)
     if integers and is_integer(checked) and checked.isnative:
         return checked
-    if pairs and is_pairs(checked):
-        return PAIRS
     if checked not in GRADIENT_DTYPES and not (halves and is_half(checked)):
-        more = halves * ["float16", "bfloat16"] + pairs * ["float64x2"]
+        more = halves * ["float16", "bfloat16"]
         names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *more])
         what = "gradients and messages" if halves else "gradients"
-        shown = "float64x2" if is_pairs(checked) else checked
-        raise TypeError(f"{what} must be of one of the dtypes {names}, not {shown}")
+        raise TypeError(f"{what} must be of one of the dtypes {names}, not {checked}")
     return checked
 
 
@@ -108,8 +87,6 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
                 f"bfloat16 is no dtype of NumPy's own: {pip_install('half')}"
             ) from None
         dtype = ml_dtypes.bfloat16
-    if isinstance(dtype, str) and dtype == "float64x2":
-        return PAIRS
     return np.dtype(dtype)
 
 

@@ -37,9 +37,7 @@ class Measured(Options):
     )
     workers: str = options.workers("16,64,256", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtypes: str = option(
-        "float64", "Types of the messages, such as float64x2,float64,float16.", "--dtype"
-    )
+    dtypes: str = option("float64", "Types of the messages, such as float64,float16.", "--dtype")
     equal: str = option(
         "stragglers",
         "What all codes have in common. stragglers: they tolerate equally many. Otherwise each "

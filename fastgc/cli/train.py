@@ -173,7 +173,7 @@ class Engine(Options, panel="Engine, delays and messages"):
     seed: int = options.seed("Seed of the data's split, delays, random codes and networks.")
     message_dtype: str | None = option(
         None,
-        "Type of messages: float16, bfloat16, float32, float64 or float64x2. (default: the data's)",
+        "Type of messages: float16, bfloat16, float32 or float64. (default: the data's)",
     )
 
 

@@ -44,12 +44,9 @@ from ..coding.clusters import (
 from ..coding.code import Code
 from ..coding.near_exact import (
     affordable,
-    bind_pairs,
     lacking,
     longest_kept,
     nearer_vector,
-    pair_deviation,
-    pair_row,
     row_squares,
     split,
     square,
@@ -284,12 +281,6 @@ class ReedSolomonScheme(Scheme):
         held, values = zip(*((held.ravel(), values.ravel()) for held, values in found), strict=True)
         return np.append(0, np.cumsum(self.loads)), np.concatenate(held), np.concatenate(values)
 
-    def pair_row(self, worker: int) -> Complexes:
-        if not self.packed:
-            return super().pair_row(worker)  # raises, and says why
-        worker = check_index("worker", worker, self.n)
-        return pair_row(self._cluster_of(worker), worker)
-
     def _cluster_of(self, worker: int) -> Cluster:
         return self._clusters[
             bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
@@ -382,8 +373,6 @@ class ReedSolomonScheme(Scheme):
     def bind_vector(
         self, survivors: Ints, vector: Complexes, unit: float = DOUBLE
     ) -> VectorFunction:
-        if unit < DOUBLE:
-            return bind_pairs(self, self._clusters, survivors, vector)
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.unchecked.Fourier | None = None
@@ -487,15 +476,8 @@ class ReedSolomonScheme(Scheme):
         )
         return True
 
-    def deviation(self, survivors: Ints, vector: Array) -> Array:
-        if vector.ndim == 1:
-            return super().deviation(survivors, vector)
-        return pair_deviation(self._clusters, survivors, vector)
-
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """The residual, computed by transforms, with what their rounding adds."""
-        if vector.ndim > 1:
-            return math.sqrt(square(self.deviation(survivors, vector)) / self.k)
         with np.errstate(over="ignore", invalid="ignore"):
             found = lacking(self._clusters, survivors, vector)
             left = np.linalg.norm(found.real if self.layout == "complex" else found)
@@ -510,7 +492,7 @@ class ReedSolomonScheme(Scheme):
             factors = np.minimum(survivors, self.n - survivors).max(initial=0)
             if factors < self._transforms_from and self._may_spread:
                 by = "spread"
-        if by not in _PRODUCTS or unit < DOUBLE:
+        if by not in _PRODUCTS:
             return super().fill_vectors(masks, method, out, unit)
         where = np.empty(len(masks), dtype=np.int64)
         longest = self._longest(unit) if method == "auto" else math.inf

@@ -290,8 +290,7 @@ class Code(Recorded):
         message_dtype : numpy dtype, optional
             Dtype of real messages: float16, bfloat16 (from ml_dtypes), float32 or float64. A
             message is rounded to it once. If decoding loses digits, it helps to send messages that
-            are more precise than the partial gradients. For float64 gradients that is "float64x2",
-            pairs of float64 (`ReedSolomon`). Default: the dtype of the partial gradients.
+            are more precise than the partial gradients. Default: the partial gradients' dtype.
 
         Returns
         -------
@@ -402,8 +401,7 @@ class Code(Recorded):
             complex128, or float64 for real codes.
         message_dtype : numpy dtype, default float64
             Dtype of the messages. The more they are rounded, the shorter the best vector is.
-            `decode` and rounds know the dtype from the messages. For "float64x2" the vector
-            consists of pairs.
+            `decode` and rounds know the dtype from the messages.
         log : bool, default False
             Return the logarithms of the exact vector instead, even of coefficients beyond float64:
             ``log|a_i|``, with the angle, in (-pi, pi], as imaginary part. Takes neither `out` nor
@@ -413,7 +411,6 @@ class Code(Recorded):
         -------
         (f,) complex128 or float64 array
             One coefficient for each survivor, in the order given; with `log` always complex128.
-            For float64x2 messages the shape is (f, 2): each coefficient, and its rounding error.
 
         Raises
         ------
@@ -441,7 +438,7 @@ class Code(Recorded):
         target = None
         unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)
         if out is not None:
-            wanted = self.scheme._empty_vector(survivors.size, unit)
+            wanted = self.scheme._empty_vector(survivors.size)
             target = check_output("out", out, wanted.dtype, wanted.shape)
         found = self.scheme._vector_by(survivors, method, unit)
         if out is None or target is None:
@@ -492,7 +489,7 @@ class Code(Recorded):
                 f"masks must be of shape (rounds, {self.scheme.message_count}), not {given.shape}"
             )
         unit = self.scheme.unit_of(message_dtype)
-        one = self.scheme._empty_vector(1, unit)
+        one = self.scheme._empty_vector(1)
         vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
         good = self.scheme.fill_vectors(given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():

@@ -19,7 +19,6 @@ from numpy.typing import DTypeLike
 
 from .. import kernels
 from .._base.arrays import (
-    PAIRS,
     Array,
     Ints,
     Output,
@@ -28,7 +27,6 @@ from .._base.arrays import (
     check_vector,
     is_half,
     is_integer,
-    is_pairs,
     store,
     unit_roundoff,
 )
@@ -58,10 +56,6 @@ class Format:
     does; their last element holds the exponent. (bfloat16 has the range of float32.) If a message's
     largest element is 1, the others are rounded to multiples of 2^-39 or finer. That adds nothing
     to the error in the norm of up to 2^40 elements.
-
-    Messages of float64x2 have twice the precision of float64. They serve for packed messages of
-    float64 gradients. Each real is a pair: the nearest float64, and its rounding error.
-    Coefficients are such pairs, too: column 1 of shape (w, 2) or (f, 2) holds the rounding errors.
 
     Gradients may be cut into pieces of equal length. A message is then as long as a piece, and the
     last piece is padded if it is shorter.
@@ -99,8 +93,6 @@ class Format:
         """Dtype to which messages are combined, before rounding to a gradient of less precision."""
         if is_integer(self.message_dtype):
             return self.message_dtype
-        if self.paired:
-            return self.gradient_dtype
         wide = np.result_type(self.message_dtype, np.float32)
         if self.gradient_dtype.kind != "c" and wide.kind == "c":
             return np.empty(0, wide).real.dtype
@@ -109,7 +101,7 @@ class Format:
     @cached_property
     def row_dtype(self) -> np.dtype[Any]:
         """Dtype that partial gradients must have to be combined: as precise as the sums."""
-        if is_integer(self.partial_dtype) or self.paired:
+        if is_integer(self.partial_dtype):
             return self.partial_dtype
         summed = np.result_type(self.partial_dtype, np.float32)
         if np.empty(0, self.sum_dtype).real.itemsize > np.empty(0, summed).real.itemsize:
@@ -129,13 +121,11 @@ class Format:
         dtype = check_dtype(dtype, halves=True, integers=True)
         message = dtype
         if message_dtype is not None:
-            message = check_dtype(message_dtype, halves=True, integers=True, pairs=True)
+            message = check_dtype(message_dtype, halves=True, integers=True)
         p = at_least("the gradient dimension p", p, 1)
         if is_integer(dtype) or is_integer(message):
             return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
-        if is_pairs(message):
-            return cls._of_pairs(layout, p, dtype, pieces)
         if layout in ("integer", "real", "packed"):
             both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
             if "c" in (message.kind, dtype.kind) and not both:
@@ -170,20 +160,6 @@ class Format:
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
 
     @classmethod
-    def _of_pairs(cls, layout: Layout, p: int, dtype: np.dtype[Any], pieces: int) -> Format:
-        if layout != "packed" or pieces > 1:
-            raise TypeError(
-                "messages of float64x2 need a code with packed complex messages, such as "
-                "ReedSolomon"
-            )
-        if dtype != np.float64:
-            raise TypeError(
-                f"messages of float64x2 need float64 gradients, not {dtype}; complex gradients can "
-                "be sent as reals, gradient.view(np.float64)"
-            )
-        return cls(dtype, p, dtype, PAIRS, PAIRS, p + p % 2, PACKED, PACKED)
-
-    @classmethod
     def _of_integers(
         cls, layout: Layout, p: int, dtype: np.dtype[Any], message: np.dtype[Any]
     ) -> Format:
@@ -205,15 +181,10 @@ class Format:
         return self.message_dtype.char == "e"
 
     @cached_property
-    def paired(self) -> bool:
-        """Whether messages are of float64x2, and coefficients are pairs."""
-        return self.message_dtype.names is not None
-
-    @cached_property
     def adds_up(self) -> bool:
         """Whether a message is one combination of partial gradients as they are."""
         same = self.sum_dtype == self.message_dtype and self.row_dtype == self.partial_dtype
-        return same and not (self.paired or self.pieces > 1)
+        return same and self.pieces == 1
 
     @cached_property
     def length(self) -> int:
@@ -302,7 +273,7 @@ class Format:
                 check_vector(what, array, dtype, size, number=number)
                 for number, array in zip(numbers, checked, strict=True)
             ]
-        if dtype.kind == "c" or dtype.names is not None:
+        if dtype.kind == "c":
             checked = [self.reals(array, mode) for array in checked]
         return kernels.Rows.of(checked, checked[0].size, checked[0].dtype)
 
@@ -394,10 +365,6 @@ class Format:
 
     def add_up(self, rows: Any, coef: Array, out: Any, check: bool) -> bool:
         """Combine one piece, as `combine` does."""
-        if self.paired:
-            return kernels.unchecked.combine_pairs(
-                rows, coef, out, paired=True, rounded=True, check=check
-            )
         mode = self.decode_mode
         return kernels.unchecked.combine(mode, rows, coef, self.reals(out, mode), check=check)
 
@@ -412,13 +379,9 @@ class Format:
 
     def require_finite(self, worker: int, row: Any) -> None:
         """Raise NonFiniteMessageError if a message holds NaN or Inf; `row` is without its scale."""
-        message = row
-        if self.paired:
-            pairs = row.view(self.message_dtype)
-            message = pairs["high"] + pairs["low"]
-        bad = np.flatnonzero(~np.isfinite(message))
+        bad = np.flatnonzero(~np.isfinite(row))
         if bad.size:
-            raise not_finite(worker, int(bad[0]), message[bad[0]])
+            raise not_finite(worker, int(bad[0]), row[bad[0]])
 
     def room(self, count: int) -> kernels.Rows:
         """Room for `count` messages, in the form that kernels take."""
@@ -428,9 +391,7 @@ class Format:
         )
 
     def reals(self, array: Array, mode: int) -> Array:
-        """`array` as kernels of `mode` take it: complex numbers and float64x2 as two reals each."""
-        if array.dtype.names is not None:  # float64x2
-            return array.view(np.float64)
+        """`array` as kernels of `mode` take it: complex numbers as two reals each."""
         if mode in (REAL, PACKED) and array.dtype.kind == "c":
             return array.view(array.real.dtype)
         return array
@@ -471,8 +432,6 @@ def square_norm(vector: Array) -> float:
     """Squared 2-norm of a gradient or message of any dtype, in double precision."""
     if vector.dtype.kind == "c":
         vector = vector.view(vector.real.dtype)
-    elif vector.dtype.names is not None:  # float64x2: the low parts are too small to count
-        vector = vector.view(np.float64)
     return kernels.unchecked.square_sum(vector)
 
 

@@ -6,18 +6,12 @@ the messages' rounding errors. A p that only nearly vanishes there stays small e
 leaves of the stragglers' share, ``a_F B_F - 1``, can be as small as rounding: `kernels.near_exact`.
 
 If some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
-
-If half of 256 workers straggle, even the best vector may lose two thirds of float64's digits. For
-messages of float64x2, coefficients, messages and sums are pairs of float64 (`bind_pairs`). The
-vector loses as many digits, but of twice as many; what is left exceeds the precision of a float64
-gradient. Tables that depend on the code alone are computed once, with Python's decimal numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal, localcontext
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -25,9 +19,7 @@ import numpy as np
 from .. import kernels
 from .._base.arrays import Array, Complexes, Floats, Ints
 from ..kernels.rows import DOUBLE
-from .cache import VectorFunction, remembering
 from .clusters import Cluster, log_tau, tau
-from .scheme import Scheme
 
 # Degree^3 up to which a near-exact vector is computed: if the exact one would do (about ten
 # milliseconds), and if it would not (some tenths of a second).
@@ -226,16 +218,13 @@ def _error(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> f
     """Expected error of a vector in a code of one cluster: what is left out, and rounding.
 
     Exact vectors leave something out, too: a product of many factors is rounded as often, and sums
-    over the rows cancel. `vector` may be in pairs, of shape (f, 2).
+    over the rows cancel.
     """
     row = row_square(alone, alone.k)
     if row == math.inf:
         return math.inf
     with np.errstate(over="ignore", invalid="ignore"):
-        if vector.ndim > 1:  # pairs
-            left, vector = square(_lacking(alone, survivors, vector)), vector[:, 0]
-        else:
-            left = _left(alone, survivors, vector)
+        left = _left(alone, survivors, vector)
         total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
 
@@ -402,183 +391,3 @@ def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generat
 PAIR = 2.0**-106
 
 METHODS = ("auto", "locator", "near-exact")
-
-# Digits of tables: computed with 60 and rounded to 50, for pairs have 32.
-COMPUTED, KEPT = 60, Decimal(10) ** -50
-
-PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
-
-# Steps, degree^3, up to which near-exact vectors in pairs are computed: up to two seconds.
-AFFORDABLE_IN_PAIRS = 1 << 30
-
-
-# ---------------------------------------------------------------------------- codes in pairs
-
-
-def _sine_and_cosine(angle: Decimal) -> tuple[Decimal, Decimal]:
-    """Sine and cosine of an angle in 0 .. pi, by Taylor's series."""
-    sums, term, power = [Decimal(0), Decimal(0)], Decimal(1), 0
-    while abs(term) > KEPT * KEPT or power < 10:
-        sums[power % 2] += term if power % 4 < 2 else -term
-        power += 1
-        term *= angle / power
-    return sums[1], sums[0]
-
-
-@lru_cache(maxsize=16)
-def _half_turns(n: int) -> list[tuple[Decimal, Decimal]]:
-    """Cosine and sine of ``pi j / n``, j = 0 .. 2n-1."""
-    with localcontext(prec=COMPUTED):
-        step_sine, step_cosine = _sine_and_cosine(PI / n)
-        cosine, sine = Decimal(1), Decimal(0)
-        found = []
-        for _ in range(n):
-            found.append((cosine.quantize(KEPT), sine.quantize(KEPT)))
-            cosine, sine = (
-                cosine * step_cosine - sine * step_sine,
-                cosine * step_sine + sine * step_cosine,
-            )
-        return found + [(-c, -s) for c, s in found]
-
-
-def _pairs(numbers: Iterable[Decimal]) -> Floats:
-    """The nearest float64 of each number, and the remainder. (..., 2)."""
-    found = []
-    with localcontext(prec=COMPUTED):
-        for number in numbers:
-            high = float(number)
-            found.append((high, float(number - Decimal(high)) if math.isfinite(high) else 0.0))
-    return np.array(found).reshape(-1, 2)
-
-
-@lru_cache(maxsize=16)
-def circle(n: int) -> Floats:
-    """Cosine and sine of ``pi j / n`` in pairs, j = 0 .. 2n-1. (2n, 2, 2)."""
-    found = _pairs(part for each in _half_turns(n) for part in each).reshape(2 * n, 2, 2)
-    found.flags.writeable = False
-    return found
-
-
-@lru_cache(maxsize=256)
-def pair_tau(m: int, d: int, q: int) -> Complexes:
-    """`tau` in pairs. (d, 2)."""
-    turns = _half_turns(m)
-    residues = [q * u % m for u in range(d)]
-    angles = np.cumsum(residues)
-    with localcontext(prec=COMPUTED):
-        products = [Decimal(1)]
-        for residue in residues[1:]:
-            products.append(products[-1] * 2 * turns[residue][1])
-        numbers = []
-        for x in range(d):
-            size = m / (products[x] * products[d - 1 - x])
-            # The angle as in `tau`: half turns over m, and quarter turns.
-            cosine, sine = turns[int(angles[d - 1 - x] - angles[x]) % (2 * m)]
-            for _ in range((2 * x - (d - 1)) % 4):
-                cosine, sine = -sine, cosine
-            numbers += [size * cosine, size * sine]
-    parts = _pairs(numbers).reshape(d, 2, 2)
-    found: Complexes = parts[:, 0] + 1j * parts[:, 1]
-    found.flags.writeable = False
-    return found
-
-
-@lru_cache(maxsize=1024)
-def pair_row(cluster: Cluster, worker: int) -> Complexes:
-    """A worker's coefficients in pairs. (w, 2)."""
-    _, place, weight = cluster.row(worker)
-    found = np.empty((place.size, 2), dtype=np.complex128)
-    for d in np.unique(weight).tolist():
-        of_d = weight == d
-        found[of_d] = pair_tau(cluster.m, d, cluster.q)[place[of_d]]
-    found.flags.writeable = False
-    return found
-
-
-@lru_cache(maxsize=4)
-def _all_rows(alone: Cluster) -> Floats:
-    """Rows of B as messages of float64x2: (m, 4 k)."""
-    found = np.zeros((alone.m, alone.k, 2, 2))
-    for worker in range(alone.m):
-        held = alone.row(worker)[0]
-        coefficients = pair_row(alone, worker)
-        found[worker, held, 0], found[worker, held, 1] = coefficients.real, coefficients.imag
-    return found.reshape(alone.m, -1)
-
-
-# ---------------------------------------------------------------------------------- decoding
-
-
-def pair_deviation(clusters: Sequence[Cluster], survivors: Ints, vector: Complexes) -> Complexes:
-    """``a_F B_F - 1`` of every partition, computed in pairs."""
-    found = np.empty(clusters[-1].first_partition + clusters[-1].k, dtype=np.complex128)
-    for c, at, _ in split(clusters, survivors):
-        mine = slice(c.first_partition, c.first_partition + c.k)
-        found[mine] = _lacking(c.alone, survivors[at] - c.first_worker, vector[at])
-    return found
-
-
-def _lacking(alone: Cluster, survivors: Ints, vector: Complexes) -> Complexes:
-    rows = _all_rows(alone)
-    sums = np.zeros(rows.shape[1])
-    used = np.flatnonzero(vector.any(axis=1))
-    if used.size:
-        chosen = kernels.Rows.of(rows, rows.shape[1], rows.dtype).select(survivors[used])
-        kernels.unchecked.combine_pairs(chosen, vector[used], sums, paired=True)
-    parts = sums.reshape(alone.k, 2, 2)
-    parts[:, 0, 0] -= 1  # exact wherever the sum is close to 1
-    found: Complexes = parts.sum(axis=2).view(np.complex128).ravel()
-    return found
-
-
-def bind_pairs(
-    scheme: Scheme, clusters: Sequence[Cluster], survivors: Ints, vector: Complexes
-) -> VectorFunction:
-    """As `Scheme.bind_vector`, for vectors in pairs."""
-
-    def fill(f: int, method: str) -> None:
-        if method not in METHODS:
-            raise ValueError(
-                f"no method {method!r} for messages of float64x2: choose one of {METHODS}"
-            )
-        chosen = scheme.check_survivors(survivors[:f])
-        if scheme.rule.missing(chosen):
-            scheme.raise_too_few(chosen)
-        vector[:f] = pair_vector(clusters, chosen, method)
-
-    if scheme.cache is None:
-        return fill
-    return remembering(fill, scheme.n, survivors, vector, scheme.cache, b"pairs")
-
-
-def pair_vector(clusters: Sequence[Cluster], survivors: Ints, method: str) -> Complexes:
-    """Return an exact or near-exact vector of survivors that suffice, in pairs. (f, 2).
-
-    With "auto" a cluster's vector is near-exact if it is expected to lose fewer digits than the
-    exact one, and that would lose three eighths of them. OverflowError if no vector is within
-    float64's range.
-    """
-    vector = np.empty((survivors.size, 2), dtype=np.complex128)
-    for c, at, turns in split(clusters, survivors):
-        roots, alone = unnamed(c.m, turns), c.alone
-        members = survivors[at] - c.first_worker
-        row = row_square(alone, alone.k)
-        error = math.inf
-        if method != "near-exact":
-            vector[at] = kernels.unchecked.locator_pairs(roots, c.m, circle(c.m))[turns]
-            length = square(vector[at, 0])
-            if method == "locator" or 2 * PAIR * math.sqrt(row * length) <= kept_error(PAIR):
-                continue
-        if method == "near-exact" or c.tolerance**3 <= AFFORDABLE_IN_PAIRS:
-            if method != "near-exact":
-                error = _error(alone, members, vector[at], PAIR)
-            near = kernels.unchecked.near_exact_pairs(roots, c.m, c.tolerance, circle(c.m))[turns]
-            if method == "near-exact" or _error(alone, members, near, PAIR) < error:
-                vector[at] = near
-    if not np.isfinite(vector).all():
-        worst = survivors[int(np.argmin(np.isfinite(vector).all(axis=1)))]
-        raise OverflowError(
-            f"the coefficient of worker {worst} is beyond float64: these stragglers make decoding "
-            'hopeless with one code for all workers; use clusters="auto"'
-        )
-    return vector

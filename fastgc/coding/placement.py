@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Array, Bools, Complexes, Ints, check_index
+from .._base.arrays import Array, Bools, Ints, check_index
 from .._base.text import listed, plural
 from ..errors import warn_caller
 from ..kernels.jitted import PlacedRule, VectorRule
@@ -482,9 +482,6 @@ class PlacedScheme(Scheme):
 
     def row(self, worker: int) -> Row:
         return self.inner._whole_row(self._worker(worker))
-
-    def pair_row(self, worker: int) -> Complexes:
-        return self.inner.pair_row(self._worker(worker))
 
     @cached_property
     def message_counts(self) -> list[int]:

@@ -37,7 +37,6 @@ from .._base.arrays import (
     check_workers,
     is_half,
     is_integer,
-    is_pairs,
     kind_of,
     lies_elsewhere,
     view_of,
@@ -124,7 +123,7 @@ class Plan:
         self.shape = (form.gradient_size,)
         self.run: kernels.unchecked.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
-        if whole and not (form.scaled or form.paired or form.pieces > 1 or scheme.gated):
+        if whole and not (form.scaled or form.pieces > 1 or scheme.gated):
             row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
             self.run = _bind(form, form.decode_mode, vector, row, gradient, check_finite)
 
@@ -200,7 +199,7 @@ class Plan:
 
     def checked_vector(self, vector: ArrayLike, size: int) -> Array:
         """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
-        wanted = self.scheme._empty_vector(size, self.form.unit)
+        wanted = self.scheme._empty_vector(size)
         given = as_array("vector", vector)
         if given.shape != wanted.shape or given.dtype != wanted.dtype:
             raise ValueError(
@@ -290,7 +289,7 @@ class Decoder:
     Attributes
     ----------
     survivors : (N,) int64 array
-    vector : (N,) complex128 or float64 array, or (N, 2) of pairs
+    vector : (N,) complex128 or float64 array
         Buffers that each call overwrites; N is the number of messages in a round.
     fill_vector : callable
         ``fill_vector(f, method)``: `fill`, but f is not checked, and nothing is returned.
@@ -302,7 +301,7 @@ class Decoder:
         self.scheme = scheme
         self.survivors = np.empty(scheme.message_count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
-        self.vector = scheme._empty_vector(scheme.message_count, unit)
+        self.vector = scheme._empty_vector(scheme.message_count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.backend = kernels.choice.active  # not None: the line above has loaded one
 
@@ -407,7 +406,7 @@ class BoundDecoder:
         # Coefficients of messages: the vector, or a buffer for its product with messages' scales.
         self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
         self._passes: list[Callable[[int], int]] = []
-        if not (form.paired or device is not None):
+        if device is None:
             mode, pieces = form.decode_mode, self._sums.reshape(form.pieces, -1)
             columns = self._coefficients.reshape(len(decoder.vector), -1).T
             self._passes = [
@@ -488,14 +487,12 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
 
 def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     """Return the format of messages like this one, for a gradient of p elements."""
-    dtype, sent = message.dtype, None
-    if is_pairs(dtype):
-        dtype, sent = np.dtype(np.float64), dtype
+    dtype = message.dtype
     if scheme.layout in ("complex", "complex data") and not (is_half(dtype) or is_integer(dtype)):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
         p = max(1, scheme.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
-    form = scheme.format(p, dtype, sent)
+    form = scheme.format(p, dtype)
     if form.message_size != message.size:
         raise ValueError(
             f"messages for a gradient of {p} elements must have {form.message_size} elements, "
@@ -620,15 +617,13 @@ class EncodingPlan:
     Attributes
     ----------
     coef : (w,) or (w, pieces) array
-    pairs : (w, 2) array or None
-        The coefficients for messages of float64x2.
     run : Combinations or None
         Computes that combination, wherever the partial gradients lie. None if encoding takes more,
         or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
         lost. Use `encode` then.
     """
 
-    __slots__ = ("coef", "form", "pairs", "run", "shape")
+    __slots__ = ("coef", "form", "run", "shape")
 
     def __init__(
         self, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
@@ -646,7 +641,6 @@ class EncodingPlan:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
         self.form = form = _partial_format(scheme, first, message_dtype)
         self.coef, self.shape = np.ascontiguousarray(coef), (form.message_size,)
-        self.pairs = scheme.pair_row(worker) if form.paired else None
         self.run: kernels.unchecked.Combinations | None = None
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
@@ -675,10 +669,7 @@ class EncodingPlan:
             pieces = [form.reals(piece, mode) for row in checked for piece in form.cut(row)]
             rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
         sums = form.sums(message)
-        if self.pairs is not None:
-            kernels.unchecked.combine_pairs(rows, self.pairs, form.reals(sums, mode), paired=False)
-        else:
-            kernels.unchecked.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
+        kernels.unchecked.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
         form.finish(sums, message)
         return message if out is None else out
 
@@ -827,21 +818,13 @@ class Encoder:
         self._squares = np.abs(self._coef) ** 2
         self._energy = np.zeros(1)
         self._added: set[int] = set()
-        self._direct = (
-            self._wide is None
-            and self._sums is self._message
-            and form.pieces == 1
-            and not form.paired
-        )
+        self._direct = self._wide is None and self._sums is self._message and form.pieces == 1
         real = form.reals(np.empty(0, kind), form.encode_mode).dtype
         size = form.gradient_size if form.pieces == 1 else form.length
         size *= kind.itemsize // real.itemsize
         sums = form.reals(self._sums, form.encode_mode)
         self._add: kernels.unchecked.AddRow = self._add_pieces
-        if form.paired:
-            self._rows, self._add = kernels.Rows(1, size, real), self._add_pairs
-            self._pairs = scheme.pair_row(worker)
-        elif form.pieces > 1:
+        if form.pieces > 1:
             self._rows = kernels.Rows(form.pieces, size, real)
             self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
             self._weights = np.empty(form.pieces)
@@ -910,16 +893,6 @@ class Encoder:
             rows.append(form.reals(piece, form.encode_mode))
         self._factors[:], self._weights[:] = self._coef[at], self._squares[at]
         self._energy[0] += (self._continue if accumulate else self._begin)()
-        return kernels.Status.OK
-
-    def _add_pairs(self, partial: Array, at: int, accumulate: bool) -> int:
-        """Add a gradient to a message of float64x2, likewise."""
-        rows, sums = self._rows, self._form.reals(self._sums, self._form.encode_mode)
-        rows.clear()
-        rows.append(self._form.reals(partial, self._form.encode_mode))
-        pair = self._pairs[at : at + 1]
-        kernels.unchecked.combine_pairs(rows, pair, sums, paired=False, accumulate=accumulate)
-        self._energy[0] += self._squares[at] * kernels.unchecked.square_sum(partial)
         return kernels.Status.OK
 
     def message(self) -> Array:

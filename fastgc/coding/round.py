@@ -360,7 +360,7 @@ class Round(Gathering):
         self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
         self._follower = None  # not with `verify`: "auto" chooses among its spare messages
-        if not (liars or form.paired):
+        if not liars:
             self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
         self._tally = None if enough else scheme.rule.tally()
         self._arrivals.once = self._follower is not None

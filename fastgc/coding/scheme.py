@@ -32,7 +32,6 @@ from .._base.arrays import (
     check_dtype,
     check_index,
     check_workers,
-    is_pairs,
     unit_roundoff,
 )
 from ..errors import NotDecodableError
@@ -230,23 +229,6 @@ class Scheme(Recorded, ABC):
             gradient. A worker that sends several messages sends equal shares of the partitions, in
             order.
         """
-
-    def pair_row(self, worker: int) -> Complexes:
-        """Coefficients of `row` in twice the precision, for messages of float64x2.
-
-        Returns
-        -------
-        (w, 2) complex128 array
-            The nearest complex128 of each coefficient, and its rounding error.
-
-        Raises
-        ------
-        TypeError
-            If the code sends no such messages.
-        """
-        raise TypeError(
-            f"{self!r} sends no messages of float64x2: ReedSolomon with packed=True does"
-        )
 
     @cached_property
     def load(self) -> int:
@@ -730,16 +712,14 @@ class Scheme(Recorded, ABC):
         if getattr(own, "backend", None) is not active:
             own.survivors = np.empty(self.message_count, dtype=np.int64)
             own.bound, own.backend = {}, active
-        vector = self._empty_vector(self.message_count, unit)
+        vector = self._empty_vector(self.message_count)
         fill = self.bind_vector(own.survivors, vector, unit)
         # Assigning survivors to a memoryview takes half the time.
         own.bound[unit] = bound = active, own.survivors.data, vector, fill
         return bound
 
-    def _empty_vector(self, size: int, unit: float = DOUBLE) -> Array:
+    def _empty_vector(self, size: int) -> Array:
         """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
-        if unit < DOUBLE:
-            return np.empty((size, 2), dtype=np.complex128)
         kind = np.complex128 if self.is_complex else np.float64
         if self.pieces == 1:
             return np.empty(size, dtype=kind)
@@ -754,8 +734,6 @@ class Scheme(Recorded, ABC):
             return self._made_formats[key]
         except (KeyError, TypeError):  # TypeError: not a dtype; `Format.of` raises a clear error
             found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
-            if found.paired:
-                self.pair_row(0)
         if len(self._made_formats) >= FORMATS_KEPT:
             self._made_formats.clear()
         self._made_formats[key] = found
@@ -763,10 +741,7 @@ class Scheme(Recorded, ABC):
 
     def unit_of(self, message_dtype: DTypeLike) -> float:
         """Unit roundoff of messages of this dtype, or TypeError."""
-        checked = check_dtype(message_dtype, halves=True, pairs=True)
-        if is_pairs(checked):
-            self.pair_row(0)
-        return unit_roundoff(checked)
+        return unit_roundoff(check_dtype(message_dtype, halves=True))
 
     @property
     def message_weight(self) -> float:

@@ -476,7 +476,7 @@ def _require_askable(scheme: Scheme, form: Format) -> None:
             f"workers of {scheme._made_by.__name__} cannot be asked for partial gradients: this "
             "needs a code of gradients, not of data, whose workers send one message each"
         )
-    if form.scaled or form.paired or form.message_dtype.char not in "fdFD":
+    if form.scaled or form.message_dtype.char not in "fdFD":
         raise TypeError(
             "workers can be asked about messages of float32, float64 or complex numbers, not of "
             f"{form.message_dtype}"

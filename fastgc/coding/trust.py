@@ -162,7 +162,7 @@ def trust_of(
     larger = max(growth_squared, inside) if inside >= 0 else growth_squared
     squared = 0.0
     if not is_integer(form.gradient_dtype):  # integers are not rounded
-        terms = int(np.count_nonzero(vector[:, 0] if form.paired else vector)) // scheme.pieces
+        terms = int(np.count_nonzero(vector)) // scheme.pieces
         rounded = not _copied(scheme, survivors, form)
         squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
     return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
@@ -189,8 +189,6 @@ def _rounding(
     message, known = unit_roundoff(form.message_dtype), inside >= 0
     added = scheme.load * scheme.pieces / scheme.messages_per_worker
     sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
-    if form.paired:
-        sums = message
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
     inner = min(sums, each)
@@ -256,7 +254,7 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> fl
     Sums and products with integers are exact there; other products, and roundings to another
     precision, are not. `amplified` is the squared norm of the vector, which has `terms` entries.
     """
-    if is_integer(form.gradient_dtype) or form.paired:
+    if is_integer(form.gradient_dtype):
         return 0.0
     products = 0 if scheme.integral else 1
     lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
@@ -432,11 +430,10 @@ def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partia
     Raise NotDecodableError if it is to be unbiased and the messages hold nothing of the gradient.
     """
     check_partial(partial)
-    pairs = False
     if scheme.wait is not None:
         vector = scheme.vector_for(survivors, unit)
     elif scheme.rule.missing(survivors):
-        vector, pairs = least_squares(scheme.equations(survivors))[0], unit < DOUBLE
+        vector = least_squares(scheme.equations(survivors))[0]
     else:
         vector = scheme._vector_by(survivors, unit=unit)
     residual, means = _assess(scheme, survivors, vector)
@@ -449,8 +446,6 @@ def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partia
             )
         vector = vector / (means if scheme.pieces > 1 else means[0])
         residual, means = _assess(scheme, survivors, vector)
-    if pairs:
-        vector = np.stack([vector, np.zeros_like(vector)], axis=-1)
     return Nearest(vector, residual, float(means.mean()))
 
 

@@ -203,8 +203,6 @@ def _random(rng: np.random.Generator, size: int) -> Floats:
 
 def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> None:
     """Raise TypeError if messages of this format are to be verified or tracked, and cannot be."""
-    if verify is not None and form.paired:
-        raise TypeError(f"verify={verify} compares messages in float64: not those of float64x2")
     if is_integer(form.message_dtype) and (verify is not None or tracker is not None):
         raise TypeError(
             "verify= and tracker= go by rounding errors: messages must be of floating-point "

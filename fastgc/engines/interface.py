@@ -87,7 +87,7 @@ class RoundOptions:
     message_dtype : numpy dtype, optional
         Dtype of the messages. Less precise ones are shorter: ``float16`` or ``"bfloat16"``. More
         precise ones help if a code loses too many digits: ``float64`` for float32 gradients, and
-        ``"float64x2"`` for float64 gradients of a Reed-Solomon code. Default: the gradients' dtype.
+        Default: the gradients' dtype.
     tracker : StabilityTracker, optional
         Records how precise each gradient is. With the action "wait", a round waits for more
         messages until the gradient is precise enough, no worker is left, or the timeout is over.
@@ -166,7 +166,7 @@ class RoundOptions:
             if seconds != math.inf:
                 waits[name] = check_real(name, seconds)
         if self.message_dtype is not None:
-            check_dtype(self.message_dtype, halves=True, pairs=True)
+            check_dtype(self.message_dtype, halves=True)
         tracker: Any = self.tracker
         if tracker is not None and (isinstance(tracker, type) or not hasattr(tracker, "record")):
             raise TypeError(f"tracker must be an object with a method record, not {tracker!r}")

@@ -354,7 +354,6 @@ class _Encoded:
             len(self._data[index]) != 1
             or task.code.scheme.codes_data
             or form.pieces > 1
-            or form.paired
             or form.partial_dtype != form.row_dtype
             or form.sum_dtype != form.message_dtype
         ):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base.arrays import Array, Floats, Ints
+from .._base.arrays import Array, Ints
 
 try:
     from ._cffi import ffi
@@ -98,12 +98,6 @@ def extent_of(mode: int, length: int, size: int) -> int:
     if mode != PACKED:
         return length
     extent = max(length, size)
-    return extent + (extent & 1)
-
-
-def extent_of_pairs(rows: Rows, out: Floats, paired: bool, rounded: bool) -> int:
-    """Numbers that `combine_pairs` goes over: whole pairs of numbers."""
-    extent = max(rows.length // (2 if paired else 1), out.size // (1 if rounded else 2))
     return extent + (extent & 1)
 
 

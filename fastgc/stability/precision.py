@@ -23,7 +23,6 @@ from .._base.arrays import (
     check_workers,
     gradient_dtype_of,
     is_half,
-    is_pairs,
     unit_roundoff,
 )
 from .._base.files import half_of_memory
@@ -128,9 +127,9 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     return float(np.abs(code.scheme.deviation(checked, a)).max())
 
 
-def _checked(code: Code, vector: ArrayLike, survivors: Ints, paired: bool = False) -> Array:
+def _checked(code: Code, vector: ArrayLike, survivors: Ints) -> Array:
     a = as_array("the vector", vector)
-    columns = 2 if paired else code.scheme.pieces
+    columns = code.scheme.pieces
     if a.shape != (survivors.shape if columns == 1 else (survivors.size, columns)):
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a
@@ -158,7 +157,7 @@ def error_bound(
         As in `amplification`.
     dtype : numpy dtype
         Dtype of the messages; float16 and bfloat16 decode to float32.
-    vector : (f,) array, or (f, 2) of pairs for messages of float64x2, optional
+    vector : (f,) array, optional
         Default: ``code.decoding_vector(survivors, message_dtype=dtype)``.
     streaming : bool, default False
         Messages come from `Code.encoder`, and are rounded after each partial gradient.
@@ -188,7 +187,7 @@ def error_bound(
             vector = code.decoding_vector(checked, message_dtype=dtype)
         except OverflowError:
             return math.inf
-    vector = _checked(code, vector, checked, paired=is_pairs(check_dtype(dtype, True, pairs=True)))
+    vector = _checked(code, vector, checked)
     if (terms := check_integer("terms", terms)) < 0:
         raise ValueError(f"terms must not be negative, but is {terms}")
     if gradient_dtype is not None:
@@ -218,9 +217,7 @@ def assess(
 ) -> tuple[Assessment, float]:
     """An `Assessment`, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
     size = np.abs(vector).reshape(survivors.size, -1)  # a column for each piece of the gradient
-    kind, computed = check_dtype(dtype, halves=True, pairs=True), _EXTENDED
-    if is_pairs(kind):  # columns are high and low parts; the deviation is computed in pairs, too
-        size, computed = size.sum(axis=1, keepdims=True), unit_roundoff(kind) * (2 * len(size) + 4)
+    kind, computed = check_dtype(dtype, halves=True), _EXTENDED
     used = np.flatnonzero(size.any(axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
         factors = size[used] * scheme.row_sums[survivors[used], None]
@@ -229,8 +226,6 @@ def assess(
         lacking = deviation.reshape(-1, scheme.pieces).sum(axis=0)
         lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
-        if is_pairs(kind):
-            coarse = _DOUBLE
         rounding = _roundings(scheme, kind, coarse, used.size, streaming, terms) @ factors
         bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(scheme.k)
         if coarse > unit_roundoff(kind):
@@ -247,9 +242,6 @@ def _roundings(
 ) -> Floats:
     """Relative errors that are amplified: of each message, and of its part in combining them."""
     message = unit_roundoff(kind)
-    if is_pairs(kind):  # as `kernels.combine_pairs` says
-        each = message * ((2 * scheme.load + 4) ** 2 + (2 * used + 4) ** 2)
-        return np.full(used, math.sqrt(2) * each)
     half = is_half(kind)
     result = _SINGLE if half else message  # unit roundoff of sums
     parts = 2 if scheme.is_complex else 1  # roundings in a product
@@ -543,7 +535,7 @@ class Experiment:
         progress: Callable[[int, int], object] = lambda done, messages: None,
     ) -> None:
         self.code = code
-        self.dtype = check_dtype(dtype, halves=True, pairs=True)
+        self.dtype = check_dtype(dtype, halves=True)
         rng = np.random.default_rng(at_least("seed", seed, 0))
         kind = gradient_dtype_of(self.dtype)
         sent = None if kind == self.dtype else self.dtype
@@ -640,8 +632,8 @@ def measured_error(
     partials : (k, p) array, or (X, y, theta) for codes of the data, optional
         Default: random normal numbers.
     dtype : numpy dtype
-        Dtype of random partial gradients and messages. float16, bfloat16 and float64x2 are dtypes
-        of messages alone: partial gradients are then float32, or float64 for float64x2.
+        Dtype of random partial gradients and messages. float16 and bfloat16 are dtypes
+        of messages alone: partial gradients are then float32.
     p : int
         Elements of random partial gradients. Codes of the data compute least squares of 8 features.
     seed : int

@@ -235,7 +235,7 @@ class Sight:
 
     def __init__(self, code: Code, method: str, dtype: DTypeLike) -> None:
         self.code, self.method, self.sets = code, method, 0
-        self.dtype = kind = check_dtype(dtype, halves=True, pairs=True)
+        self.dtype = kind = check_dtype(dtype, halves=True)
         self.form = code.scheme.format(1, gradient_dtype_of(kind), kind)
 
     def __call__(self, lost: Ints) -> float:

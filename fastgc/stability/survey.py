@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, Ints, at_least, check_dtype, check_one_of, name_of
+from .._base.arrays import Array, Ints, at_least, check_dtype, check_one_of
 from ..codes import Code
 from ..coding.trust import residuals
 from ..errors import NotDecodableError
@@ -155,7 +155,7 @@ def compare(
         s = silent_workers(code, stragglers)
         needed = code.recovery(sets, seed).messages
         mean, size = float(code.scheme.loads.mean()), code.scheme.message_weight
-        for dtype in [check_dtype(each, halves=True, pairs=True) for each in dtypes]:
+        for dtype in [check_dtype(each, halves=True) for each in dtypes]:
             try:
                 experiment = Experiment(code, dtype=dtype, p=p, seed=seed)
             except OverflowError:  # coefficients are beyond float64
@@ -165,7 +165,7 @@ def compare(
                 figures = _measure(code, method, experiment, lost, within)
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
-                    head = (name, *costs, s, name_of(dtype), pattern)
+                    head = (name, *costs, s, dtype.name, pattern)
                     rows.append(StabilityRow(*head, *figures))
                 if progress is not None:
                     progress()

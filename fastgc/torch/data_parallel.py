@@ -514,7 +514,7 @@ def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
 
 def _parts(code: Code, message_dtype: Any) -> int:
     """Return the number of parts in which losses are sent, to be as precise as in float32."""
-    rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True, pairs=True))
+    rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True))
     return _PARTS if rounded and code.scheme.pieces == 1 else 1
 
 

@@ -33,7 +33,6 @@ from ..rows import (
     address,
     alike,
     extent_of,
-    extent_of_pairs,
     kind_of,
 )
 
@@ -56,7 +55,6 @@ __all__ = [
     "bind_survivor_mask",
     "bind_tiling",
     "combine",
-    "combine_pairs",
     "completion",
     "decoding_vectors",
     "draw",
@@ -250,19 +248,6 @@ def bind_square_sum(x):
     kind = kind_of(x.dtype)
     read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
     return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
-
-
-def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, check=False):
-    return not lib.fgc_combine_pairs(
-        rows.c or _addresses(rows),
-        ffi.from_buffer("double[]", coef),
-        len(rows.arrays),
-        extent_of_pairs(rows, out, paired, rounded),
-        rows.length // (2 if paired else 1),
-        out.size // (1 if rounded else 2),
-        accumulate + 2 * check + 4 * paired + 8 * rounded,  # FGC_ACCUMULATE, ... FGC_ROUNDED
-        ffi.from_buffer("double[]", out),
-    )
 
 
 def _layout():

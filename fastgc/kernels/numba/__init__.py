@@ -56,7 +56,7 @@ from .vandermonde import *  # noqa: F403
 
 # These take Python objects: plans of cyclic codes, or rows.
 _FACADES = {"bind_decoding_vector", "bind_polar", "bind_stream", "decoding_vectors"}
-_FACADES |= {"combine", "combine_pairs"}
+_FACADES |= {"combine"}
 __all__ = ["LOCATOR", "LOOKUP", "SPREAD"]
 __all__ += [
     _name

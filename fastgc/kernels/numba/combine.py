@@ -12,14 +12,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from .. import numpy as plain
-from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, extent_of_pairs, kind_of
-from .njit import bits_as, by_types, njit, njit_exact, njit_sums
-from .pairs import quick_two_sum, two_product, two_sum
+from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, kind_of
+from .njit import bits_as, by_types, njit, njit_sums
 
 __all__ = [
     "accumulate",
     "combine",
-    "combine_pairs",
     "combine_rows",
     "hash_and_scale",
     "hash_words",
@@ -480,86 +478,3 @@ def _to_halves_impl(x, factor, out):
     if out.dtype == types.uint16:  # the bits: Numba has no float16
         return lambda x, factor, out: _to_halves(x, factor, out)
     return None
-
-
-_BLOCK_OF_PAIRS = 512  # numbers of a row that are handled at a time
-
-
-@njit_exact
-def _add_pairs(v, x, x_low, y, y_low, size, sums, step):
-    """Add x v and y v to the sums: rows 0 and 1 hold their high parts, 2 and 3 the low ones."""
-    x_high, y_high, x_rest, y_rest = sums[0], sums[1], sums[2], sums[3]
-    for j in range(size):
-        high = v[step * j]
-        low = v[step * j + 1] if step == 2 else 0.0
-        product, lost = two_product(x, high)
-        total, rest = two_sum(x_high[j], product)
-        rest += x_rest[j] + (lost + (x * low + x_low * high))
-        x_high[j], x_rest[j] = quick_two_sum(total, rest)
-        product, lost = two_product(y, high)
-        total, rest = two_sum(y_high[j], product)
-        rest += y_rest[j] + (lost + (y * low + y_low * high))
-        y_high[j], y_rest[j] = quick_two_sum(total, rest)
-
-
-@njit_exact
-def _finish_pairs(sums, to, size, rounded, accumulate):
-    """Write the sums, or add them to `to`. Returns whether all are finite."""
-    finite = True
-    for j in range(size):
-        other = j ^ 1
-        sign = 1.0 if j % 2 else -1.0
-        high, low = two_sum(sums[0, j], sign * sums[1, other])
-        low += sums[2, j] + sign * sums[3, other]
-        if accumulate:
-            high, rest = two_sum(high, to[j] if rounded else to[2 * j])
-            low += rest if rounded else rest + to[2 * j + 1]
-        high, low = two_sum(high, low)
-        if rounded:
-            to[j] = high
-        else:
-            to[2 * j], to[2 * j + 1] = high, low
-        finite &= np.isfinite(high)
-    return finite
-
-
-@njit_exact
-def _combine_pairs(
-    addresses, count, coef, out, in_len, out_len, extent, paired, rounded, accumulate
-):
-    """Compute as fgc_combine_pairs of C."""
-    step, each = (2 if paired else 1), (1 if rounded else 2)
-    sums = np.empty((4, _BLOCK_OF_PAIRS))
-    finite = True
-    for j in range(0, extent, _BLOCK_OF_PAIRS):
-        size = min(_BLOCK_OF_PAIRS, extent - j)
-        present = min(size, in_len - j)
-        sums[:, :size] = 0
-        for r in range(count):
-            v = numba.carray(
-                pointer(addresses[r] + np.uintp(8 * step * j)), (step * present,), np.float64
-            )
-            x, y, x_low, y_low = coef[r, 0], coef[r, 1], coef[r, 2], coef[r, 3]
-            if paired:  # a constant for the inlined function
-                _add_pairs(v, x, x_low, y, y_low, present, sums, 2)
-            else:
-                _add_pairs(v, x, x_low, y, y_low, present, sums, 1)
-        finite &= _finish_pairs(sums, out[each * j :], min(size, out_len - j), rounded, accumulate)
-    return finite
-
-
-def combine_pairs(rows, coef, out, *, paired, rounded=False, accumulate=False, check=False):
-    finite = _combine_pairs(
-        rows.addresses,
-        rows.count,
-        # a copy: a read-only array would have all compiled again
-        np.array(coef, order="C").view(np.float64),
-        out,
-        rows.length // (2 if paired else 1),
-        out.size // (1 if rounded else 2),
-        extent_of_pairs(rows, out, paired, rounded),
-        paired,
-        rounded,
-        accumulate,
-    )
-    return not check or bool(finite)

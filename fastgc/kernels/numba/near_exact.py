@@ -9,10 +9,9 @@ from numba.extending import overload
 
 from .. import numpy as plain
 from ..numpy.near_exact import LARGER, MARGIN, NOTHING
-from .njit import njit, njit_exact, njit_sums
-from .pairs import add, divide, multiply, negate, square_root
+from .njit import njit, njit_sums
 
-__all__ = ["cauchy_ridge", "locator_values", "near_exact_ridge", "ridge", "ridge_pairs"]
+__all__ = ["cauchy_ridge", "near_exact_ridge", "ridge"]
 
 # Up to this product s c, the loops here are faster than NumPy's QR factorisation. They go through
 # memory once for each unknown; NumPy's takes twice the arithmetic, but works in blocks.
@@ -282,133 +281,4 @@ def cauchy_ridge(x, y, g, h, b, unit, size, out):
     _solve(x, y, h, left, from_, moved, upper, t, rank, out)
 
 
-_HALF_ROOT_OF_PAIRS = (math.sqrt(0.5), -4.833646656726457e-17)
 _RUN = 32  # factors between two normalisations
-
-
-@njit_exact
-def _part(circle, at, part):
-    """Cosine (part 0) or sine (part 1) at place `at` of the circle."""
-    return circle[at, part, 0], circle[at, part, 1]
-
-
-@njit_exact
-def _fill_pairs(circle, turns, c, mu, high, low):
-    """Fill in the equations of csrc/pairs.c by rows: s of roots, then mu I."""
-    s, twice_n = turns.size, len(circle)
-    high[s:] = 0
-    low[s:] = 0
-    for j in range(c):
-        high[s + j, j] = mu
-    for i in range(s):
-        for j in range(c - c % 2):
-            at = turns[i] * (c - 1 - j // 2 * 2) % twice_n
-            high[i, j], low[i, j] = _part(circle, at, j % 2)
-        if c % 2:
-            high[i, c - 1], low[i, c - 1] = _HALF_ROOT_OF_PAIRS
-        at = -turns[i] * (c + 1) % twice_n
-        for part in range(2):
-            high[i, c + part], low[i, c + part] = negate(_part(circle, at, part))
-
-
-@njit_exact
-def _reflect_pairs(high, low, s, c):
-    """QR factorisation; reflector j changes rows j .. j + s only."""
-    sum_high, sum_low = np.empty(c + 2), np.empty(c + 2)
-    for j in range(c):
-        rows = range(j, j + s + 1)
-        sum_high[:] = 0
-        sum_low[:] = 0
-        for i in rows:
-            x = high[i, j], low[i, j]
-            for k in range(j, c + 2):
-                term = multiply(x, (high[i, k], low[i, k]))
-                sum_high[k], sum_low[k] = add((sum_high[k], sum_low[k]), term)
-        norm = square_root((sum_high[j], sum_low[j]))
-        x = high[j, j], low[j, j]
-        diagonal = negate(norm) if x[0] > 0 else norm
-        begin = add(x, negate(diagonal))
-        size = begin if x[0] > 0 else negate(begin)
-        tau = divide((1.0, 0.0), multiply(norm, size))
-        for k in range(j + 1, c + 2):
-            less = multiply(diagonal, (high[j, k], low[j, k]))
-            rest = add((sum_high[k], sum_low[k]), negate(less))
-            sum_high[k], sum_low[k] = negate(multiply(tau, rest))
-        high[j, j], low[j, j] = begin
-        for i in rows:
-            v = high[i, j], low[i, j]
-            for k in range(j + 1, c + 2):
-                term = multiply(v, (sum_high[k], sum_low[k]))
-                high[i, k], low[i, k] = add((high[i, k], low[i, k]), term)
-        high[j, j], low[j, j] = diagonal
-
-
-@njit_exact
-def _substitute(high, low, c):
-    """Solve for y with the triangle, in place of the right-hand sides."""
-    for i in range(c - 1, -1, -1):
-        for part in range(c, c + 2):
-            left = high[i, part], low[i, part]
-            for k in range(i + 1, c):
-                term = multiply((high[i, k], low[i, k]), (high[k, part], low[k, part]))
-                left = add(left, negate(term))
-            high[i, part], low[i, part] = divide(left, (high[i, i], low[i, i]))
-
-
-@njit_exact
-def _evaluate(circle, c, high, low, out):
-    """Write (1 + z^((c+1)/2) times the basis times y) / n at all roots z."""
-    n = len(circle) // 2
-    for i in range(n):
-        at = i * (c - 1) % (2 * n)
-        re, im = (0.0, 0.0), (0.0, 0.0)
-        for j in range(c):
-            wave = _part(circle, at, j % 2)
-            if j == c - 1 and c % 2:
-                wave = _HALF_ROOT_OF_PAIRS
-            re = add(re, multiply(wave, (high[j, c], low[j, c])))
-            im = add(im, multiply(wave, (high[j, c + 1], low[j, c + 1])))
-            if j % 2:
-                at = (at - 2 * i) % (2 * n)
-        at = i * (c + 1) % (2 * n)
-        cosine, sine = _part(circle, at, 0), _part(circle, at, 1)
-        x = add(multiply(cosine, re), negate(multiply(sine, im)))
-        y = add(multiply(cosine, im), multiply(sine, re))
-        x, y = divide(add((1.0, 0.0), x), (float(n), 0.0)), divide(y, (float(n), 0.0))
-        out[i, 0], out[i, 1] = complex(x[0], y[0]), complex(x[1], y[1])
-
-
-@njit_exact
-def ridge_pairs(circle, turns, c, out):
-    s, n = turns.size, len(circle) // 2
-    if out.shape != (n, 2):
-        raise ValueError("out must have a pair for each root")
-    high, low = np.empty((s + c, c + 2)), np.empty((s + c, c + 2))
-    _fill_pairs(circle, turns, c, 2.0**-106 * math.sqrt(2.0 * n), high, low)
-    _reflect_pairs(high, low, s, c)
-    _substitute(high, low, c)
-    _evaluate(circle, c, high, low, out)
-
-
-@njit_exact
-def locator_values(circle, turns, out):
-    s, n = turns.size, len(circle) // 2
-    if out.shape != (n, 2):
-        raise ValueError("out must have a pair for each root")
-    for i in range(n):
-        size, exponent, turn = (1.0, 0.0), 0, 0
-        for j in range(s):
-            t = (i - turns[j]) % n
-            turn = (turn + t) % (2 * n)
-            sine = _part(circle, t, 1)
-            size = multiply(size, (2 * sine[0], 2 * sine[1]))
-            if j % _RUN == _RUN - 1:
-                high, e = math.frexp(size[0])
-                size, exponent = (high, math.ldexp(size[1], -e)), exponent + e
-        size = divide(size, (float(n), 0.0))
-        x, y = multiply(size, _part(circle, turn, 0)), multiply(size, _part(circle, turn, 1))
-        for k in range(2):
-            value = complex(math.ldexp(x[k], exponent), math.ldexp(y[k], exponent))
-            for _ in range(s % 4):
-                value = complex(value.imag, -value.real)
-            out[i, k] = value

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._base.arrays import Array, Complexes, Floats, Ints
+from ..._base.arrays import Array, Floats, Ints
 from ..contract import REALS, check_power_of_two, reads, takes, writes
 from ..cyclic import Status
 from ..dispatch import own
@@ -27,9 +27,7 @@ from ..rows import (
     Rows,
     alike,
     extent_of,
-    extent_of_pairs,
 )
-from .pairs import Pair, add, multiply, negate
 
 __all__ = [
     "bind_add",
@@ -38,7 +36,6 @@ __all__ = [
     "bind_encode",
     "bind_square_sum",
     "combine",
-    "combine_pairs",
     "hash_and_scale",
     "hash_words",
     "square_sum",
@@ -289,92 +286,6 @@ def hash_and_scale(
         np.multiply(x, by, out=product)
     if by == 0:
         product.fill(0)
-
-
-def _check_pairs(rows: Rows, coef: Complexes, out: Floats, paired: bool, rounded: bool) -> None:
-    """Raise TypeError or ValueError unless `combine_pairs` can do this."""
-    rows.check("rows")
-    if rows.dtype != np.float64:
-        raise TypeError(f"rows must be of float64: they are {rows.dtype}")
-    if rounded and not paired:
-        raise ValueError("rounded is for rows of pairs: paired must be True")
-    if paired and rows.length % 2:
-        raise ValueError(f"rows of pairs must have an even length, not {rows.length}")
-    if not rounded and out.size % 2:
-        raise ValueError(f"out must hold pairs, an even number: its shape is {out.shape}")
-    if len(coef) != rows.count:
-        raise ValueError(f"coef must have shape ({rows.count}, 2), as there are rows: {coef.shape}")
-    length, size = rows.length // (2 if paired else 1), out.size // (1 if rounded else 2)
-    _check_length(out, length, size, True)
-    _check_apart(rows, out)
-
-
-@takes(_check_pairs, rows=Rows, coef=reads("complex128", "f 2"), out=writes("float64", "p"))
-def combine_pairs(
-    rows: Rows,
-    coef: Complexes,
-    out: Floats,
-    *,
-    paired: bool,
-    rounded: bool = False,
-    accumulate: bool = False,
-    check: bool = False,
-) -> bool:
-    """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=``, in twice float64's precision.
-
-    Coefficients are complex, and reals stand for complex pairs, as in `combine` for ``PACKED``. A
-    number of twice float64's precision is a pair of float64, `high` and `low`, that stands for
-    ``high + low``, with ``|low| <= ulp(high) / 2``. Vectors of them have both side by side.
-
-    High parts are added up without error, and their rounding errors in float64 (Ogita, Rump and
-    Oishi, "Accurate sum and dot product", 2005). Errors are at most ``(f + 2)^2 2^-106 sum_r
-    |coef[r]| |rows[r]|``, plus the final rounding; with elements of size 1 they are usually about
-    ``0.3 sqrt(f) 2^-106 ||coef||``. Coefficients and elements over 2^995 may give NaN. Products
-    below 2^-968 have errors of 2^-1072 each. Non-finite input gives NaN or Inf.
-
-    Parameters
-    ----------
-    rows : Rows
-        Rows of float64: q reals each; or with `paired`, q pairs, that is 2 q float64.
-    coef : (f, 2) complex128 array
-        The high parts of the real and the imaginary part, then the low parts.
-    out : (2 p,) float64 array
-        p pairs, normalised. p is q; it may also be q + 1 if q is odd, or q - 1 if q is even. With
-        `rounded`, shape (p,): numbers rounded to float64.
-    paired : bool
-        Rows consist of pairs.
-    rounded : bool
-        Write float64; for rows of pairs only.
-    accumulate, check
-        As in `combine`. Returns the same as `combine`.
-    """
-    extent = extent_of_pairs(rows, out, paired, rounded)
-    nothing: Pair = np.zeros(extent // 2), np.zeros(extent // 2)
-    re, im = nothing, nothing
-    with np.errstate(over="ignore", invalid="ignore"):
-        for (high, low), row in zip(coef.tolist(), rows.arrays, strict=False):
-            v, w = _parts(row, extent, paired)
-            x, y = (high.real, low.real), (high.imag, low.imag)
-            re = add(re, add(multiply(x, v), negate(multiply(y, w))))
-            im = add(im, add(multiply(x, w), multiply(y, v)))
-        if accumulate:
-            v, w = _parts(out, extent, not rounded)
-            re, im = add(re, v), add(im, w)
-        result = np.stack([re, im]).transpose(2, 0, 1)  # (complex number, part, high or low)
-        if rounded:
-            result = result[..., 0]
-    out[:] = result.reshape(-1)[: out.size]
-    return not check or bool(np.isfinite(out).all())
-
-
-def _parts(row: Floats, size: int, paired: bool) -> tuple[Pair, Pair]:
-    """Real and imaginary parts of a row, completed by zeros to `size` reals."""
-    parts = np.zeros((size // 2, 2, 2))  # real or imaginary, high or low
-    if paired:
-        parts.reshape(-1)[: row.size] = row
-    else:
-        parts[..., 0].reshape(-1)[: row.size] = row
-    return (parts[:, 0, 0], parts[:, 0, 1]), (parts[:, 1, 0], parts[:, 1, 1])
 
 
 # Combinations on fixed buffers, and of rows as they come. They call `combine` and `square_sum` of

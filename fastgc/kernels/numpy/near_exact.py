@@ -27,18 +27,14 @@ from ..._base.arrays import Array, Complexes, Floats, Ints
 from ..contract import check_numbers_below, reads, takes
 from ..cyclic import circle
 from ..dispatch import own
-from .pairs import Pair, add, divide, multiply, negate, square_root, total
+from .pairs import Pair, add, divide, multiply, negate
 from .vandermonde import leja_order
 
 __all__ = [
     "cauchy_ridge",
-    "locator_pairs",
-    "locator_values",
     "minimum_norm",
     "near_exact",
-    "near_exact_pairs",
     "ridge",
-    "ridge_pairs",
     "weighted_minimum_norm",
 ]
 
@@ -49,21 +45,12 @@ _FROM, _FROM_PRODUCTS = 80, 1024
 _SHORT = 1e4
 
 
-def _check_degree(turns: Ints, n: int, c: int) -> None:
+def _check_nearly(turns: Ints, n: int, c: int, unit: float) -> None:
     if not 0 <= c < n:
         raise ValueError(f"c must be a degree in 0 .. n - 1, with n = {n}, not {c}")
     check_numbers_below("turns", turns, n)
-
-
-def _check_nearly(turns: Ints, n: int, c: int, unit: float) -> None:
-    _check_degree(turns, n, c)
     if not 0 < unit < 1:
         raise ValueError(f"unit must be a unit roundoff, over 0 and below 1, not {unit}")
-
-
-def _check_circle(circle: Floats, n: int) -> None:
-    if len(circle) != 2 * n:
-        raise ValueError(f"circle must have shape ({2 * n}, 2, 2), not {circle.shape}")
 
 
 @takes(_check_nearly, turns=reads("int64", "s"))
@@ -96,70 +83,6 @@ def near_exact(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     if turns.size and c:
         own(ridge)(circle(n), turns, c, unit, x[1 : c + 1])
     return np.fft.ifft(x, norm="forward")
-
-
-def _check_nearly_pairs(turns: Ints, n: int, c: int, circle: Floats) -> None:
-    _check_degree(turns, n, c)
-    _check_circle(circle, n)
-
-
-@takes(_check_nearly_pairs, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
-def near_exact_pairs(turns: Ints, n: int, c: int, circle: Floats) -> Complexes:
-    """The values of `near_exact` as pairs, for messages of pairs, whose unit is u = 2^-106.
-
-    Always takes O(s c^2 + n c): 1 ms for n = 256 and s = c = 128, 50 ms for 1024 and 512.
-
-    Parameters
-    ----------
-    turns : (s,) int64 array
-        As in `near_exact`.
-    n : int
-    c : int
-        Degree; 0 <= c < n.
-    circle : (2 n, 2, 2) float64 array
-        ``circle[u]`` is ((high, low) of cos(pi u / n), (high, low) of sin(pi u / n)).
-
-    Returns
-    -------
-    (n, 2) complex128 array
-        ``p(exp(2 pi i t / n))``, t = 0 .. n-1: the high parts of its real and imaginary part, and
-        then the low parts. Errors are about 2^-104 times the sum of the coefficients' moduli.
-    """
-    out = np.zeros((n, 2), dtype=np.complex128)
-    if turns.size and c:
-        own(ridge_pairs)(circle, turns, c, out)
-    else:
-        high, low = divide((1.0, 0.0), (float(n), 0.0))
-        out[:, 0], out[:, 1] = high, low
-    return out
-
-
-def _check_located(turns: Ints, n: int, circle: Floats) -> None:
-    _check_degree(turns, n, 0)
-    _check_circle(circle, n)
-
-
-@takes(_check_located, turns=reads("int64", "s"), circle=reads("float64", "u 2 2"))
-def locator_pairs(turns: Ints, n: int, circle: Floats) -> Complexes:
-    """The exact vector ``(1/n) prod_j (1 - exp(2 pi i (t - turns[j]) / n))`` in pairs, O(n s).
-
-    Parameters
-    ----------
-    turns : (s,) int64 array
-        As in `near_exact`.
-    n : int
-    circle : (2 n, 2, 2) float64 array
-        As in `near_exact_pairs`.
-
-    Returns
-    -------
-    (n, 2) complex128 array
-        For t = 0 .. n-1, in the form of `near_exact_pairs`. Entries are 0 at the turns; elsewhere
-        relative errors are at most ``8 (s + 4) 2^-106``. An overflow is Inf or NaN, an underflow 0.
-    """
-    out = np.empty((n, 2), dtype=np.complex128)
-    own(locator_values)(circle, turns, out)
-    return out
 
 
 class _Cauchy(NamedTuple):
@@ -664,120 +587,3 @@ _UNIT = 2.0**-106
 _HALF_ROOT = (math.sqrt(0.5), -4.833646656726457e-17)
 _CHUNK = 1 << 16  # terms of sums that are computed at a time
 _RUN = 32  # factors that are multiplied between two normalisations
-
-
-def ridge_pairs(circle: Floats, turns: Ints, c: int, out: Complexes) -> None:
-    """Write the values of `fastgc.kernels.near_exact_pairs` to `out`; s and c are not 0.
-
-    Parameters
-    ----------
-    circle : (2 n, 2, 2) float64 array
-    turns : (s,) int64 array
-    c : int
-    out : (n, 2) complex128 array
-        Contiguous.
-
-    Notes
-    -----
-    The basis is cosines, sines and 1/sqrt(2), without their common factor sqrt(2). Householder
-    reflectors factorise it; reflector j changes rows j .. j + s only.
-    """
-    s, n = turns.size, len(circle) // 2
-    a = np.zeros((2, s + c, c + 2))  # high parts, low parts
-    a[:, :s, :c] = _waves(circle, turns, c)
-    a[0, s + np.arange(c), np.arange(c)] = _UNIT * math.sqrt(2 * n)
-    # -z^(-(c+1)/2): the factor 1/n comes in the end
-    a[:, :s, c:] = -circle[-turns * (c + 1) % (2 * n)].transpose(2, 0, 1)
-    for j in range(c):
-        _reflect(a[:, j : j + s + 1, j:])
-    y = _solved(a[:, :c])
-    phase = circle[np.arange(n) * (c + 1) % (2 * n)]
-    cosine, sine = (phase[:, 0, 0], phase[:, 0, 1]), (phase[:, 1, 0], phase[:, 1, 1])
-    re, im = _products(circle, c, y)
-    whole = float(n), 0.0
-    one = 1.0, 0.0
-    parts = (
-        divide(add(one, add(multiply(cosine, re), negate(multiply(sine, im)))), whole),
-        divide(add(multiply(cosine, im), multiply(sine, re)), whole),
-    )
-    for at, (high, low) in enumerate(parts):
-        out.view(np.float64)[:, at], out.view(np.float64)[:, 2 + at] = high, low
-
-
-def _waves(circle: Floats, turns: Ints, c: int) -> Floats:
-    """Cosines and sines, alternating, and last a constant if c is odd: (2, len(turns), c)."""
-    waves = np.empty((2, turns.size, c))
-    twice = np.arange(c - 1, 0, -2)  # twice the exponents
-    at = circle[np.multiply.outer(turns, twice) % len(circle)]  # (roots, exponents, part, high/low)
-    waves[:, :, : c - c % 2] = at.reshape(turns.size, c - c % 2, 2).transpose(2, 0, 1)
-    if c % 2:
-        waves[:, :, -1] = np.array(_HALF_ROOT)[:, None]
-    return waves
-
-
-def _reflect(a: Floats) -> None:
-    """Reflect the first column of a matrix of pairs to the first axis, and the others with it."""
-    x = a[0, :, 0].copy(), a[1, :, 0].copy()
-    norm = square_root(total(multiply(x, x)))
-    if x[0][0] > 0:
-        norm = negate(norm)  # the new diagonal element, with the opposite sign
-    x[0][0], x[1][0] = add((x[0][0], x[1][0]), negate(norm))
-    v = x[0][:, None], x[1][:, None]
-    tau = divide((2.0, 0.0), total(multiply(x, x)))
-    rest = a[0, :, 1:], a[1, :, 1:]
-    factor = multiply(tau, total(multiply(v, rest)))
-    a[0, :, 1:], a[1, :, 1:] = add(rest, negate(multiply(v, factor)))
-    a[:, :, 0] = 0
-    a[0, 0, 0], a[1, 0, 0] = norm
-
-
-def _solved(a: Floats) -> Floats:
-    """Solve a triangular system of pairs for two right-hand sides: (2, c, 2)."""
-    c = a.shape[1]
-    y = a[:, :, c:].copy()
-    for i in range(c - 1, -1, -1):
-        known = total(
-            multiply((a[0, i, i + 1 : c, None], a[1, i, i + 1 : c, None]), tuple(y[:, i + 1 :]))
-        )
-        left = add(tuple(y[:, i]), negate(known))
-        y[0, i], y[1, i] = divide(left, (a[0, i, i], a[1, i, i]))
-    return y
-
-
-def _products(circle: Floats, c: int, y: Floats) -> tuple[Pair, Pair]:
-    """Multiply the basis at all n-th roots by y: the real and the imaginary parts."""
-    n = len(circle) // 2
-    found = np.empty((2, n, 2))
-    step = max(1, _CHUNK // (2 * c))
-    for start in range(0, n, step):
-        waves = _waves(circle, np.arange(start, min(start + step, n)), c).transpose(0, 2, 1)
-        some = total(
-            multiply((waves[0, ..., None], waves[1, ..., None]), (y[0, :, None], y[1, :, None]))
-        )
-        found[0, start : start + step], found[1, start : start + step] = some
-    return (found[0, :, 0], found[1, :, 0]), (found[0, :, 1], found[1, :, 1])
-
-
-def locator_values(circle: Floats, turns: Ints, out: Complexes) -> None:
-    """Write the values of `fastgc.kernels.locator_pairs` to `out`; s may be 0.
-
-    They are products of 2 sin(pi t / n), with phases in integers. Arguments as in `ridge_pairs`.
-    """
-    s, n = turns.size, len(circle) // 2
-    high, low, exponent = np.ones(n), np.zeros(n), np.zeros(n, dtype=np.int64)
-    turned = np.zeros(n, dtype=np.int64)
-    for start in range(0, s, _RUN):
-        steps = (np.arange(n) - turns[start : start + _RUN, None]) % n
-        turned += steps.sum(axis=0)
-        for factor in 2 * circle[steps, 1]:
-            high, low = multiply((high, low), (factor[:, 0], factor[:, 1]))
-        high, e = np.frexp(high)
-        low, exponent = np.ldexp(low, -e), exponent + e
-    size = divide((high, low), (float(n), 0.0))
-    phase = circle[turned % (2 * n)]
-    parts = [multiply(size, (phase[:, k, 0], phase[:, k, 1])) for k in (0, 1)]
-    with np.errstate(over="ignore"):
-        for k, (x, y) in enumerate(zip(*parts, strict=True)):
-            for _ in range(s % 4):  # a quarter turn each
-                x, y = y, -x
-            out[:, k].real, out[:, k].imag = np.ldexp(x, exponent), np.ldexp(y, exponent)

@@ -97,36 +97,11 @@ def divide(x: Pair, y: Pair) -> Pair:
     return add(quick_two_sum(quotient, second), _wide(left[0] / y[0]))
 
 
-def square_root(x: Pair) -> Pair:
-    """Square root of a number >= 0: within 16 u^2."""
-    root = np.sqrt(x[0])
-    left = _less(x, root, _wide(root))
-    return quick_two_sum(root, left[0] / (2 * root + (root == 0)))
-
-
-def total(x: Pair) -> Pair:
-    """Pairwise sum over the first axis: within 3 u^2 log2(len) of the sum of sizes."""
-    high, low = x
-    if not len(high):
-        return high.sum(axis=0), low.sum(axis=0)
-    while (count := len(high)) > 1:
-        half = count // 2
-        added = add((high[:half], low[:half]), (high[half : 2 * half], low[half : 2 * half]))
-        if count % 2:
-            high, low = (
-                np.concatenate([part, rest[-1:]])
-                for part, rest in zip(added, (high, low), strict=True)
-            )
-        else:
-            high, low = added
-    return high[0], low[0]
+def _less(x: Pair, a: Array, y: Pair) -> Pair:
+    """Difference x - a y."""
+    return add(x, negate(multiply(_wide(a), y)))
 
 
 def _wide(x: ArrayLike) -> Pair:
     high = np.asarray(x, dtype=np.float64)
     return high, np.zeros_like(high)
-
-
-def _less(x: Pair, a: Array, y: Pair) -> Pair:
-    """Difference x - a y."""
-    return add(x, negate(multiply(_wide(a), y)))
