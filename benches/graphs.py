@@ -1,13 +1,9 @@
-"""Decoding vectors of codes by graphs, and of sparse ones: ``python benches/graphs.py``.
+"""Decoding vectors of codes by graphs: ``python benches/graphs.py``.
 
-The first table has median microseconds for ``code.decoding_vector(survivors)`` over many random
+The table has median microseconds for ``code.decoding_vector(survivors)`` over many random
 sets, and for ``numpy.linalg.lstsq`` on the rows of the same survivors, with a column for each
 block. It also has the largest length of the vector over the shortest vector of equal residual, over
 all sets that both decoded.
-
-The second table has milliseconds for vectors of codes with sparse rows: by fastgc, by
-``numpy.linalg.lstsq``, and by ``scipy.sparse.linalg.lsqr`` to 1e-12, on the same rows; and the
-largest difference of ``a_F B_F`` from the dense optimum.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ SETS, SOLVED = 200, 2  # sets for each row, and how many of them lstsq also solv
 
 
 def row(n: int, degree: int, lost: float, solved: int) -> list[str]:
-    """Return a row of the first table."""
+    """Return a row of the table."""
     blocks, rng = 2 * n // degree, np.random.default_rng(0)
     code = fastgc.GraphCode(n, blocks, degree=degree, wait=1)
     rows = np.zeros((n, code.blocks))
@@ -55,36 +51,6 @@ def row(n: int, degree: int, lost: float, solved: int) -> list[str]:
     ]
 
 
-def sparse(code: fastgc.Code, solved: int) -> list[str]:
-    """Return a row of the second table."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import lsqr
-
-    rng, took, dense, iterated, apart = np.random.default_rng(0), [], [], [], []
-    for _ in range(max(solved, 1)):
-        survivors = np.sort(rng.permutation(code.n)[: code.scheme.wait])
-        start = time.perf_counter()
-        vector = code.decoding_vector(survivors)
-        took.append(time.perf_counter() - start)
-        rows, target, _ = code.scheme.equations(survivors)
-        start = time.perf_counter()
-        shortest = np.linalg.lstsq(rows.T, target)[0]
-        dense.append(time.perf_counter() - start)
-        transposed = csr_array(rows.T)
-        start = time.perf_counter()
-        lsqr(transposed, target, atol=1e-12, btol=1e-12, iter_lim=10_000)
-        iterated.append(time.perf_counter() - start)
-        apart.append(float(np.abs((vector - shortest) @ rows).max()))
-    times = (f"{1e3 * statistics.median(each):,.1f}" for each in (took, dense, iterated))
-    return [
-        type(code).__name__,
-        f"{code.n:,}",
-        f"{code.scheme.wait:,}",
-        *times,
-        f"{max(apart):.0e}",
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--solved", type=int, default=SOLVED, help="sets decoded densely, too")
@@ -94,18 +60,6 @@ def main() -> None:
         row(n, degree, lost, solved if n <= 1536 else 0) for n, degree in SIZES for lost in LOST
     ]
     print(markdown_table("Decoding vectors of codes by graphs", head, table))
-    head = ["code", "workers", "waited for", "ms", "lstsq, ms", "lsqr, ms", "apart"]
-    codes = [
-        make(n, wait=4 * n // 5, **more)
-        for n in (256, 1536)
-        for make, more in (
-            (fastgc.ExpanderCode, {"load": 6}),
-            (fastgc.BernoulliCode, {"load": 6}),
-            (fastgc.RaptorCode, {}),
-        )
-    ]
-    table = [sparse(code, solved) for code in codes]
-    print(markdown_table("Decoding vectors of sparse codes", head, table))
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ SECTIONS = (
         "python benches/scale.py",
         "Codes that tolerate 5 stragglers, at a load of 6, or 4 (lcc); messages of 4 numbers. A "
         "round receives all messages; three are simulated. What solves least squares of n by n "
-        "numbers for each set (expander, bgc), or interpolates at any points (lcc, O(n²)), is not "
+        "numbers for each set (linear), or interpolates at any points (lcc, O(n²)), is not "
         "for 100,000 workers. Commands are timed from the start of their process; one that was "
         "ended says how far it was after two seconds, where a terminal shows a bar that moves.",
     ),

@@ -41,10 +41,7 @@ NAMES = (
     "uc-mmc",
     "partial-work",
     "reactive",
-    "expander",
     "graph",
-    "bgc",
-    "brc",
 )
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 10

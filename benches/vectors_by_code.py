@@ -70,8 +70,6 @@ def main() -> None:
         for name in given.codes or codes.names():
             if n > given.most or (n > 1000 and name not in ("rs-clustered", "binary", "bcc")):
                 continue
-            if n > 100 and name in ("expander", "bgc", "brc"):
-                continue  # following their rounds takes linear algebra for minutes
             code = code_of(name, n, s)
             if code is None:
                 continue

@@ -25,13 +25,10 @@ from .errors import (
 if TYPE_CHECKING:
     from ._base.extras import get_include, get_library
     from .codes import (
-        BernoulliCode,
-        BIBDCode,
         BinaryCode,
         Code,
         CouponCollector,
         CyclicRepetition,
-        ExpanderCode,
         FractionalRepetition,
         GraphCode,
         Grouped,
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
         LinearCode,
         PartialWork,
         RandomAssignment,
-        RaptorCode,
         Reactive,
         ReedSolomon,
         Round,
@@ -57,14 +53,11 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _LAZY = {
-    "BIBDCode": "codes",
-    "BernoulliCode": "codes",
     "BinaryCode": "codes",
     "Code": "codes",
     "CouponCollector": "codes",
     "CyclicRepetition": "codes",
     "Dataset": "training.data",
-    "ExpanderCode": "codes",
     "FractionalRepetition": "codes",
     "GraphCode": "codes",
     "Grouped": "codes",
@@ -75,7 +68,6 @@ _LAZY = {
     "PartialWork": "codes",
     "RandomAssignment": "codes",
     "Record": "training.history",
-    "RaptorCode": "codes",
     "Reactive": "codes",
     "ReedSolomon": "codes",
     "Round": "codes",
@@ -115,8 +107,6 @@ _MODULES = {
 }
 
 __all__ = [
-    "BIBDCode",
-    "BernoulliCode",
     "BinaryCode",
     "CheckpointError",
     "Code",
@@ -124,7 +114,6 @@ __all__ = [
     "CouponCollector",
     "CyclicRepetition",
     "Dataset",
-    "ExpanderCode",
     "FinishedError",
     "FractionalRepetition",
     "GraphCode",
@@ -139,7 +128,6 @@ __all__ = [
     "NotDecodableError",
     "PartialWork",
     "RandomAssignment",
-    "RaptorCode",
     "Reactive",
     "Record",
     "ReedSolomon",

@@ -3,16 +3,19 @@
 import importlib.util
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "docs" / "examples"
 
 
+@cache
 def example(name):
-    """Import an example as a module, and make it importable by its name."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    """Import an example, of a folder or none, as a module that is importable by its name."""
+    path = EXAMPLES / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -257,9 +257,7 @@ def test_codes_in_clusters_have_a_name():
 
 def test_the_table_of_codes_is_as_wide_as_a_terminal():
     """A table of its own shows what approximate codes leave out; exact codes are not in it."""
-    result = run(
-        "codes", "fractional:load=2,wait=12,bibd,graph,rs", "-n", "21", "-k", "21", "-s", "4"
-    )
+    result = run("codes", "fractional:load=2,wait=12,graph,rs", "-n", "21", "-k", "21", "-s", "4")
     assert result.exit_code == 2  # two copies of 21
     result = run("codes", "fractional:load=2,wait=12,ignore,graph,rs", "-n", "20", "-s", "4")
     tables, _, more = result.stdout.partition("Codes whose gradients may be approximations")
@@ -420,14 +418,13 @@ def test_messages_of_less_precision(tmp_path):
 def test_every_code_trains(name, tmp_path):
     """Exact codes reach the same model as waiting for all does."""
     history = tmp_path / "runs.json"
-    n = 7 if name == "bibd" else 6  # there is no design of 6
-    small = ("-n", str(n), "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
+    small = ("-n", "6", "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
     small += ("--engine", much("local", "simulated"))
     model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
     result = run("train", "--code", name, "--compare", "uncoded:rescale=true", *small, *model)
     assert result.exit_code == 0, result.output
     coded, everyone = json.loads(history.read_text())
-    code = catalogue.make(name, n, None, 1, 2 if "--seed" in model else 0)
+    code = catalogue.make(name, 6, None, 1, 2 if "--seed" in model else 0)
     if code.scheme.approximate:
         assert coded["rounds"][-1]["loss"] < coded["rounds"][0]["loss"]
     else:
@@ -450,8 +447,7 @@ def test_table_of_codes():
     result = run("codes", "-n", "8", "-s", "1", "--trials", "5")
     assert result.exit_code == 0, result.output
     for name in catalogue.BUILT_IN:
-        assert (name in result.stdout) == (name not in ("linear", "bibd"))
-    assert "bibd: " in result.stderr  # there is no design of 8
+        assert (name in result.stdout) == (name != "linear")
     assert "7/8" in result.stdout  # the threshold of rs
     markdown = run("codes", "rs,lcc:load=2", "-n", "8", "-s", "1", "--trials", "5", "--markdown")
     lines = [line for line in markdown.stdout.splitlines() if line.startswith("|")]
@@ -1451,16 +1447,16 @@ def test_names_do_not_end_latex():
 def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):
     """All codes wait for 7 of 9 workers: their lines coincide, but their gradients differ."""
     plot = tmp_path / "rounds.svg"
-    names = "rs,rs:root=1,expander:wait=7"
+    names = "rs,rs:root=1,graph:wait=7"
     small = ("-n", "9", "-s", "2", "--rounds", "200")
     result = run("simulate", names, *small, "--plot", str(plot), "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert len({each["mean"] for each in found.values()}) == 1
     shown = " ".join(re.findall("<!-- (.*?) -->", plot.read_text(), re.DOTALL))
-    left = 100 * found["expander:wait=7"]["residual"]
+    left = 100 * found["graph:wait=7"]["residual"]
     assert left > 1
-    assert f"expander:wait=7 (vertices of a random graph): leaves out {left:.2g}%" in " ".join(
+    assert f"graph:wait=7 (edges of a random graph): leaves out {left:.2g}%" in " ".join(
         shown.split()
     )
     assert "rs (Reed-Solomon) = rs:root=1 (Reed-Solomon)" in " ".join(shown.split())
@@ -1472,7 +1468,7 @@ def test_simulate_table_markdown_json_and_plot(tmp_path):
     result = run("simulate", *small, "--plot", str(plot))
     assert result.exit_code == 0, result.output
     for name in catalogue.BUILT_IN:
-        assert (f"\n {name} " in result.stdout) == (name not in ("linear", "bibd"))
+        assert (f"\n {name} " in result.stdout) == (name != "linear")
     assert "n=8 workers, s=1 stragglers, k=8 partitions" in " ".join(result.stdout.split())
     assert plot.read_text().startswith("<?xml")
     assert f"plot written to {plot}" in result.stderr
@@ -1538,11 +1534,11 @@ def test_simulate_leaves_out_what_does_not_exist():
     result = run("simulate", ",", "-n", "6", "--rounds", "50", "--delays", HEAVY)
     assert result.exit_code == 0, result.output
     refused = [line.partition(":")[0] for line in result.stderr.splitlines()]
-    assert refused == ["bcc", "random", "uncoded", "lcc-mmc", "bibd"]
+    assert refused == ["bcc", "random", "uncoded", "lcc-mmc"]
     assert "…" not in result.stdout
     assert max(map(len, result.stdout.split("mean, 99%: ")[0].splitlines())) <= 80
     result = run("simulate", "-n", "6", "--rounds", "50", "--delays", HEAVY, "--json")
-    assert len(json.loads(result.stdout)) == len(catalogue.names()) - 5
+    assert len(json.loads(result.stdout)) == len(catalogue.names()) - 4
     assert result.stderr.count("does not exist") == 4
 
 

@@ -693,12 +693,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
 }
 
 REST: dict[str, Callable[[np.random.Generator], Call]] = {
-    "BernoulliCode": _plain(
-        fastgc.BernoulliCode, n=8, k=8, load=3, groups=2, within=0.7, wait=6, seed=1
-    ),
-    "ExpanderCode": _plain(fastgc.ExpanderCode, n=8, k=9, load=3, graph="cayley", wait=6, seed=1),
-    "RaptorCode": _plain(fastgc.RaptorCode, n=9, k=12, wait=7, missing=0.1, batches=5, seed=1),
-    "BIBDCode": _plain(fastgc.BIBDCode, n=7, k=14, design="projective", wait=5),
     "BinaryCode": _plain(
         fastgc.BinaryCode,
         n=7,
@@ -1098,7 +1092,6 @@ REASONS = {
     "Choice": "made by planning.plan",
     "Sweep": "made by planning.sweep",
     "planning.sweep": "computes nothing by itself: test_sweep.py",
-    "RaptorCode.peel": "checks as decoding_vector: test_raptor.py",
     "Simulation": "made by simulation.simulate",
     "SequentialCluster": "starts worker processes, or what an engine does",
     **{

@@ -299,8 +299,6 @@ class OfRule(Scheme):
         FractionalRepetition(8, stragglers=3),
         CyclicRepetition(6, stragglers=2),
         fastgc.GraphCode(8, 9, degree=3),
-        fastgc.BIBDCode(7),
-        fastgc.BernoulliCode(7, load=3, seed=1),
         fastgc.CouponCollector(6, load=3, seed=4),
         Grouped([ReedSolomon(4, stragglers=1), BinaryCode(4, stragglers=1)]),
     ],
@@ -375,11 +373,6 @@ def test_the_table_of_the_page():
             fastgc.GraphCode(16, degree=2, graph="random"),
             [0] * 13 + [1, 2, 3],
             "a domain has 13 workers, and the others hold",
-        ),
-        (
-            fastgc.BernoulliCode(14, load=4, seed=1, wait=7),
-            by_node(7, 2),
-            "the messages of all its workers do not suffice",
         ),
         (
             fastgc.RandomAssignment(14, load=4),

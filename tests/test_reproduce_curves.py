@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from examples import example
 from strength import much
 
-from fastgc import BernoulliCode, GraphCode
+from fastgc import GraphCode
 from fastgc.codes.graph import GraphScheme
 from fastgc.papers import FIGURES, approximate
 
@@ -71,7 +72,7 @@ def test_the_variance_of_blocks_is_that_of_drawn_assignments():
 def test_so_many_straggle_and_take_whole_partitions(s):
     for code in (
         GraphCode(24, 16, degree=3, wait=1),
-        BernoulliCode(24, load=4, wait=1, seed=2),
+        example("codes/bernoulli").BernoulliCode(24, load=4, wait=1, seed=2),
     ):
         came = approximate.isolated_first(code, s)
         assert came.size == code.n - s

@@ -5,17 +5,15 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from examples import example
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fastgc import (
-    BernoulliCode,
     Code,
     CyclicRepetition,
-    ExpanderCode,
     LinearCode,
     NotDecodableError,
-    RaptorCode,
     ReedSolomon,
     stability,
 )
@@ -268,12 +266,11 @@ def test_what_cannot_be_solved_is_not_solved_by_long_vectors(n):
 
 
 SPARSE = [
-    ExpanderCode(160, load=4, wait=128),
-    ExpanderCode(180, 360, load=3, wait=120),  # one column per block of two partitions
-    BernoulliCode(160, load=6, wait=130),
-    BernoulliCode(150, 200, load=1, wait=100),  # many messages are equal
-    RaptorCode(256, wait=200),  # mostly exact
-    RaptorCode(400, wait=200, missing=0.2),
+    example("codes/expander").ExpanderCode(160, load=4, wait=128),
+    example("codes/bernoulli").BernoulliCode(160, load=6, wait=130),
+    example("codes/bernoulli").BernoulliCode(200, load=1, wait=100),  # many messages are equal
+    example("codes/raptor").RaptorCode(256, wait=200),  # mostly exact
+    example("codes/raptor").RaptorCode(400, wait=200, missing=0.2),
 ]
 
 

@@ -199,8 +199,6 @@ def test_residuals_over_sets():
 @pytest.mark.parametrize(
     "code",
     [
-        fastgc.BIBDCode(7, wait=4),
-        fastgc.BIBDCode(9, 24, wait=5),
         fastgc.Uncoded(6, tolerance=0.5),
         fastgc.Uncoded(6, 12, tolerance=0.5, rescale=False),
     ],
@@ -231,4 +229,3 @@ def test_the_worst_is_known_where_no_round_can_end_worse():
     several = measure(fastgc.Uncoded(6, load=2, tolerance=0.2), 20)
     assert not several.worst_is_known
     assert measure(fastgc.Uncoded(6, tolerance=0.5), 20).worst_is_known
-    assert measure(fastgc.BIBDCode(13, wait=9), 20).worst_is_known

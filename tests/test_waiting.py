@@ -6,18 +6,15 @@ from math import comb
 
 import numpy as np
 import pytest
+from examples import example
 from strength import much
 
 import fastgc
 from fastgc import (
-    BernoulliCode,
-    BIBDCode,
-    ExpanderCode,
     FractionalRepetition,
     GraphCode,
     Grouped,
     LinearCode,
-    RaptorCode,
     Uncoded,
 )
 from fastgc.codes import Scheme
@@ -296,6 +293,10 @@ def test_errors_of_arguments():
         FractionalRepetition(6, 4, load=3)
 
 
+ExpanderCode = example("codes/expander").ExpanderCode
+BernoulliCode = example("codes/bernoulli").BernoulliCode
+BIBDCode = example("codes/bibd").BIBDCode
+
 SIMULATED = [
     FractionalRepetition(12, load=2, wait=7),
     LinearCode(np.eye(8) + np.roll(np.eye(8), 1, 1), wait=5),
@@ -304,11 +305,11 @@ SIMULATED = [
     GraphCode(12, degree=4, wait=8, seed=1),
     GraphCode(12, degree=3, wait=12),
     ExpanderCode(12, load=3, wait=8),
-    BernoulliCode(15, 10, load=3, wait=12),
-    BernoulliCode(10, 30, load=2, wait=4),  # never exact
-    RaptorCode(16, wait=10),
-    BIBDCode(13, wait=10),
-    BIBDCode(7, wait=7),
+    BernoulliCode(15, load=4, wait=12),
+    BernoulliCode(30, load=2, wait=4),  # never exact
+    example("codes/raptor").RaptorCode(16, wait=10),
+    BIBDCode(3, wait=10),
+    BIBDCode(2, wait=7),
     LinearCode(np.exp(1j * np.arange(24).reshape(8, 3)), wait=5, packed=False),  # Python decodes
     LinearCode(np.ones((4, 1)) * [1.0, 1 + 1e-9], wait=3),  # nearly of rank 2
 ]
@@ -346,12 +347,12 @@ def test_residuals_of_many_sets_are_those_of_each(code):
 
 def test_vectors_of_dependent_rows_stay_short():
     """They stay short even if a long vector seems to come closer, by rounding alone."""
-    code = BernoulliCode(15, 10, load=3, wait=12)
+    code = BernoulliCode(15, load=3, groups=3, within=1, wait=12)
     for seed in range(40):
         came = np.sort(np.random.default_rng(seed).permutation(15)[:12])
         rows = code.matrix()[came]
         sizes = np.linalg.norm(rows, axis=1)  # messages' roundings grow with these
-        shortest = np.linalg.lstsq(rows.T / sizes, np.ones(10))[0] / sizes
+        shortest = np.linalg.lstsq(rows.T / sizes, np.ones(15))[0] / sizes
         np.testing.assert_allclose(code.scheme.vector(came), shortest, rtol=0, atol=1e-9)
 
 
@@ -407,11 +408,11 @@ def test_figures_of_the_table():
 LEAVING = [
     ExpanderCode(12, load=4, wait=8),
     BernoulliCode(12, load=3, wait=8, seed=1),
-    BIBDCode(13, wait=9),
+    BIBDCode(3, wait=9),
     GraphCode(12, degree=3, wait=6),
     FractionalRepetition(12, load=2, wait=8),
     LinearCode(np.random.default_rng(0).standard_normal((9, 8)), wait=5),
-    Grouped([FractionalRepetition(6, load=2, wait=3), BIBDCode(7, wait=4)]),
+    Grouped([FractionalRepetition(6, load=2, wait=3), BIBDCode(2, wait=4)]),
     Uncoded(12, tolerance=0.3),
     Uncoded(12, tolerance=0.3, rescale=False),
     Uncoded(12, load=3, tolerance=0.1),

@@ -9,13 +9,10 @@ from ..coding.scheme import Residuals, Scheme
 from ..coding.sums import Request, SumRound
 from ..coding.suspects import AskingRound
 from ..coding.trust import Approximation, Trust
-from .bernoulli import BernoulliCode
-from .bibd import BIBDCode
 from .binary import BinaryCode
 from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
-from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
 from .grouped import Grouped, GroupedRound
@@ -23,7 +20,6 @@ from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
-from .raptor import RaptorCode
 from .reactive import Reactive
 from .reed_solomon import ReedSolomon, Stream
 from .uncoded import Uncoded
@@ -32,8 +28,6 @@ from .ye_abbe import YeAbbe
 __all__ = [
     "Approximation",
     "AskingRound",
-    "BIBDCode",
-    "BernoulliCode",
     "BinaryCode",
     "BoundDecoder",
     "BoundEncoder",
@@ -43,7 +37,6 @@ __all__ = [
     "CyclicRepetition",
     "Decoder",
     "Encoder",
-    "ExpanderCode",
     "FractionalRepetition",
     "GraphCode",
     "Grouped",
@@ -53,7 +46,6 @@ __all__ = [
     "PartialWork",
     "Placed",
     "RandomAssignment",
-    "RaptorCode",
     "Reactive",
     "ReactiveRound",
     "Recovery",

@@ -12,19 +12,15 @@ from .._base.registry import Found, Registry, keywords, read_value, split_argume
 from ..coding.arguments import arguments_of, check_stragglers
 from ..coding.code import Code
 from ..numerics.graphs import max_degree
-from .bernoulli import BernoulliCode
-from .bibd import BIBDCode, design_for
 from .binary import BinaryCode
 from .coupon_collector import CouponCollector
 from .cyclic_repetition import CyclicRepetition
-from .expander import ExpanderCode
 from .fractional_repetition import FractionalRepetition
 from .graph import GraphCode
 from .lagrange import LagrangeCode
 from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment, UncoveredError
-from .raptor import RaptorCode
 from .reactive import Reactive
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
@@ -88,10 +84,10 @@ def register(
 
 
 def _taking(*names: str, **fixed: Any) -> Defaults:
-    """The arguments of these names, and fixed ones; `wait` is n - s."""
+    """The arguments of these names, and fixed ones."""
 
-    def defaults(n: int, s: int, load: int, seed: int, **_: int) -> dict[str, Any]:
-        known = {"stragglers": s, "wait": n - s, "load": load, "seed": seed}
+    def defaults(s: int, load: int, seed: int, **_: int) -> dict[str, Any]:
+        known = {"stragglers": s, "load": load, "seed": seed}
         return {name: known[name] for name in names} | fixed
 
     return defaults
@@ -156,24 +152,6 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
             "seed": seed,
         },
     ),
-    (
-        "bibd",
-        BIBDCode,
-        "block design",
-        lambda n, k, s, **_: {"k": k, "design": design_for(n, k, s + 1), "wait": n - s},
-    ),
-    (
-        "expander",
-        ExpanderCode,
-        "vertices of a random graph",
-        lambda n, s, load, seed, **_: {
-            "load": min(load + load * n % 2, n - 1),
-            "wait": n - s,
-            "seed": seed,
-        },
-    ),
-    ("bgc", BernoulliCode, "Bernoulli assignment", _taking("load", "wait", "seed")),
-    ("brc", RaptorCode, "batched raptor", _taking("wait", "seed")),
     ("linear", LinearCode, "any matrix", _taking()),
 ]
 for _name, _kind, _title, _given in _BUILT_IN:

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from .. import kernels
 from .._base.arrays import Floats, Ints, at_least, check_integer
 from ..coding.cache import VectorFunction
-from ..coding.cells import IncidenceScheme, even_cuts
+from ..coding.cells import SumScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Rule, Tally, check_wait, tolerated
 from ..kernels.rows import DOUBLE
 from ..numerics import graphs
+from ..numerics.solve import Equations
 
 # Limits, each of which takes half a second: blocks of a graph to compute its eigenvalues, blocks to
 # find its least cut, and workers to try all their sets.
@@ -77,8 +78,7 @@ class GraphCode(Code):
     Notes
     -----
     The matrix A of Glasgow and Wootters' Definition II.2 is the transpose of B, with blocks in
-    place of partitions. Decoding is their optimal decoding. In `ExpanderCode` workers are vertices,
-    not edges.
+    place of partitions. Decoding is their optimal decoding.
 
     Examples
     --------
@@ -127,11 +127,12 @@ class GraphCode(Code):
         super().__init__(GraphScheme(self.ends, self.blocks, k, wait))
 
 
-class GraphScheme(IncidenceScheme):
+class GraphScheme(SumScheme):
     """The scheme of `GraphCode`."""
 
     def __init__(self, ends: Ints, blocks: int, k: int, wait: int | None) -> None:
-        super().__init__(even_cuts(k, blocks), list(ends), wait)
+        self.n, self.k, self.wait = len(ends), k, wait
+        self.cuts, self._listed = even_cuts(k, blocks), (2 * np.arange(self.n + 1), ends.ravel())
         self._edges, self._blocks = ends, blocks
 
     @property
@@ -193,11 +194,18 @@ class GraphScheme(IncidenceScheme):
     @cached_property
     def _plan(self) -> kernels.unchecked.EdgesPlan:
         need = self.n if self.wait is None else self.wait
-        return kernels.unchecked.EdgesPlan(self._edges, self.sizes.astype(np.float64), need)
+        return kernels.unchecked.EdgesPlan(self._edges, np.diff(self.cuts).astype(np.float64), need)
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         run = kernels.unchecked.bind_edges(self._plan, survivors, vector)
         return self._filling(run, survivors)
+
+    def equations(self, survivors: Ints) -> Equations:
+        # One column a block, as long as the columns of its partitions together.
+        weight = np.sqrt(np.diff(self.cuts))
+        ends, rows = self._edges[survivors], np.zeros((survivors.size, weight.size))
+        np.put_along_axis(rows, ends, weight[ends], axis=1)
+        return Equations(rows, weight)
 
     def jit_rule(self) -> kernels.unchecked.EdgesPlan:
         return self._plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +11,6 @@ from .._base.arrays import Array, Bools, Floats, Ints, check_index
 from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
-from ..numerics.solve import Equations, sparse_solution
 from .cache import VectorFunction
 from .rules import Cells, Rule
 from .scheme import Scheme
@@ -36,7 +34,7 @@ def entries_of(cuts: Ints, first: Ints, cells: Ints, values: Array) -> tuple[Int
     return ends[first], held, np.repeat(values, sizes, axis=0)
 
 
-class _SumScheme(Scheme):
+class SumScheme(Scheme):
     """Every message is the sum over some cells, cut as in `CellScheme`.
 
     Message m is that of ``cells[first[m]:first[m + 1]]``, where `_listed` is (first, cells).
@@ -77,7 +75,7 @@ class _SumScheme(Scheme):
         return self.row_sums / self.wanted
 
 
-class CellScheme(_SumScheme):
+class CellScheme(SumScheme):
     """Every message is the sum over one cell of the partitions; several workers may hold a cell.
 
     The master adds up one message of each cell and drops the others.
@@ -200,45 +198,3 @@ class CellScheme(_SumScheme):
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
         return self.message_count - int(lost.min()) + 1
-
-
-class IncidenceScheme(_SumScheme):
-    """Every worker sends one message, the sum over the cells of partitions that it holds.
-
-    Parameters
-    ----------
-    cuts : (cells + 1,) int64 array
-        As in `CellScheme`.
-    held : sequence of n integer arrays
-        The cells that each worker holds.
-    wait : int, optional
-        As in `Scheme`.
-    """
-
-    def __init__(self, cuts: Ints, held: Sequence[Ints], wait: int | None) -> None:
-        self.n, self.k, self.wait = len(held), int(cuts[-1]), wait
-        self.cuts, self.held, self.sizes = cuts, held, np.diff(cuts)
-        ends = np.cumsum([0, *(cells.size for cells in held)])
-        self._listed = ends, np.concatenate(held)
-
-    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
-        first, cells = self._listed
-        count = np.diff(first)[survivors]
-        line = np.repeat(np.arange(survivors.size), count)
-        starts = np.cumsum(count) - count
-        column = cells[np.arange(line.size) + np.repeat(first[survivors] - starts, count)]
-        weight = np.sqrt(self.sizes)
-        shape = survivors.size, weight.size
-        found = sparse_solution(shape, line, column, weight[column], weight, unit)
-        return super().solution(survivors, unit) if found is None else found
-
-    def touched(self, number: int) -> Ints:
-        return self.held[number]
-
-    def equations(self, survivors: Ints) -> Equations:
-        # One column a cell, as long as the columns of its partitions together.
-        weight = np.sqrt(self.sizes)
-        rows = np.zeros((survivors.size, weight.size))
-        for row, worker in zip(rows, survivors.tolist(), strict=True):
-            row[self.held[worker]] = weight[self.held[worker]]
-        return Equations(rows, weight)

@@ -1,7 +1,7 @@
 """Graphs: those that codes are made of, paths between messages, and matchings of work to ranks.
 
 A graph that a code is made of is an (edges, 2) array of edges, each with the smaller vertex first,
-in ascending order. It is random or an explicit expander; finite fields help to make it.
+in ascending order. It is random or explicit; finite fields help to make it.
 
 A message is an edge if it is the difference of what two points stand for: a sum over an interval is
 the difference of two partial sums. Every path between its ends is another way to compute it

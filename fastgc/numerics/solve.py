@@ -160,7 +160,7 @@ def near_exact_solution(
     """As `near_exact_vector`, for rows alone: least squares finds the shortest vector."""
     if rows.size >= _LARGE and rows.dtype.kind == "f" and target.ndim == 1:
         line, column = np.nonzero(rows)
-        found = sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
+        found = _sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
         if found is not None:
             return found
     sizes = row_sizes(rows)
@@ -173,7 +173,7 @@ def near_exact_solution(
     return near_exact_vector(solve, rows, sizes, target, unit)
 
 
-def sparse_solution(
+def _sparse_solution(
     shape: tuple[int, ...],
     line: Ints,
     column: Ints,

@@ -19,20 +19,11 @@ import numpy as np
 
 from .._base.arrays import Array, Floats, Ints
 from .._base.extras import one_thread_of_blas
-from ..codes import (
-    BernoulliCode,
-    BIBDCode,
-    Code,
-    ExpanderCode,
-    FractionalRepetition,
-    GraphCode,
-    RaptorCode,
-)
-from ..codes.raptor import degrees
+from ..codes import Code, FractionalRepetition, GraphCode
 from ..delays import Exponential
 from ..planning.simulation import simulate
 from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, Part, Row, Track, figure, positive, random_sets
+from .figure import ROUNDS, Part, Row, Track, figure, gallery, positive, random_sets
 
 SETS = 2_000  # sets of survivors for each point, at most
 ERROR = "square of the residual"
@@ -68,12 +59,12 @@ def raviv(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     f) (n - d) / (d f (n - 1)), and the largest is at most (second / d)^2 (n - f) / f, where
     `second` is the largest absolute value of the graph's eigenvalues other than d.
     """
-    claim = partial(Row, "raviv2018 section V")
+    claim, make = partial(Row, "raviv2018 section V"), gallery("expander").ExpanderCode
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
     lost, lines = np.arange(10, 61, 10), []
     for name, code in (
-        ("Paley graph, n = 101, d = 50", ExpanderCode(101, graph="paley", wait=1)),
-        ("random graph, n = 100, d = 10", ExpanderCode(100, load=10, wait=1, seed=seed)),
+        ("Paley graph, n = 101, d = 50", make(101, load=50, graph="paley", wait=1)),
+        ("random graph, n = 100, d = 10", make(100, load=10, wait=1, seed=seed)),
     ):
         n, d = code.n, code.load
         bounds = (code.second / d) ** 2 * lost / (n - lost)
@@ -120,8 +111,8 @@ def charles(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iter
     claim, n, w = partial(Row, "charles2017"), 100, 10
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
     lost = np.arange(10, 91, 10)
-    repeated = FractionalRepetition(n, load=w, wait=1)
-    drawn = [BernoulliCode(n, load=w, wait=1, seed=seed + i) for i in range(20)]
+    repeated, make = FractionalRepetition(n, load=w, wait=1), gallery("bernoulli").BernoulliCode
+    drawn = [make(n, load=w, wait=1, seed=seed + i) for i in range(20)]
     found = []
     for s in track(lost.tolist()):
         f = n - s
@@ -167,13 +158,13 @@ def kadhe(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterat
     claim = partial(Row, "kadhe2019", note=why, tolerance=1e-9)
     count, rng = min(rounds, SETS), np.random.default_rng(seed)
     lines = []
-    for name, n, load, blocks, common in (
-        ("projective plane, n = 21", 21, 5, 21, 1),
-        ("affine plane, n = 25", 25, 6, 30, 1),
+    for name, q, load, blocks, common in (
+        ("projective plane, n = 21", 4, 5, 21, 1),
+        ("affine plane, n = 25", 5, 6, 30, 1),
         ("Paley design, n = 23", 23, 11, 23, 5),
     ):
-        code = BIBDCode(n, design=name.split()[0].lower(), wait=1)
-        B = code.matrix()
+        code = gallery("bibd").BIBDCode(q, name.split()[0].lower(), wait=1)
+        n, B = code.n, code.matrix()
         lost = np.arange(1, n)
         closed = 1 - load**2 * (n - lost) / (blocks * (load - common + common * (n - lost)))
         found = []
@@ -256,10 +247,10 @@ def missing_by_density_evolution(missing: float, messages: float) -> float:
     """Part of infinitely many batches that peeling does not decode (and-or trees).
 
     It is the largest y in 0 .. 1 with ``y = exp(-messages Omega'(1 - y))``. Omega is the generating
-    function of the degrees of `RaptorCode` for `missing`. `messages` is the number of messages over
+    function of the raptor code's degrees for `missing`. `messages` is the number of messages over
     the number of batches.
     """
-    chances = degrees(missing)
+    chances = gallery("raptor").degrees(missing)
     order = np.arange(1, chances.size + 1)
     y: float = 1.0
     for _ in range(100_000):
@@ -267,6 +258,24 @@ def missing_by_density_evolution(missing: float, messages: float) -> float:
         if abs(before - y) <= 1e-12:
             break
     return y
+
+
+def peeled(held: Sequence[Ints], batches: int) -> Array:
+    """Whether each batch is found by subtracting known batches from the sums of those `held`."""
+    holders: list[list[int]] = [[] for _ in range(batches)]
+    for at, mine in enumerate(held):
+        for batch in mine.tolist():
+            holders[batch].append(at)
+    unknown, known = [mine.size for mine in held], np.zeros(batches, dtype=bool)
+    ready = [at for at, count in enumerate(unknown) if count == 1]
+    for at in ready:  # the loop appends to it
+        for batch in held[at][~known[held[at]]].tolist():  # one, or none
+            known[batch] = True
+            for other in holders[batch]:
+                unknown[other] -= 1
+                if unknown[other] == 1:
+                    ready.append(other)
+    return known
 
 
 @figure("wang-peeling", "Wang et al.: batched raptor codes")
@@ -280,14 +289,16 @@ def wang(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterato
     claim = partial(Row, "wang2019b")  # wang2019a is ErasureHead, by other authors
     runs = max(2, min(rounds, SETS) // 50)
     n, chances, lines = 2000, np.array([0.05, 0.1, 0.15, 0.2]), []
+    make = gallery("raptor").RaptorCode
     for lost in (1000, 400):
         found, limits = [], []
         for missing in track(chances.tolist()):
             left, loads = [], []
             for i in range(runs):
-                code = RaptorCode(n, wait=n - lost, missing=missing, seed=seed + i)
+                code = make(n, wait=n - lost, missing=missing, seed=seed + i)
                 sets = random_sets(n, n - lost, 10, np.random.default_rng([seed, i]))
-                left.append(np.mean([1 - code.peel(came)[1].mean() for came in sets]))
+                heard = ([code.held[worker] for worker in came] for came in sets)
+                left.append(np.mean([1 - peeled(held, code.batches).mean() for held in heard]))
                 loads.append(code.scheme.loads.mean())
             limits.append(missing_by_density_evolution(missing, (n - lost) / code.batches))
             found.append(float(np.mean(left)))
@@ -463,9 +474,9 @@ def isolated_first(code: Code, s: int) -> Ints:
 def variance_of_blocks(n: int, load: int, groups: int, within: float, f: int) -> float:
     """Mean error of a stochastic block code with one coefficient n / (f load), over codes and sets.
 
-    n workers and n partitions are in equal groups, as in `fastgc.BernoulliCode`, and f random
-    workers' messages came. Each worker of a partition's own group holds it with probability p, each
-    other worker with probability q. The formula neglects the code's regularisation.
+    n workers and n partitions are in equal groups, as in docs/examples/codes/bernoulli.py, and f
+    random workers' messages came. Each worker of a partition's own group holds it with probability
+    p, each other worker with probability q. The formula neglects the code's regularisation.
     """
     own = n // groups
     p, q = within * load / own, (1 - within) * load / (n - own)
@@ -582,10 +593,9 @@ def _of_graph(
 
 
 def _of_blocks(rounds: int, seed: int, track: Track) -> Iterator[Part]:
-    n, rng = 100, np.random.default_rng([seed, 1])
+    n, rng, make = 100, np.random.default_rng([seed, 1]), gallery("bernoulli").BernoulliCode
     codes = [
-        BernoulliCode(n, load=LOAD, groups=GROUPS, within=WITHIN, wait=1, seed=seed + i)
-        for i in range(20)
+        make(n, load=LOAD, groups=GROUPS, within=WITHIN, wait=1, seed=seed + i) for i in range(20)
     ]
     each = -(-min(rounds, CURVE_SETS[n]) // len(codes))
     name = f"stochastic blocks, {n} workers in {GROUPS} groups"

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import update_wrapper
+from functools import cache, update_wrapper
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, ParamSpec, TypeAlias
 
@@ -23,8 +25,21 @@ TOLERANCE = 0.05  # relative, for means of simulated rounds, and for printed or 
 # The note that says why such a mean agrees with a closed form.
 SIMULATED = "the mean of simulated rounds estimates what the closed form computes"
 
+GALLERY = Path(__file__).parents[2] / "docs" / "examples" / "codes"
+
 # Wraps the items of a figure's loop, to show progress.
 Track = Callable[[Sequence[Any]], Iterable[Any]]
+
+
+@cache
+def gallery(name: str) -> Any:
+    """Import a file of docs/examples/codes, beside which this one lies in a checkout."""
+    found = spec_from_file_location(name, GALLERY / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 P = ParamSpec("P")

@@ -11,11 +11,11 @@ import numpy as np
 
 from .._base.arrays import Floats, Ints, at_least
 from .._base.extras import one_thread_of_blas
-from ..codes import ExpanderCode, PartialWork, Uncoded
+from ..codes import PartialWork, Uncoded
 from ..delays import Exponential
 from ..planning.simulation import covered_mean, simulate
 from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, Part, Row, Track, figure, positive
+from .figure import ROUNDS, Part, Row, Track, figure, gallery, positive
 
 CLAIM, EXACT, NEAR = (
     partial(Row, f"ramamoorthy2024 figure 3{part}") for part in ("", "(b)", "(a)")
@@ -216,7 +216,7 @@ def _near(order: Held, seed: int, rounds: int, track: Track) -> Iterator[Part]:
         whole = LOAD * _speeds(np.random.default_rng(seed), few, n, LOAD - 1)
         norms = np.zeros(len(TIMES))
         for i in track(range(min(few, GRAPHS))):
-            code = ExpanderCode(n, load=LOAD, wait=1, seed=seed + i)
+            code = gallery("expander").ExpanderCode(n, load=LOAD, wait=1, seed=seed + i)
             for times in whole[i::GRAPHS]:
                 norms += [code.residual(np.flatnonzero(times <= time)) for time in TIMES]
         norms *= sqrt(n) / few
