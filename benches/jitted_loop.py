@@ -52,7 +52,7 @@ def train(code, targets, partials, messages, f, lr, rounds):
         state = shuffle(order, f, state)
         if nb.decode(code, order[:f], messages, gradient) != 0:
             raise ValueError("not decodable, or not finite")
-        nb.sgd(theta, None, gradient, lr, 0.0)
+        theta -= lr * gradient
     return theta
 
 

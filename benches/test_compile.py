@@ -32,7 +32,6 @@ CALLS = {
     "combine_rows": "nb.combine_rows(coef, rows, out)",
     "accumulate": "nb.accumulate(1j, rows[0], out)",
     "square_sum": "nb.square_sum(out)",
-    "amsgrad": "nb.amsgrad(*np.ones((4, 8)), 0.01, 0.9, 0.999, 1e-8)",
 }
 
 

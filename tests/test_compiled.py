@@ -7,33 +7,23 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_table import COMPLETIONS, KERNELS, nodes_of
+from kernel_table import KERNELS, nodes_of
 
 import fastgc
 from fastgc import interpolation, kernels, vandermonde
 from fastgc.kernels import Status
-from fastgc.kernels.cyclic import circle
 
 numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
 pytestmark = [pytest.mark.any_backend, pytest.mark.numba]
 
-FILES = ("combine", "cover", "decoding", "jitted", "lagrange", "near_exact", "optimize", "rounds")
-FILES += ("vandermonde",)
+FILES = ("combine", "cover", "decoding", "jitted", "lagrange", "vandermonde")
 FUNCTIONS = [name for name in nb.__all__ if callable(getattr(nb, name))]
 
 
 def _code():
     return fastgc.ReedSolomon(7, stragglers=2).scheme.tables
-
-
-def _stream(away):
-    stream = kernels.unchecked.cyclic_stream(_code())
-    stream.away[:] = False
-    stream.away[away] = True
-    nb.rebuild_stream(_code(), stream)
-    return stream
 
 
 def _prepared(nodes):
@@ -43,20 +33,7 @@ def _prepared(nodes):
     return (scaled, weights, exponent), 2.0**shift
 
 
-def _completion(rng):
-    arguments = COMPLETIONS[0].make(rng, 4, 2, float, rounds=5)
-    out = kernels.unchecked.Completion(np.empty(5), *np.empty((3, 5), np.int64))
-    return (*arguments.values(), 0.0, 0.0, True, out)
-
-
-def _draw(rng):
-    each = (np.full(3, x) for x in (0.1, 1.0, 0.0, 1.0, 0.5))
-    plan = kernels.unchecked.DelayPlan.of(np.uint64(5), 1.0, *each)
-    return plan, 2, np.empty((4, 3)), np.empty((4, 3))
-
-
 NODES, POINTS = interpolation.chebyshev(6), np.array([0.3, -0.2, 0.95])
-TURNS = np.array([1, 2, 6])
 SURVIVORS = np.array([6, 0, 3, 2, 5])
 PLANS = {
     "bind_cells": kernels.unchecked.CellsPlan(np.array([0, 0, 1, 1]), np.ones(2, int), 2, 0.0),
@@ -79,21 +56,13 @@ def _of_plan(name, *survivors):
 # Arguments of functions that `of_table` finds none for.
 CASES = {
     "accumulate": lambda rng: (0.5 + 1j, rng.random(6), rng.random(6)),
-    "amsgrad": lambda rng: (*rng.random((4, 9)), 0.1, 0.9, 0.99, 1e-8),
     "bind_cells": _of_plan("bind_cells", 1, 2),
     "bind_edges": _of_plan("bind_edges", 2, 0, 1),
     "bind_functional": lambda rng: (NODES, POINTS, np.array([4, 0, 2, 9]), np.zeros(4)),
-    "bind_survivor_mask": lambda rng: (7, np.append(SURVIVORS, 9), np.zeros(1, np.uint8)),
     "bind_tiling": _of_plan("bind_tiling", 1, 0),
-    "cauchy_ridge": lambda rng: (
-        np.stack([np.arange(3.0), np.zeros(3)]),
-        np.stack([np.arange(4) + 0.5, np.zeros(4)]),
-        *(np.ones(3), np.ones(4), rng.random(3) + 0j, 2.0**-53, 1.0, np.empty(4, complex)),
-    ),
     "combine_rows": lambda rng: (
         *(rng.random(5) + 1j, rng.random((7, 8)), np.empty(8), SURVIVORS),
     ),
-    "completion": _completion,
     "decode": lambda rng: (
         *(
             fastgc.codes.jit(fastgc.ReedSolomon(7, stragglers=2)),
@@ -103,7 +72,6 @@ CASES = {
         ),
     ),
     "decoding_vector": lambda rng: (_code(), nb.SPREAD, SURVIVORS, np.empty(5, complex)),
-    "draw": _draw,
     "encode": lambda rng: (
         *(
             fastgc.codes.jit(fastgc.ReedSolomon(7, stragglers=2)),
@@ -119,16 +87,7 @@ CASES = {
     "lagrange_products": lambda rng: (NODES, POINTS, np.empty(3), *np.empty((2, 3), np.int64)),
     "lagrange_weights": lambda rng: (NODES, *np.empty((2, 6)), np.empty(6, np.int64)),
     "leja_order": lambda rng: (NODES, np.empty(6, np.int64)),
-    "near_exact_ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
-    "nesterov": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
-    "rebuild_stream": lambda rng: (_code(), _stream([1, 4])),
-    "replace": lambda rng: (*rng.random((3, 9)),),
-    "ridge": lambda rng: (circle(8), TURNS, 3, 2.0**-53, np.empty(3, complex)),
-    "sgd": lambda rng: (*rng.random((3, 9)), 0.1, 0.9),
     "solve_vandermonde": lambda rng: (NODES, rng.random((6, 2)), None, True, np.empty((6, 2))),
-    "step_stream": lambda rng: (_code(), _stream([1]), 4, True),
-    "stream_vector": lambda rng: (_code(), _stream([1, 4]), SURVIVORS, np.empty(5, complex)),
-    "to_halves": lambda rng: (rng.standard_normal(9) * 1e-6, 0.5, np.empty(9, np.uint16)),
     "vandermonde_column": lambda rng: (NODES, rng.random(6), True),
 }
 
@@ -196,8 +155,6 @@ def from_compiled_code(function):
 def reference(name):
     """Return the same function of NumPy; if there is none, Numba's own, called from Python."""
     function = getattr(kernels.numpy, name, None) or getattr(nb, name)
-    if name == "to_halves":
-        return lambda x, factor, out: function(x, factor, out.view(np.float16))
     if name.startswith("bind_"):
         return lambda *given: function(*given)(given[1 + (len(given) == 4)].size - 1)
     return function
@@ -275,11 +232,9 @@ def test_polynomials_in_a_compiled_loop(complex_):
 
 
 def wrong_lengths():
-    word = np.zeros(1, np.uint64)
     one, two, three = np.ones(1), np.ones(2), np.arange(3.0)
     numbers, square = np.arange(3), np.ones((3, 2))
     exponent, far = np.zeros(3, int), np.array([0, 1, 3])
-    cauchy = np.ones((2, 2)), np.ones((2, 3)), two, three
     return [
         ("out must", nb.lagrange_basis, three, three, exponent, two, square),
         ("one length", nb.lagrange_basis, three, three, exponent, two, np.ones((2, 2))),
@@ -294,19 +249,11 @@ def wrong_lengths():
         ("order must be", nb.solve_vandermonde, three, three, far, False, three.copy()),
         ("order must be", nb.solve_vandermonde, three, three, far - 1, False, three.copy()),
         ("order must be", nb.solve_vandermonde, three, three, far[:2], False, three.copy()),
-        ("vectors as long", nb.cauchy_ridge, *cauchy, three + 0j, 0.1, 1.0, three + 0j),
-        ("vectors as long", nb.cauchy_ridge, *cauchy, two + 0j, 0.1, 1.0, two + 0j),
-        ("one word for every", nb.hash_words, *np.zeros((2, 3), np.uint64), np.zeros(2, np.uint64)),
-        ("one word for", nb.hash_and_scale, two, 1.0, word, two, word),
-        ("as long as x", nb.hash_and_scale, two, 1.0, word, three, np.zeros(2, np.uint64)),
-        ("as long as x", nb.to_halves, three, 1.0, np.zeros(2, np.float16)),
         ("room for f", nb.bind_functional(three, two, numbers, two), 3),
         ("room for f", nb.bind_functional(three, two, numbers, three), 0),
         ("room for f", nb.bind_cells(PLANS["bind_cells"], numbers, two), 3),
         ("room for f", nb.bind_edges(PLANS["bind_edges"], numbers, three), -1),
         ("room for f", nb.bind_tiling(PLANS["bind_tiling"], numbers, two), 3),
-        ("a bit for each", nb.bind_survivor_mask(9, numbers, np.zeros(1, np.uint8)), 3),
-        ("a bit for each", nb.bind_survivor_mask(3, numbers, np.zeros(1, np.uint8)), 4),
     ]
 
 
@@ -354,30 +301,6 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == kept
-
-
-FREELY = """
-import numba
-from fastgc.kernels.numba.njit import njit_exact
-from fastgc.kernels.numpy import pairs
-
-two_sum = njit_exact(pairs.two_sum)
-
-@numba.njit(fastmath=True)
-def run(a, b):
-    return two_sum(a, b)
-
-
-for function in (run, two_sum):
-    assert function(1.0, 2.0**-60) == (1.0, 2.0**-60)
-"""
-
-
-def test_a_callers_fastmath_does_not_reach_kernels(tmp_path, monkeypatch):
-    """Numba takes options that are not given from the first caller, and keeps them."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    done = subprocess.run([sys.executable, "-P", "-c", FREELY], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_statuses_are_those_of_the_facade():

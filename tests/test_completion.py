@@ -3,7 +3,6 @@
 import functools
 import importlib
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -437,21 +436,3 @@ def test_written_where_told_and_nowhere_else():
 def test_no_rounds():
     done = one_message_each(3, 2).complete(*np.empty((2, 0, 3)), np.zeros(3))
     assert [array.size for array in done] == [0, 0, 0, 0]
-
-
-@pytest.mark.long
-@pytest.mark.numba
-@pytest.mark.any_backend
-def test_from_compiled_code():
-    """The Numba kernel inside a user's own loop."""
-    completion = pytest.importorskip("fastgc.kernels.numba").completion
-
-    @numba.njit
-    def slowest(plan, delay, work, late, out):
-        completion(plan, delay, work, late, 0.0, 0.0, True, out)
-        return out.time.max()
-
-    plan = one_message_each(4, 3)
-    work = np.array([[1.0, 2.0, 3.0, 4.0], [9.0, 5.0, 1.0, 6.0]])
-    out = kernels.unchecked.Completion.empty(2)
-    assert slowest(plan, np.zeros((2, 4)), work, np.zeros(4), out) == 6.0

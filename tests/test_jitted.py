@@ -266,7 +266,7 @@ def train(code, targets, f, rounds, lr):
             nb.encode(code, i, partials, messages[i])
         if nb.decode(code, survivors, messages, gradient) != 0:
             return None
-        nb.sgd(theta, None, gradient, lr, 0.0)
+        theta -= lr * gradient
     return theta
 
 

@@ -174,14 +174,6 @@ def test_every_size_of_a_strip(s, at_each_level):
             assert cost(found, turns, unit) <= (1 + 1e-9) * cost(expected, turns, unit)
 
 
-@pytest.mark.any_backend
-@pytest.mark.numba
-def test_room_for_coefficients():
-    """Numba's kernel checks lengths, like others that compiled functions call."""
-    with pytest.raises(ValueError, match="room for c coefficients"):
-        kernels.numba.near_exact_ridge(circle(8), np.arange(3), 3, 1e-8, np.empty(2, complex))
-
-
 def test_arcs():
     """Errors are about u^(1 - s/n); those of exact vectors are 1e+14 at n = 1000, s = 100."""
     unit = UNITS["float64"]

@@ -4,9 +4,8 @@ Compiled functions can call everything in ``__all__``. Arguments are numbers, ar
 tuples of them. The functions check lengths, and numbers of workers and nodes, so that they write
 nothing out of place; they check nothing else. All are cached on disk and release the GIL. A
 function of yours that calls them compiles in seconds, and ``@njit(cache=True)`` keeps it. Functions
-whose names begin with ``bind_`` return a function, also in compiled code. Numba has no float16:
-give compiled functions arrays of uint16 that hold the bits. The other functions of this module take
-Python objects, and are for `fastgc.kernels`.
+whose names begin with ``bind_`` return a function, also in compiled code. The other functions of
+this module take Python objects, and are for `fastgc.kernels`.
 
 The example compiles a loop of gradient descent as a whole. `fastgc.codes.jit` says which codes
 `encode` and `decode` take; `combine_rows` and `accumulate` take the coefficients of any code::
@@ -28,7 +27,7 @@ The example compiles a loop of gradient descent as a whole. `fastgc.codes.jit` s
                 nb.encode(code, i, partials, messages[i])
             if nb.decode(code, survivors, messages, gradient) != 0:
                 raise ValueError("not decodable, imprecise or not finite")
-            nb.sgd(theta, None, gradient, lr, 0.0)
+            theta -= lr * gradient
         return theta
 
 
@@ -49,14 +48,10 @@ from .cover import *  # noqa: F403
 from .decoding import *  # noqa: F403
 from .jitted import *  # noqa: F403
 from .lagrange import *  # noqa: F403
-from .near_exact import *  # noqa: F403
-from .optimize import *  # noqa: F403
-from .rounds import *  # noqa: F403
 from .vandermonde import *  # noqa: F403
 
 # These take Python objects: plans of cyclic codes, or rows.
-_FACADES = {"bind_decoding_vector", "bind_polar", "bind_stream", "decoding_vectors"}
-_FACADES |= {"combine"}
+_FACADES = {"bind_decoding_vector", "combine", "decoding_vectors"}
 __all__ = ["LOCATOR", "LOOKUP", "SPREAD"]
 __all__ += [
     _name

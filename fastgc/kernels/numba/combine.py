@@ -1,8 +1,6 @@
-"""Linear combinations of long vectors, also in twice float64's precision, and their norms."""
+"""Linear combinations of long vectors, and their norms."""
 
 from __future__ import annotations
-
-import math
 
 import numba
 import numpy as np
@@ -19,10 +17,7 @@ __all__ = [
     "accumulate",
     "combine",
     "combine_rows",
-    "hash_and_scale",
-    "hash_words",
     "square_sum",
-    "to_halves",
 ]
 
 _BLOCK = 2048  # elements of a row handled at a time
@@ -376,105 +371,4 @@ def _square_sum(x):
         return lambda x: sum_squares(x.astype(np.float64))
     if isinstance(x.dtype, types.Float):
         return lambda x: sum_squares(x)
-    return None
-
-
-@by_types
-def _scale(x, factor, sizes):
-    """Up to a block of numbers times a power of two, as float32 that round to the right halves."""
-    if x.dtype == types.float32:
-
-        def by_two_factors(x, factor, sizes):  # a single one may be out of range
-            exponent = math.frexp(factor)[1] - 1
-            first = np.float32(math.ldexp(1.0, exponent // 2))
-            second = np.float32(math.ldexp(1.0, exponent - exponent // 2))
-            for j in range(x.size):
-                sizes[j] = x[j] * first * second
-
-        return by_two_factors
-
-    def cut_off(x, factor, sizes):  # rounding to odd: see csrc/combine.c
-        bits = sizes.view(np.int32)
-        for j in range(x.size):
-            value = x[j] * factor
-            sizes[j] = value
-            lost = abs(value) - abs(np.float64(sizes[j]))
-            if lost < 0:
-                bits[j] -= 1
-            if lost != 0 and lost == lost:
-                bits[j] |= 1
-
-    return cut_off
-
-
-@njit
-def hash_words(words, keys, out):
-    """Hash each block of k words to one word: see `fastgc.kernels.hash_words`."""
-    if keys.size == 0 or out.size != (words.size + keys.size - 1) // keys.size:
-        raise ValueError("out must have one word for every keys.size of words")
-    half = np.uint64(32)
-    for at in range(out.size):
-        block, total = words[at * keys.size : (at + 1) * keys.size], np.uint64(0)
-        for i in range(block.size):
-            low = np.uint32(block[i]) + np.uint32(keys[i])
-            high = np.uint32(block[i] >> half) + np.uint32(keys[i] >> half)
-            total += np.uint64(np.uint32(low)) * np.uint64(np.uint32(high))
-        out[at] = total
-
-
-@njit
-def hash_and_scale(x, factor, keys, product, out):
-    """Hash and multiply a vector: see `fastgc.kernels.hash_and_scale`."""
-    halves = x.view(np.uint32)
-    if keys.size == 0 or out.size != (halves.size + 2 * keys.size - 1) // (2 * keys.size):
-        raise ValueError("out must have one word for every keys.size of words")
-    if product.size != x.size:
-        raise ValueError("product must be as long as x")
-    for at in range(out.size):
-        first, total = 2 * at * keys.size, np.uint64(0)
-        for i in range(first, min(first + 2 * keys.size, halves.size), 2):
-            key = keys[(i - first) // 2]
-            low = halves[i] + np.uint32(key)
-            high = np.uint32(key >> np.uint64(32))
-            if i + 1 < halves.size:
-                high += halves[i + 1]
-            total += np.uint64(np.uint32(low)) * np.uint64(np.uint32(high))
-        out[at] = total
-    by = x.dtype.type(factor)
-    for i in range(x.size):
-        product[i] = x[i] * by if by != 0 else 0.0
-
-
-@njit
-def _to_halves(x, factor, out):
-    """Write halves' bits to `out`."""
-    if out.size != x.size:
-        raise ValueError("out must be as long as x")
-    sizes, sums = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
-    bits, sum_bits = sizes.view(np.int32), sums.view(np.int32)
-    for lo in range(0, x.size, _BLOCK):
-        some, to = x[lo : lo + _BLOCK], out[lo : lo + _BLOCK]
-        _scale(some, factor, sizes)
-        for j in range(some.size):
-            sums[j] = abs(sizes[j]) + np.float32(0.5)
-        for j in range(some.size):  # see csrc/combine.c
-            size = bits[j] & 0x7FFFFFFF
-            found = (size - (112 << 23) + 0xFFF + (size >> 13 & 1)) >> 13
-            if size < 113 << 23:
-                found = sum_bits[j] - (126 << 23)
-            elif size > 0x7F800000:
-                found = 0x7C00 | (size >> 13 & 0x3FF)
-            elif size >= 143 << 23:
-                found = 0x7C00
-            to[j] = found | (bits[j] >> 16 & 0x8000)
-
-
-def to_halves(x, factor, out):
-    _to_halves(x, factor, out.view(np.uint16))
-
-
-@overload(to_halves)
-def _to_halves_impl(x, factor, out):
-    if out.dtype == types.uint16:  # the bits: Numba has no float16
-        return lambda x, factor, out: _to_halves(x, factor, out)
     return None

@@ -1,26 +1,18 @@
-"""Decoding vectors and streams of cyclic codes, and bit masks of survivors."""
+"""Decoding vectors of cyclic codes."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 
-from .. import numpy as plain
-from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Polar, Status, StreamCalls
-from .njit import binder, njit
+from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Status
+from .njit import njit
 
 __all__ = [
     "bind_decoding_vector",
-    "bind_polar",
-    "bind_stream",
-    "bind_survivor_mask",
     "decoding_vector",
     "decoding_vectors",
-    "rebuild_stream",
-    "step_stream",
-    "stream_vector",
 ]
 
 RUN = 32  # factors between two normalisations; see csrc/levels.h
@@ -311,42 +303,6 @@ def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
     _decoding_vectors(plan.tables, masks, method, out, where, longest)
 
 
-@njit
-def _polar_vector(tables, survivors, present, size, out):
-    value = np.empty(present.size, dtype=np.complex128)
-    for b in range(tables.q.size):
-        lo, hi = tables.start[b], tables.start[b + 1]
-        m = hi - lo
-        q, circle, heard = tables.q[b] % m, 2 * m, present[lo:hi]
-        # With residues r = q (i-j) mod m the sines of pi r / m are positive; the angles add up:
-        # sum r = lost x - sum y + m #{y > x}, x = q i mod m, y = q j mod m.
-        odd = np.zeros(m, dtype=np.bool_)
-        lost, total, x = 0, 0, 0
-        for i in range(m):
-            if not heard[i]:
-                odd[x] = True
-                lost += 1
-                total += x
-            x += q
-            if x >= m:
-                x -= m
-        above = False
-        for y in range(m - 1, -1, -1):
-            odd[y], above = above, above ^ odd[y]
-        # x = q i less a multiple of m, of which only the parity counts, too
-        signed, wrapped, x = size[lo:hi].copy(), False, 0
-        for i in range(m):
-            if odd[x] ^ wrapped:
-                signed[i] = -signed[i]
-            x += q
-            if x >= m:
-                x -= m
-                wrapped ^= lost % 2 == 1
-        phase = tables.phase[tables.phase_offset[b] :]
-        turn_sizes(phase, m, -total % circle, lost * q % circle, -lost % 4, signed, value[lo:hi])
-    return _gather(value, survivors, out)
-
-
 def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     tables: CyclicTables = plan.tables
     where = [0]
@@ -356,162 +312,3 @@ def bind_decoding_vector(plan, survivors, out, longest=math.inf):
         return status
 
     return decode, where
-
-
-def bind_polar(plan, survivors, present, size, out):
-    tables, where = plan.tables, [0]
-
-    def mark(f):
-        status, where[0] = _mark(tables, survivors[:f], present)
-        return status
-
-    def write(f):
-        status, where[0] = _polar_vector(tables, survivors[:f], present, size, out[:f])
-        return status
-
-    return Polar(mark, write, where)
-
-
-@njit
-def _survivor_mask(n, survivors, bits, f):
-    if not 0 <= f <= survivors.size or 8 * bits.size < n:
-        raise ValueError("survivors must have f numbers at least, and bits a bit for each worker")
-    bits[:] = 0
-    twice = False
-    for i in survivors[:f]:
-        if i < 0 or i >= n:
-            return True
-        bit = np.uint8(1 << (i & 7))
-        twice |= (bits[i >> 3] & bit) != 0
-        bits[i >> 3] |= bit
-    return twice
-
-
-bind_survivor_mask = binder(plain.bind_survivor_mask, _survivor_mask)
-
-
-@njit
-def rebuild_stream(tables, stream):
-    """Compute all products of a stream from `stream.away` alone.
-
-    Parameters
-    ----------
-    tables : CyclicTables
-        ``code.scheme.tables``.
-    stream : CyclicStream
-        ``fastgc.kernels.unchecked.cyclic_stream(tables)``.
-    """
-    for b in range(tables.q.size):
-        s, m, q = tables.start[b], tables.start[b + 1] - tables.start[b], tables.q[b]
-        away, product = stream.away[s : s + m], stream.product[s : s + m]
-        exponent = stream.exponent[s : s + m]
-        lost = np.flatnonzero(away)
-        others = 2 * lost.size > m
-        index = np.flatnonzero(~away) if others else lost
-        at = tables.offset[b]
-        table = (tables.cosecant if others else stream.factor)[at : at + 2 * m]
-        exponent[:] = 0
-        for lo in range(0, m, CHUNK):
-            hi = min(lo + CHUNK, m)
-            multiply(table, m + lo, index, product[lo:hi], exponent[lo:hi])
-        if others:  # the product over all, divided by the others: csrc/decoding.c
-            odd = (m - 1) * (q + 1) // 2
-            for i in range(m):
-                product[i] *= -m if (odd + q * i) & 1 else m
-        stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
-        stream.pending[b] = (index.size - 1) % RUN + 1 if index.size else 0
-
-
-@njit
-def step_stream(tables, stream, worker, away):
-    """Let a worker that is present leave a stream, or one that is away join it.
-
-    Parameters
-    ----------
-    tables, stream
-        As in `rebuild_stream`.
-    worker : int
-    away : bool
-        Whether the worker leaves.
-
-    Raises
-    ------
-    ValueError
-        If there is no such worker.
-    """
-    if worker < 0 or worker >= tables.start[-1]:
-        raise ValueError("there is no such worker")
-    b = np.searchsorted(tables.start, worker, side="right") - 1
-    lo, hi = tables.start[b], tables.start[b + 1]
-    m, j = hi - lo, worker - lo
-    at = tables.offset[b] + m - j
-    product = stream.product[lo:hi]
-    factors = (stream.factor if away else tables.cosecant)[at : at + m]
-    if stream.pending[b] == RUN:
-        normalise(product, stream.exponent[lo:hi])
-        stream.pending[b] = 0
-    for i in range(m):
-        product[i] *= factors[i]
-    stream.pending[b] += 1
-    stream.lost[b] += 1 if away else -1
-    stream.lost_sum[b] += j if away else -j
-    stream.away[worker] = away
-
-
-@njit
-def stream_vector(tables, stream, survivors, out):
-    """Decoding vector of the workers that are not away, O(n); see csrc/fastgc.h.
-
-    Parameters
-    ----------
-    tables, stream
-        As in `rebuild_stream`.
-    survivors : (f,) int64 array
-        All workers that are not away, in any order.
-    out : (f,) complex128 array
-
-    Returns
-    -------
-    (int, int)
-        As in `decoding_vector`.
-
-    Raises
-    ------
-    ValueError
-        If `out` is shorter than `survivors`, or a survivor does not exist.
-    """
-    if out.size < survivors.size:
-        raise ValueError("out must be as long as survivors")
-    for i in survivors:
-        if i < 0 or i >= tables.start[-1]:
-            raise ValueError("there is no such worker")
-    missing = 0
-    for b in range(tables.q.size):
-        there = tables.start[b + 1] - tables.start[b] - stream.lost[b]
-        missing += max(0, tables.need[b] - there)
-    if missing:
-        return _TOO_FEW, missing
-    value = np.empty(tables.start[-1], dtype=np.complex128)
-    for b in range(tables.q.size):
-        lo, hi = tables.start[b], tables.start[b + 1]
-        size = stream.product[lo:hi].copy()
-        scale(size, stream.exponent[lo:hi].copy())
-        _turn_block(tables, b, False, stream.lost[b], stream.lost_sum[b], size, value[lo:hi])
-    return _gather(value, survivors, out)
-
-
-def bind_stream(plan, stream):
-    tables = plan.tables
-    where = [0]
-
-    def vector(survivors, out):
-        status, where[0] = stream_vector(tables, stream, survivors, out)
-        return status
-
-    return StreamCalls(
-        partial(rebuild_stream, tables, stream),
-        lambda worker: step_stream(tables, stream, worker, True),
-        lambda worker: step_stream(tables, stream, worker, False),
-        vector,
-        where,
-    )
