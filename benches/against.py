@@ -105,8 +105,8 @@ large = fastgc.ReedSolomon(80, stragglers=12)
 clustered = fastgc.ReedSolomon(80, stragglers=12, clusters="auto")
 huge = fastgc.ReedSolomon(256, stragglers=32)
 fractional, uncoded = fastgc.FractionalRepetition(20, stragglers=4), fastgc.Uncoded(20)
-cyclic, abbe = fastgc.CyclicRepetition(20, stragglers=4), fastgc.YeAbbe(20, stragglers=4, reduce=2)
-for name, code in {"binary": binary, "rs": rs, "fractional": fractional, "ye-abbe": abbe}.items():
+cyclic = fastgc.CyclicRepetition(20, stragglers=4)
+for name, code in {"binary": binary, "rs": rs, "fractional": fractional}.items():
     verbs(name, code, 100)
 verbs("binary", binary, 100000)
 verbs("rs", rs, 100000)

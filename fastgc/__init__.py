@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         Round,
         Trust,
         Uncoded,
-        YeAbbe,
     )
     from .engines import LocalCluster, SimulatedCluster
     from .kernels import backend, backends, use_backend
@@ -75,7 +74,6 @@ _LAZY = {
     "StabilityTracker": "stability",
     "Trust": "codes",
     "Uncoded": "codes",
-    "YeAbbe": "codes",
     "backend": "kernels",
     "backends": "kernels",
     "get_include": "_base.extras",
@@ -140,7 +138,6 @@ __all__ = [
     "UnstableRoundError",
     "UnverifiedError",
     "WorkerFailedError",
-    "YeAbbe",
     "backend",
     "backends",
     "get_include",

@@ -72,7 +72,6 @@ CODES = [
     fastgc.ReedSolomon(WORKERS, stragglers=2),
     fastgc.BinaryCode(WORKERS, stragglers=1),
     fastgc.Uncoded(WORKERS, load=3),
-    fastgc.YeAbbe(WORKERS, stragglers=1, reduce=2),
 ]
 SHARDS = [1.0, 2.0, 4.0, 8.0]
 # Codes whose messages are compared, the number of liars, and whether suspects are asked.

@@ -268,10 +268,7 @@ def test_codes_are_compared_at_one_load(monkeypatch):
     monkeypatch.setattr(survey, "_left_out", lambda code, *rest: (0.0, 0.0, True))
     (section,) = report.chosen(["fastgc codes"])
     result = CliRunner().invoke(app, [*section.command.split()[1:], "--trials", "1"])
-    assert (
-        "\nCompared at a load of 6; uncoded, ignore, reactive at 1; ye-abbe, ye-abbe-clustered at "
-        "7.\n" in result.stdout
-    )
+    assert "\nCompared at a load of 6; uncoded, ignore, reactive at 1.\n" in result.stdout
     assert "lcc-mmc-2" in result.stdout
 
 

@@ -484,7 +484,6 @@ def test_gradients_of_rounds():
         (ReedSolomon(5, stragglers=2), "float64", "float64"),
         (ReedSolomon(5, stragglers=2), "float32", "float16"),
         (fastgc.Uncoded(4), "float32", "float64"),
-        (fastgc.YeAbbe(6, stragglers=1, reduce=2), "float64", "float64"),
     ],
     ids=str,
 )

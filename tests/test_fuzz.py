@@ -767,9 +767,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.residual": _of_survivors("residual"),
     "Scheme.format": _of_code("format", p=5, dtype="float64", message_dtype=None),
     "Code.combine": _combine,
-    "YeAbbe": lambda rng: Call(
-        fastgc.YeAbbe, {"n": 7, "k": 9, "stragglers": 1, "reduce": 2, "clusters": 2}
-    ),
     "codes.make": lambda rng: Call(
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
     ),

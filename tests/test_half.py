@@ -24,7 +24,6 @@ from fastgc import (
     NonFiniteMessageError,
     ReedSolomon,
     Uncoded,
-    YeAbbe,
 )
 from fastgc._base.arrays import unit_roundoff
 from fastgc._base.extras import pip_install
@@ -379,7 +378,6 @@ WIDE = [
     ReedSolomon(9, stragglers=3, packed=False),
     BinaryCode(6, stragglers=2),
     CyclicRepetition(20, stragglers=4),
-    YeAbbe(9, stragglers=3, reduce=2),
     LagrangeCode(6, load=3),
     LagrangeCode(6, load=3, nodes="roots"),
 ]

@@ -19,7 +19,6 @@ from fastgc import (
     Grouped,
     ReedSolomon,
     Uncoded,
-    YeAbbe,
 )
 from fastgc.coding.round import Round
 from fastgc.coding.rules import Tiling
@@ -172,7 +171,6 @@ SEARCHED = [
     (ReedSolomon(11, stragglers=6), 3),
     (ReedSolomon(12, stragglers=4, clusters=2), 2),
     (CyclicRepetition(10, stragglers=6), 3),
-    (YeAbbe(9, stragglers=4, reduce=2), 2),
     (BinaryCode(11, stragglers=4), 2),
     (BinaryCode(12, 17, stragglers=6), 3),
     (FractionalRepetition(10, stragglers=4), 2),
@@ -209,7 +207,7 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
         sums, bound = parity.apply(sent), 10 * parity.spread(squares, 0)
         failed = np.abs(sums) > bound
         spare = np.zeros_like(survivors)
-        if isinstance(code, ReedSolomon | CyclicRepetition | YeAbbe):
+        if isinstance(code, ReedSolomon | CyclicRepetition):
             block, need = scheme.rule
             spare = (np.bincount(block[survivors], minlength=need.size) - need)[block[survivors]]
         failure = parities.Failure(

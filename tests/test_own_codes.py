@@ -108,7 +108,6 @@ def test_only_rows_are_needed():
         Ring(5, 7, load=2),
         Graph(9),
         fastgc.Code(Chunks(4)),
-        fastgc.YeAbbe(7, stragglers=2, reduce=2),
     ],
     ids=repr,
 )

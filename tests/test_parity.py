@@ -27,7 +27,6 @@ from fastgc import (
     PartialWork,
     ReedSolomon,
     Uncoded,
-    YeAbbe,
 )
 from fastgc.coding.format import Format
 from fastgc.coding.scheme import Scheme
@@ -1055,7 +1054,6 @@ def test_what_could_never_be_verified_is_refused(liars):
 @pytest.mark.parametrize(
     ("code", "liars", "spare"),
     [
-        (YeAbbe(8, stragglers=1, reduce=2), 2, "those of one worker"),
         (ReedSolomon(8, stragglers=1), 2, "those of one worker"),
         (CyclicRepetition(8, stragglers=1), 2, "those of one worker"),
         (FractionalRepetition(8, stragglers=1), 2, "those of one worker"),
@@ -1077,7 +1075,6 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
 @pytest.mark.parametrize(
     ("code", "e"),
     [
-        (YeAbbe(8, stragglers=2, reduce=2), 2),
         (ReedSolomon(8, stragglers=2), 2),
         (CyclicRepetition(8, stragglers=2), 2),
         (FractionalRepetition(9, stragglers=2), 2),

@@ -298,7 +298,7 @@ def test_what_a_round_of_sums_refuses_leaves_it_as_it_was():
     assert rnd.receive(2, np.ones(4))
     assert rnd.gradient().tolist() == [2.0] * 4
     with pytest.raises(TypeError, match="sums are taken of messages that are gradients"):
-        SumRound(fastgc.YeAbbe(4, stragglers=1, reduce=2), 4)
+        SumRound(fastgc.LagrangeCode(4, load=2, nodes="roots"), 4)
     with pytest.raises(TypeError, match="sums are taken"):
         SumRound(PartialWork(3, load=2), 4, np.float16)
 

@@ -364,16 +364,3 @@ def test_codes_are_made_without_a_look_at_their_precision():
             ReedSolomon(200, stragglers=60, root=1, strict=True)
     with pytest.warns(InstabilityWarning):
         ReedSolomon(200, stragglers=60, root=1)
-
-
-def test_shorter_messages_are_planned_where_messages_take_time():
-    """At 125 messages a second, half the length is worth computing another partition."""
-    settings = {"cost": 0.02, "p": 1_000_000, "rounds": 200}
-    late = Pareto(scale=0.005, shape=1.5)
-    found = planning.plan(24, late, bandwidth=1e9, **settings)
-    assert {choice.name for choice in found.choices} == {*planning.CODES, *planning.SHORTER}
-    waits = {each.name: min(c.wait for c in found.choices if c.name == each.name)
-             for each in found.choices}  # fmt: skip
-    shorter = waits.pop("ye-abbe-clustered")
-    del waits["ye-abbe"]
-    assert shorter < 0.95 * min(waits.values())

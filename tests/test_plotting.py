@@ -797,7 +797,6 @@ def cells(ax):
         fastgc.BinaryCode(8, stragglers=3),
         fastgc.ReedSolomon(9, 6, stragglers=2),
         fastgc.CyclicRepetition(7, stragglers=2),
-        fastgc.YeAbbe(6, stragglers=1, reduce=2),
         fastgc.Uncoded(5),
         fastgc.LagrangeCode(6, load=2),
         fastgc.RandomAssignment(6, load=3, seed=1),

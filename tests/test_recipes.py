@@ -141,13 +141,13 @@ def make_code(copy, *, without=None):
     files = {
         "fastgc/codes/": lambda: (copy / "fastgc/codes/even_shifts.py").write_text(SHIFTS),
         "fastgc/codes/__init__.py": lambda: beside(
-            copy / "fastgc/codes/__init__.py", "YeAbbe", "EvenShifts"
+            copy / "fastgc/codes/__init__.py", "Uncoded", "EvenShifts"
         ),
-        "fastgc/__init__.py": lambda: beside(copy / "fastgc/__init__.py", "YeAbbe", "EvenShifts"),
+        "fastgc/__init__.py": lambda: beside(copy / "fastgc/__init__.py", "Uncoded", "EvenShifts"),
         "fastgc/codes/catalogue.py": lambda: edit(
             copy / "fastgc/codes/catalogue.py",
             (
-                r"(?m)^from \.ye_abbe import YeAbbe\n",
+                r"(?m)^from \.uncoded import Uncoded\n",
                 "from .even_shifts import EvenShifts\n\\g<0>",
             ),
             (
@@ -192,11 +192,11 @@ def test_codes_stand_in_the_files_that_the_guide_names():
         str(path.relative_to(ROOT))
         for folder, kind in (("fastgc", "*.py"), ("docs/api", "*.rst"))
         for path in (ROOT / folder).rglob(kind)
-        if re.search(r"\bBernoulliCode\b", path.read_text("utf-8"))
+        if re.search(r"\bGraphCode\b", path.read_text("utf-8"))
         and path.parent.name not in ("papers", "generated")
     }
     places = re.findall(r"`((?:fastgc|docs)/[\w/.]*)`", recipe("Adding a code"))
-    assert found - {"fastgc/codes/bernoulli.py"} <= set(places)
+    assert found - {"fastgc/codes/graph.py"} <= set(places)
 
 
 @pytest.mark.long

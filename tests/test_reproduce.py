@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import NamedTuple
 
-import mpmath
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -33,7 +32,6 @@ from fastgc.papers import (
     ozfatura,
     ramamoorthy,
     reproduce,
-    ye_abbe,
     zhu,
 )
 from fastgc.plotting.panels import Line
@@ -1220,85 +1218,6 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 
 
 # ---------------------------------------------------------------------------------- all together
-
-
-# ------------------------------------------------------------------------------ Ye and Abbe 2018
-
-
-def time_against_load_and_length(d, m):
-    """Return the mean of the (n - s)-th of n sums of two exponential times, to 15 digits."""
-    a, b, f = mpmath.mpf(8) / (10 * d), mpmath.mpf(m) / 10, 8 - (d - m)
-
-    def late(t):
-        x, y = mpmath.exp(-a * t), mpmath.exp(-b * t)
-        rest = x * (1 + a * t) if a == b else (b * x - a * y) / (b - a)
-        return mpmath.fsum(
-            mpmath.binomial(8, i) * (1 - rest) ** i * rest ** (8 - i) for i in range(f)
-        )
-
-    beyond = mpmath.quad(late, [0, 5, 20, 60, 200, 1000])
-    return float(d * mpmath.mpf("1.6") + mpmath.mpf(6) / m + beyond)
-
-
-@pytest.mark.any_backend
-def test_times_against_load_and_length_are_the_models():
-    figure = ye_abbe.table(rounds=20_000)
-    rows = checked(figure)
-    assert len(rows) == 36 + 3
-    for row in figure.rows[:36]:
-        assert abs(row.difference) < 0.01
-    for d, m in ((1, 1), (8, 1), (4, 2), (4, 3), (7, 5), (8, 8)):
-        with mpmath.workdps(18):
-            truth = time_against_load_and_length(d, m)
-        found = rows[f"time of a round (s), d = {d}, m = {m}"].closed
-        assert found == pytest.approx(truth, rel=1e-8)
-    printed = [row for row in figure.rows if row.paper is not None]
-    assert [row.paper for row in printed] == [36.1138, 24.1063, 21.3697]
-    for row in printed:
-        assert row.closed == pytest.approx(row.paper, abs=5e-5)  # to the last digit
-    chosen = rows["time of d = 4, m = 3 over the least"]
-    assert chosen.ok
-    times = {row.what: row.ours for row in figure.rows[:36]}
-    least = min(times.values())
-    assert chosen.ours == times["time of a round (s), d = 4, m = 3"] / least
-    assert rows["less than uncoded, at best"].closed == pytest.approx(1 - 21.3697 / 36.1138, 1e-5)
-
-
-@pytest.mark.any_backend
-def test_near_ties_are_told_from_wrong_choices():
-    """If two times differ only by noise, choosing either of them is right."""
-    closed = {(d, m): float(10 + d + m) for d, m in ye_abbe.SHAPES}
-    closed |= {(4, 3): 5.0, (3, 2): 5.01}
-    for other, ok in ((0.999, True), (0.9, False)):
-        ours = closed | {(3, 2): 5.0 * other}
-        parts = ye_abbe._parts("source", "panel", ours, closed, "as in the paper", closed)
-        [row] = [
-            part for part in parts if isinstance(part, Row) and part.what.endswith("the least")
-        ]
-        assert row.ours == pytest.approx(1 / other)
-        assert row.ok == ok
-        assert "which here is that of d = 3, m = 2" in row.note
-
-
-@pytest.mark.any_backend
-def test_times_where_the_master_has_one_link():
-    figure = ye_abbe.link(rounds=20_000)
-    rows = checked(figure)
-    for row in figure.rows[:36]:
-        assert abs(row.difference) < 0.01
-    assert rows["time of d = 2, m = 2 over the least"].ok
-    # If one message suffices, it passes as soon as it can.
-    first = rows["time of a round (s), d = 8, m = 1"].closed
-    assert first == pytest.approx(8 * 1.6 + 8 / (8 * 0.8) + 2)
-    rng = np.random.default_rng(5)
-    for d, m in ((1, 1), (4, 3), (8, 8), (5, 1)):
-        there = np.sort(d * (1.6 + rng.exponential(1 / 0.8, (100_000, 8))), axis=1)
-        through = np.zeros(len(there))
-        for time in there.T[: 8 - d + m]:
-            through = np.maximum(through, time) + 2 / m
-        error = through.std() / math.sqrt(through.size)
-        closed = rows[f"time of a round (s), d = {d}, m = {m}"].closed
-        assert abs(closed - through.mean()) < 4 * error
 
 
 @pytest.mark.any_backend

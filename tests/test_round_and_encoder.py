@@ -22,7 +22,6 @@ from fastgc import (
     NotDecodableError,
     ReedSolomon,
     Uncoded,
-    YeAbbe,
     kernels,
 )
 from fastgc.coding import round as rounds
@@ -672,7 +671,6 @@ OVERLAPPING = [
     ReedSolomon(6, stragglers=1),
     ReedSolomon(6, stragglers=2, packed=False),
     Uncoded(6, load=2),
-    fastgc.YeAbbe(6, stragglers=1, reduce=2),
 ]
 
 
@@ -875,7 +873,6 @@ def test_trust_sees_cancellation_between_partials():
         CyclicRepetition(20, stragglers=4),
         FractionalRepetition(20, stragglers=19),
         BinaryCode(20, stragglers=4),
-        YeAbbe(12, stragglers=3, reduce=2),
         Grouped([ReedSolomon(8, stragglers=3)] * 2),
     ],
     ids=lambda code: type(code).__name__,

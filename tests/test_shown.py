@@ -227,8 +227,6 @@ def test_a_table_has_a_line_for_each_message_and_all_pieces():
     code = fastgc.Uncoded(3, 6, load=2)
     assert len(code.table().splitlines()) == 2 + code.scheme.message_count
     assert "2, message 1" in code.table()
-    pieces = fastgc.YeAbbe(6, stragglers=1, reduce=2)
-    assert ";" in pieces.table()
 
 
 def test_a_table_asks_for_workers_that_there_are():
@@ -254,7 +252,6 @@ def test_pages_are_sound_and_escaped(run):
         CODE,
         fastgc.BinaryCode(6, stragglers=2),
         fastgc.LagrangeCode(8, load=4),
-        fastgc.YeAbbe(6, stragglers=1, reduce=2),
         fastgc.Uncoded(3, 6, load=2),
         fastgc.Grouped.repetition(8, 2),
         fastgc.LinearCode(np.random.default_rng(0).standard_normal((25, 24))),

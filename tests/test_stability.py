@@ -805,8 +805,6 @@ def test_loads_that_are_not_even_are_told_apart():
     [row] = stability.compare({"binary": BinaryCode(11, stragglers=3)}, sets=20)
     assert row.load == 6
     assert row.mean_load == pytest.approx(4)
-    halves = stability.compare({"half": fastgc.YeAbbe(8, stragglers=2, reduce=2)}, sets=3)
-    assert halves[0].message_size == 0.5
 
 
 @pytest.mark.few(2)
@@ -817,7 +815,6 @@ def test_codes_are_made_comparable(held, n):
         "rs": lambda s: ReedSolomon(n, stragglers=s),
         "binary": lambda s: BinaryCode(n, stragglers=s),
         "fractional": lambda s: fastgc.FractionalRepetition(n, stragglers=s),
-        "shorter": lambda s: fastgc.YeAbbe(n, stragglers=s, reduce=2),
     }
     for mine, make in families.items():
         made = {}
@@ -1148,8 +1145,6 @@ def test_many_messages_are_encoded_together(monkeypatch):
     codes = [
         fastgc.ReedSolomon(9, 12, stragglers=2),
         fastgc.ReedSolomon(8, 11, stragglers=1, clusters=2, packed=False),
-        fastgc.YeAbbe(7, 9, stragglers=1, reduce=3),
-        fastgc.YeAbbe(6, stragglers=1, reduce=2, packed=False),
         fastgc.CyclicRepetition(7, 10, stragglers=2),
         fastgc.BinaryCode(8, stragglers=3),
         fastgc.PartialWork(5, 7, load=3),

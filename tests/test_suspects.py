@@ -19,7 +19,6 @@ from fastgc import (
     LinearCode,
     ReedSolomon,
     Uncoded,
-    YeAbbe,
 )
 from fastgc.codes import AskingRound, Costs
 from fastgc.coding.round import Host
@@ -38,7 +37,6 @@ CODES = [
     (ReedSolomon(7, stragglers=1, packed=False), 1),
     (ReedSolomon(8, stragglers=3), 3),
     (ReedSolomon(9, stragglers=2, clusters=3), 2),
-    (YeAbbe(8, stragglers=2, reduce=2), 2),
 ]
 KINDS = ("different", "alike", "one element", "slight", "below rounding", "huge")
 ANSWERS = ("the truth", "the lie", "another lie", "nonsense", "infinity")

@@ -20,7 +20,6 @@ CODES = [
     fastgc.ReedSolomon(6, stragglers=1, packed=False),
     fastgc.CyclicRepetition(6, stragglers=2),
     fastgc.LagrangeCode(8, load=2),
-    fastgc.YeAbbe(6, stragglers=1, reduce=2),
     fastgc.Uncoded(4),
 ]
 MESSAGES = {

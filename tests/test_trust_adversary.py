@@ -149,7 +149,6 @@ def test_messages_that_are_partial_gradients_are_not_rounded_once_more(kind):
         fastgc.ReedSolomon(8, stragglers=2),
         fastgc.CyclicRepetition(8, stragglers=2),
         fastgc.BinaryCode(8, stragglers=2),
-        fastgc.YeAbbe(8, stragglers=2, reduce=2),
     ],
     ids=repr,
 )

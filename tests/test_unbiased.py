@@ -90,16 +90,6 @@ def test_the_nearest_of_all_with_mean_one(seed, is_complex):
             assert np.linalg.norm(other - 1) >= np.linalg.norm(u - 1) - 1e-9
 
 
-def test_of_pieces_each_is_unbiased():
-    code = fastgc.YeAbbe(6, stragglers=1, reduce=3)
-    a, residual = code.best_vector([0, 1], partial="unbiased")
-    B = code.matrix()[[0, 1]]  # (2, k, pieces)
-    lacking = np.einsum("fkm,fq->kmq", B, a) - np.eye(3)
-    means = [lacking[:, c, c].mean() for c in range(3)]
-    np.testing.assert_allclose(means, 0, atol=1e-9)
-    assert residual == pytest.approx(np.linalg.norm(lacking) / np.sqrt(6 * 3))
-
-
 def test_of_coded_data_each_block_counts_once_on_average():
     code = fastgc.LagrangeCode(7, load=2)
     F = [0, 1, 2]

@@ -156,8 +156,7 @@ def _case(context: typer.Context, what: Search) -> tuple[Case, Callable[[Choice]
 def _codes(what: Search) -> list[str]:
     from .. import planning
 
-    shorter = () if what.live or what.bandwidth == math.inf else planning.SHORTER
-    return options.named(what.names) or [*planning.CODES, *shorter]
+    return options.named(what.names) or list(planning.CODES)
 
 
 def _check_live(name: str) -> None:

@@ -23,7 +23,6 @@ from .random_assignment import RandomAssignment
 from .reactive import Reactive
 from .reed_solomon import ReedSolomon, Stream
 from .uncoded import Uncoded
-from .ye_abbe import YeAbbe
 
 __all__ = [
     "Approximation",
@@ -59,7 +58,6 @@ __all__ = [
     "SumRound",
     "Trust",
     "Uncoded",
-    "YeAbbe",
     "jit",
     "make",
     "names",

@@ -24,7 +24,6 @@ from .random_assignment import RandomAssignment, UncoveredError
 from .reactive import Reactive
 from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
-from .ye_abbe import YeAbbe
 
 # Returns a factory's arguments, given n, k, s, load and seed as keywords.
 Defaults = Callable[..., dict[str, Any]]
@@ -93,10 +92,6 @@ def _taking(*names: str, **fixed: Any) -> Defaults:
     return defaults
 
 
-def _ye_abbe(**fixed: Any) -> Defaults:
-    return lambda n, s, **_: {"stragglers": min(s, n - 2), "reduce": 2} | fixed
-
-
 _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
     ("rs", ReedSolomon, "Reed-Solomon", _taking("stragglers")),
     (
@@ -108,8 +103,6 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
     ("binary", BinaryCode, "binary", _taking("stragglers")),
     ("fractional", FractionalRepetition, "fractional repetition", _taking("stragglers")),
     ("cyclic", CyclicRepetition, "cyclic repetition", _taking("stragglers", "seed")),
-    ("ye-abbe", YeAbbe, "messages half as long", _ye_abbe()),
-    ("ye-abbe-clustered", YeAbbe, "messages half as long, in clusters", _ye_abbe(clusters="auto")),
     ("bcc", CouponCollector, "batched coupon collector", _taking("load", "seed")),
     ("random", RandomAssignment, "random assignment", _taking("load", "seed")),
     ("uncoded", Uncoded, "waits for all", _taking()),
@@ -204,7 +197,7 @@ def describe(text: str) -> str:
 
 def remark(text: str, code: Code) -> str | None:
     """A remark for readers of a table with a code made by this name, or None."""
-    if not isinstance(code, ReedSolomon | YeAbbe) or arguments_of(code).get("clusters") != "auto":
+    if not isinstance(code, ReedSolomon) or arguments_of(code).get("clusters") != "auto":
         return None
     if code.scheme.clusters > 1:
         return None

@@ -22,7 +22,6 @@ from . import (
     ozfatura,
     ramamoorthy,
     recorded,
-    ye_abbe,
     zhu,
 )
 from .figure import ROUNDS, Experiment, Figure, Row
@@ -35,7 +34,7 @@ FIGURES: dict[str, Experiment[...]] = {
     for made in (
         *(halbawi.figure_2, halbawi.figure_3, charalambides.section_5),
         *(ozfatura.figure_1, ozfatura.figure_2, li.figure_2, li.tables, li.figure_5),
-        *(zhu.figure_2, zhu.section_5, ye_abbe.table, ye_abbe.link, ramamoorthy.figure_3),
+        *(zhu.figure_2, zhu.section_5, ramamoorthy.figure_3),
         *(recorded.loads, approximate.erasurehead, approximate.raviv, approximate.charles),
         *(approximate.kadhe, approximate.glasgow, approximate.curves, approximate.wang),
         liars.liars,

@@ -34,7 +34,7 @@ from .simulation import Simulation, simulate
 from .simulation.monte_carlo import require_mean
 from .simulation.rounds import check_processors
 
-__all__ = ["CODES", "SHORTER", "Choice", "Plan", "plan"]
+__all__ = ["CODES", "Choice", "Plan", "plan"]
 
 # Codes that give the exact gradient of any model. All others must be named: "ignore" and
 # "uc-mmc-pg" leave partial gradients out, and Lagrange codes need gradients quadratic in the data.
@@ -50,9 +50,6 @@ CODES = (
     "reactive",
     "uc-mmc",
 )
-
-# Codes with shorter messages, which are tried too if a bandwidth is given.
-SHORTER = ("ye-abbe", "ye-abbe-clustered")
 
 # Codes that take speeds, and the further options to try with them.
 _BY_SPEED = {
@@ -269,7 +266,7 @@ def plan(
         that does half of the work always has short rounds. Default: the order of rounding.
     codes : sequence of str or Code, optional
         Codes, and names as `fastgc.codes.make` takes them; a name is tried at every load. Default:
-        `CODES`, and with a `bandwidth` also `SHORTER`.
+        `CODES`.
     stragglers : int
         The fewest stragglers that a code must tolerate, in any set.
     speeds : (n,) array, optional
@@ -299,7 +296,7 @@ def plan(
     BinaryCode(n=20, k=20, stragglers=4)
     """
     if codes is None:
-        codes = CODES if bandwidth == math.inf else (*CODES, *SHORTER)
+        codes = CODES
     n, p = at_least("n", n, 1), at_least("p", p, 1)
     k = n if k is None else at_least("k", k, 1)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
