@@ -171,7 +171,6 @@ def test_every_benchmark_with_a_table_is_in_a_section():
         "li_experiment",
         "near_exact",
         "no_loss",
-        "pairs",
         "partial_work",
         "scale",
         "torch_audit",

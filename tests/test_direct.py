@@ -16,13 +16,11 @@ from fastgc import ReedSolomon, kernels
 from fastgc.kernels import EXPAND, PACKED, REAL, REAL_PART, Status
 
 MODES = {"real": REAL, "packed": PACKED, "real part": REAL_PART, "expand": EXPAND}
-REALS = [np.dtype(kind) for kind in (np.float32, np.float64, *HALVES, np.int64)]
+REALS = [np.dtype(kind) for kind in (np.float32, np.float64, *HALVES)]
 
 
 def layout(mode, dtype):
     """Return the dtypes of rows (as elements are counted) and output, or None if not supported."""
-    if dtype.kind == "i":
-        return (dtype, dtype) if mode == REAL else None
     if dtype.itemsize == 2:
         return (dtype, np.dtype(np.float32)) if mode in (REAL, PACKED) else None
     pair = np.result_type(dtype, np.complex64)

@@ -82,6 +82,8 @@ def test_checks_of_numbers():
     for dtype in (np.float16, np.longdouble, np.clongdouble, int, bool, object, "U1"):
         with pytest.raises(TypeError, match="gradients must be of one of the dtypes float32, "):
             check_dtype(dtype)
+    with pytest.raises(TypeError, match=r"not int64: convert integers by \.astype\(float\)"):
+        fastgc.BinaryCode(4, stragglers=1).encode(0, np.ones((2, 3), np.int64))
     assert check_integer("n", np.int8(3)) == 3
     assert type(check_integer("n", np.int8(3))) is int
     for value in (3.0, "3", None, np.array([3, 4])):

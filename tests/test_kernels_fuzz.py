@@ -149,10 +149,6 @@ REFUSED = {
         "out must have dtype float64",
     ),
     "out is a row": (lambda: combined(rows(HELD), out=HELD[0]), "out and rows overlap"),
-    "half a number": (
-        lambda: combined(rows(ROWS.astype(int), dtype=int), np.array([0.5, 1]), np.zeros(3, int)),
-        "coef must be integers",
-    ),
     "turns beyond": (lambda: nearly((1, 6)), "turns must be numbers 0 to 5"),
     "turns of floats": (lambda: nearly((1.0, 2.0)), "turns must have dtype int64"),
     "degree": (lambda: nearly(c=6), "c must be a degree in 0"),

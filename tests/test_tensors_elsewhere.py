@@ -135,11 +135,7 @@ def test_nothing_is_read_on_the_host(code):
         code.decode(survivors, chosen, p=8)
 
 
-def test_integers_and_complex_gradients(elsewhere):
-    code = fastgc.BinaryCode(4, stragglers=1)
-    partials = np.arange(20).reshape(4, 5)
-    given = [tensor(code.encode(i, partials[code.partitions(i)])) for i in range(4)]
-    assert code.decode([0, 1, 3], [given[i] for i in (0, 1, 3)]).tolist() == list(partials.sum(0))
+def test_complex_gradients(elsewhere):
     code = fastgc.ReedSolomon(4, stragglers=1)
     partials = np.random.default_rng(0).standard_normal((4, 5, 2)).view(np.complex128)[..., 0]
     given = [tensor(code.encode(i, partials[code.partitions(i)])) for i in range(4)]

@@ -155,7 +155,7 @@ def test_messages_that_are_partial_gradients_are_not_rounded_once_more(kind):
 def test_numbers_too_small_to_be_normal(code, kind, size):
     """Losses to underflow are part of the error; sums of such numbers lose nothing."""
     g = (size * np.random.default_rng(0).standard_normal((code.k, 50))).astype(kind.gradient)
-    if code.scheme.layout == "integer" and kind.message is None:
+    if code.scheme.integral and kind.message is None:
         assert played(code, g, kind)[0] < 1e-7
         return
     error, trusted = played(code, g, kind)

@@ -225,9 +225,9 @@ def test_what_is_said_of_stragglers_and_waiting():
     assert Chunks(4, load=2, wait=2).threshold == 6
 
 
-def test_gradients_of_integers_are_sums_of_what_came():
+def test_gradients_are_sums_of_what_came():
     code = FractionalRepetition(4, stragglers=1, wait=1)
-    g = np.array([[1, 2], [3, 4], [50, 60], [70, 80]])
+    g = np.array([[1.0, 2], [3, 4], [50, 60], [70, 80]])
     assert code.decode([3], [code.encode(3, g[code.partitions(3)])]).tolist() == [120, 140]
 
 

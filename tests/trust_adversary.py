@@ -100,16 +100,9 @@ class Kind(NamedTuple):
     @property
     def extent(self) -> tuple[float, float]:
         """Decimal exponents of the smallest and the largest number."""
-        if self.integer:
-            return 0.0, 15.0
         if self.gradient is np.float16:
             return -7.0, 4.0
         return (-45.0, 37.0) if self.narrow else (-322.0, 306.0)
-
-    @property
-    def integer(self) -> bool:
-        """Whether numbers are integers, which never round."""
-        return np.dtype(self.gradient).kind == "i"
 
     @property
     def _real(self) -> list[Any]:
@@ -125,7 +118,6 @@ KINDS = [
     Kind(np.float32, ml_dtypes.bfloat16),
     Kind(np.float16),
     Kind(ml_dtypes.bfloat16),
-    Kind(np.int64),
     Kind(np.complex128),
     Kind(np.complex64),
 ]
@@ -242,8 +234,6 @@ def drawn(
     # The factor is no round number: otherwise sums are exact where digits have cancelled.
     factor = 10.0**law.scale * rng.uniform(1, 2)
     g = factor * (g + left * law.common * normal(p))
-    if kind.integer and np.abs(g).sum(axis=0).max() >= 2.0**53:  # float64 must hold the sums
-        raise OverflowError
     found: NDArray[Any] = g.astype(dtype)
     return found
 
@@ -527,7 +517,7 @@ def played(name: str, point: Try, found: Found, *, anew: int | None = None) -> P
 def is_normal(job: Job, point: Try) -> bool:
     """Whether partial gradients are so large that underflow changes no result."""
     least, _ = point.kind.extent
-    if point.kind.integer or point.kind.gradient is np.float16:
+    if point.kind.gradient is np.float16:
         return False
     if job.exact is not None:  # elements are products of four numbers
         return abs(point.law.scale) < -least / 6

@@ -36,11 +36,6 @@ def is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and (dtype.char == "e" or dtype.name == "bfloat16")
 
 
-def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether it is a dtype of integers, signed or not."""
-    return dtype.kind in "iu"
-
-
 def gradient_dtype_of(message: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype to which messages of this dtype decode, with real codes."""
     if is_half(message):
@@ -50,9 +45,7 @@ def gradient_dtype_of(message: np.dtype[Any]) -> np.dtype[Any]:
 
 @lru_cache(maxsize=16)  # a cached call takes a twentieth of the time
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
-    """Return the largest relative error of one rounding; 0 for integers."""
-    if is_integer(dtype):
-        return 0.0
+    """Return the largest relative error of one rounding."""
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
@@ -62,19 +55,19 @@ def least_number(dtype: np.dtype[Any]) -> float:
     return float(np.nextafter(np.zeros(1, real), np.ones(1, real))[0])
 
 
-def check_dtype(dtype: DTypeLike, halves: bool = False, integers: bool = False) -> np.dtype[Any]:
+def check_dtype(dtype: DTypeLike, halves: bool = False) -> np.dtype[Any]:
     """Return a dtype that gradients may have; raise TypeError for another.
 
-    `halves` also allows the dtypes of messages and their parts, `integers` also integers.
+    `halves` also allows the dtypes of messages and their parts. Integers are refused: only the
+    caller knows whether float64, which is exact up to 2^53, holds their sums.
     """
     checked = _dtype(dtype)
-    if integers and is_integer(checked) and checked.isnative:
-        return checked
     if checked not in GRADIENT_DTYPES and not (halves and is_half(checked)):
         more = halves * ["float16", "bfloat16"]
         names = ", ".join([*(d.name for d in GRADIENT_DTYPES), *more])
         what = "gradients and messages" if halves else "gradients"
-        raise TypeError(f"{what} must be of one of the dtypes {names}, not {checked}")
+        told = ": convert integers by .astype(float)" if checked.kind in "iu" else ""
+        raise TypeError(f"{what} must be of one of the dtypes {names}, not {checked}{told}")
     return checked
 
 

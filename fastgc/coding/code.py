@@ -271,18 +271,13 @@ class Code(Recorded):
     ) -> Array:
         """Return the message of a worker: a linear combination of its partial gradients.
 
-        Codes with integer coefficients (`Scheme.integral`) also take integers, here and wherever
-        gradients or messages are given. Messages and gradients then have the same dtype and are
-        never rounded. Sums wrap around without a warning, as in NumPy. So a gradient that fits in
-        the dtype is exact, even if sums on the way overflowed; any other is exact modulo 2^bits.
-
         Parameters
         ----------
         worker : int
         partials : (w, p) array or sequence of w arrays of shape (p,)
             Partial gradients on ``partitions(worker, index)``, in that order: float16, bfloat16,
-            float32, float64, complex64 or complex128, or integers if coefficients are integers.
-            Separate arrays are not copied into one.
+            float32, float64, complex64 or complex128. Integers must be converted to float64 before,
+            which is exact up to 2^53. Separate arrays are not copied into one.
         out : (message_size(p),) array, optional
             Contiguous and writable, of ``message_dtype``.
         index : int, default 0

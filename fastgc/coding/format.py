@@ -26,14 +26,13 @@ from .._base.arrays import (
     check_dtype,
     check_vector,
     is_half,
-    is_integer,
     store,
     unit_roundoff,
 )
 from ..errors import NonFiniteMessageError
-from ..kernels.rows import DOUBLE, EXPAND, PACKED, REAL, REAL_PART
+from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 
-Layout = Literal["integer", "real", "packed", "complex", "complex data"]
+Layout = Literal["real", "packed", "complex", "complex data"]
 Tensor = Any  # torch.Tensor
 
 # The last element of a scaled message is a NaN with payload exponent + 256, for exponents from -255
@@ -60,12 +59,9 @@ class Format:
     Gradients may be cut into pieces of equal length. A message is then as long as a piece, and the
     last piece is padded if it is shorter.
 
-    There are five layouts:
+    There are four layouts:
 
     - "real": coefficients are real, and a message is laid out as a gradient.
-    - "integer": coefficients are integers. Gradients may then be integers, too, and are never
-      rounded: messages have their dtype, and all sums are taken in it, so they wrap around as
-      NumPy's do.
     - "packed": coefficients are complex. The reals of a gradient are taken in pairs as complex
       numbers, and a message has as many reals (one more if their number is odd). Complex gradients
       are used as they are.
@@ -85,14 +81,12 @@ class Format:
 
     @cached_property
     def unit(self) -> float:
-        """Unit roundoff of messages; float64's of integers, which are not rounded."""
-        return unit_roundoff(self.message_dtype) or DOUBLE
+        """Unit roundoff of messages."""
+        return unit_roundoff(self.message_dtype)
 
     @cached_property
     def decoded_dtype(self) -> np.dtype[Any]:
         """Dtype to which messages are combined, before rounding to a gradient of less precision."""
-        if is_integer(self.message_dtype):
-            return self.message_dtype
         wide = np.result_type(self.message_dtype, np.float32)
         if self.gradient_dtype.kind != "c" and wide.kind == "c":
             return np.empty(0, wide).real.dtype
@@ -101,8 +95,6 @@ class Format:
     @cached_property
     def row_dtype(self) -> np.dtype[Any]:
         """Dtype that partial gradients must have to be combined: as precise as the sums."""
-        if is_integer(self.partial_dtype):
-            return self.partial_dtype
         summed = np.result_type(self.partial_dtype, np.float32)
         if np.empty(0, self.sum_dtype).real.itemsize > np.empty(0, summed).real.itemsize:
             return np.result_type(self.partial_dtype, np.float64)
@@ -118,15 +110,13 @@ class Format:
         pieces: int = 1,
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
-        dtype = check_dtype(dtype, halves=True, integers=True)
+        dtype = check_dtype(dtype, halves=True)
         message = dtype
         if message_dtype is not None:
-            message = check_dtype(message_dtype, halves=True, integers=True)
+            message = check_dtype(message_dtype, halves=True)
         p = at_least("the gradient dimension p", p, 1)
-        if is_integer(dtype) or is_integer(message):
-            return cls._of_integers(layout, p, dtype, message)
         piece = -(-p // pieces)
-        if layout in ("integer", "real", "packed"):
+        if layout in ("real", "packed"):
             both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
             if "c" in (message.kind, dtype.kind) and not both:
                 raise TypeError(
@@ -158,22 +148,6 @@ class Format:
         if layout == "complex":
             return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
-
-    @classmethod
-    def _of_integers(
-        cls, layout: Layout, p: int, dtype: np.dtype[Any], message: np.dtype[Any]
-    ) -> Format:
-        if layout != "integer":
-            try:
-                check_dtype(dtype if is_integer(dtype) else message, halves=True)
-            except TypeError as error:
-                raise TypeError(
-                    f"{error}: this code multiplies by numbers that are not integers; codes that "
-                    "only add, such as BinaryCode, take integers"
-                ) from None
-        if message != dtype:
-            raise TypeError(f"messages of {dtype} partial gradients must be {dtype}, not {message}")
-        return cls(dtype, p, dtype, dtype, dtype, p, REAL, REAL)
 
     @cached_property
     def scaled(self) -> bool:
@@ -322,11 +296,6 @@ class Format:
 
         Rows with coefficients of 0 are not read. `scales` are those of the rows.
         """
-        if is_integer(self.message_dtype) and (vector != np.rint(vector)).any():
-            raise TypeError(
-                f"{self.message_dtype} messages are combined with integers only, not with "
-                f"{vector.tolist()}"
-            )
         unit = 1.0
         if scales is not None:
             vector, unit = scaled_vector(vector, scales)
@@ -562,15 +531,14 @@ class TensorFormat(Format):
             if mode == PACKED and not row.is_complex():
                 pairs = row.to(whole.dtype).contiguous().view(-1, 2)
                 row = torch.view_as_complex(pairs.clone() if pairs.storage_offset() % 2 else pairs)
-            exact = not (sums.is_complex() or sums.is_floating_point())
-            sums.add_(row, alpha=int(a) if exact else a)
+            sums.add_(row, alpha=a)
         if mode == PACKED and not whole.is_complex():
             written = torch.view_as_real(sums).view(-1)
             if written.data_ptr() != whole.data_ptr():
                 whole.copy_(written)
         if whole is not out:
             out.copy_(whole[: len(out)])
-        return not check or is_integer(self.message_dtype) or bool(out.isfinite().all())
+        return not check or bool(out.isfinite().all())
 
     def rescale(self, array: Tensor, unit: float) -> None:
         array.mul_(unit)

@@ -36,7 +36,6 @@ from .._base.arrays import (
     check_vector,
     check_workers,
     is_half,
-    is_integer,
     kind_of,
     lies_elsewhere,
     view_of,
@@ -488,7 +487,7 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
 def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     """Return the format of messages like this one, for a gradient of p elements."""
     dtype = message.dtype
-    if scheme.layout in ("complex", "complex data") and not (is_half(dtype) or is_integer(dtype)):
+    if scheme.layout in ("complex", "complex data") and not is_half(dtype):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
         p = max(1, scheme.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
@@ -710,8 +709,8 @@ def encode(
 
 def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:
     """Return the format of messages that are made from partial gradients like this one."""
-    dtype = check_dtype(first.dtype, halves=True, integers=True)
-    if scheme.layout == "complex data" and not (is_half(dtype) or is_integer(dtype)):
+    dtype = check_dtype(first.dtype, halves=True)
+    if scheme.layout == "complex data" and not is_half(dtype):
         dtype = real_of(dtype, "partial gradients")
     return scheme.format(first.size, dtype, message_dtype)
 

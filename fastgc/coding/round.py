@@ -67,7 +67,7 @@ from .plan import Decoder, Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
-from .verify import Finding, Inspector, check_rounded, liars_of
+from .verify import Finding, Inspector, liars_of
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
@@ -346,7 +346,6 @@ class Round(Gathering):
         scheme = self.scheme
         self._check, self._first_worker = check_finite, first_worker
         self.form = form = scheme.format(p, dtype, message_dtype)
-        check_rounded(form, verify if liars else None, tracker)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
                 f"messages of {form.message_dtype} decode to gradients of {form.gradient_dtype}: "

@@ -146,8 +146,8 @@ class Scheme(Recorded, ABC):
     codes_data : bool
         Whether the data are coded instead of the gradients, which must then be quadratic in them.
     integral : bool
-        Whether all coefficients, of messages and in decoding vectors, are integers. Gradients may
-        then be integers, too.
+        Whether all coefficients, of messages and in decoding vectors, are integers: products with
+        them are not rounded.
     exact : bool
         Whether vectors satisfy a_F B_F = 1 by a formula, up to rounding errors. If not, the
         residual is computed before anything is said about a gradient.
@@ -622,8 +622,6 @@ class Scheme(Recorded, ABC):
     @property
     def layout(self) -> Layout:
         """How gradients and messages are laid out, see `fastgc.coding.format.Format`."""
-        if self.integral and not self.is_complex:
-            return "integer"
         return "real" if not self.is_complex else "packed" if self.packed else "complex"
 
     def equations(self, survivors: Ints) -> Equations:

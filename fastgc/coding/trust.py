@@ -31,7 +31,6 @@ from .._base.arrays import (
     Floats,
     Ints,
     is_half,
-    is_integer,
     least_number,
     unit_roundoff,
 )
@@ -160,11 +159,9 @@ def trust_of(
         wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
     wrong = math.hypot(wrong, math.sqrt(lost))
     larger = max(growth_squared, inside) if inside >= 0 else growth_squared
-    squared = 0.0
-    if not is_integer(form.gradient_dtype):  # integers are not rounded
-        terms = int(np.count_nonzero(vector)) // scheme.pieces
-        rounded = not _copied(scheme, survivors, form)
-        squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
+    terms = int(np.count_nonzero(vector)) // scheme.pieces
+    rounded = not _copied(scheme, survivors, form)
+    squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
     return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
 
 
@@ -254,8 +251,6 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> fl
     Sums and products with integers are exact there; other products, and roundings to another
     precision, are not. `amplified` is the squared norm of the vector, which has `terms` entries.
     """
-    if is_integer(form.gradient_dtype):
-        return 0.0
     products = 0 if scheme.integral else 1
     lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
     if not form.scaled and form.message_dtype != form.sum_dtype:

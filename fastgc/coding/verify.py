@@ -86,7 +86,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Bools, Floats, Ints, is_integer, least_number, unit_roundoff
+from .._base.arrays import Array, Bools, Floats, Ints, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, blame
 from .format import Format
@@ -199,15 +199,6 @@ class Projection:
 def _random(rng: np.random.Generator, size: int) -> Floats:
     found: Floats = rng.uniform(-1, 1, size)
     return (found + np.copysign(1.0, found)) / math.sqrt(7 / 3)
-
-
-def check_rounded(form: Format, verify: bool | int | None, tracker: object) -> None:
-    """Raise TypeError if messages of this format are to be verified or tracked, and cannot be."""
-    if is_integer(form.message_dtype) and (verify is not None or tracker is not None):
-        raise TypeError(
-            "verify= and tracker= go by rounding errors: messages must be of floating-point "
-            f"numbers, not {form.message_dtype}"
-        )
 
 
 def liars_of(verify: bool | int) -> int:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._base.arrays import Array, Ints, check_integer, is_half, is_integer, refuse_masks
+from .._base.arrays import Array, Ints, check_integer, is_half, refuse_masks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -247,7 +247,7 @@ class _Contract:
         return array
 
 
-_KINDS = ("integer", "bfloat16")  # names of several dtypes, or of one that is not NumPy's
+_KINDS = ("bfloat16",)  # names of dtypes that are not NumPy's
 _NUMBERS: dict[Any, type] = {"float": float, "int": int, "bool": bool}
 
 
@@ -255,11 +255,7 @@ def _check_dtype(name: str, dtype: np.dtype[Any], wanted: str, given: dict[str, 
     if wanted in given:
         wanted = given[wanted].dtype.name
     names = wanted.split()
-    fits = dtype.isnative and (
-        (dtype.name in names and (dtype.kind != "V" or is_half(dtype)))
-        or ("integer" in names and is_integer(dtype))
-    )
-    if not fits:
+    if not (dtype.isnative and dtype.name in names and (dtype.kind != "V" or is_half(dtype))):
         raise TypeError(f"{name} must have dtype {' or '.join(names)}, not {dtype}")
 
 

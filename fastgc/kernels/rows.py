@@ -81,15 +81,12 @@ def alike(arrays: list[Any]) -> bool:
 _FEW = 16  # rows
 _USABLE = 0x101  # bits of an array's flags: contiguous, aligned
 
-# Every backend combines integers by NumPy.
-INTEGER = "integer"
-
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """Kind of the reals of a dtype: "float", "double", "half", "bfloat" or "integer"."""
-    kind = INTEGER if dtype.kind in "iu" else _KINDS.get(dtype.char)
+    """Kind of the reals of a dtype: "float", "double", "half" or "bfloat"."""
+    kind = _KINDS.get(dtype.char)
     if kind is None or not dtype.isnative:
-        raise TypeError(f"rows must be of floats, complex numbers or integers, not {dtype}")
+        raise TypeError(f"rows must be of floats or complex numbers, not {dtype}")
     return kind
 
 

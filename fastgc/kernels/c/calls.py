@@ -20,13 +20,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .. import numpy as plain
 from .._cffi import ffi, lib
 from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
 from ..jitted import CyclicRule, DecodeObjects, EncodeObjects, PlacedRule, release
 from ..numpy.cover import CellsPlan, TilingPlan
 from ..rows import (
-    INTEGER,
     PACKED,
     REAL,
     Combinations,
@@ -182,8 +180,6 @@ _apart = _functions("combine_apart", "add_apart")
 
 
 def combine(mode, rows, coef, out, accumulate=False, check=False):
-    if rows.kind == INTEGER:
-        return plain.combine(mode, rows, coef, out, accumulate, check)
     kind, function, _ = _combine[rows.kind]
     return not function(
         mode,
@@ -199,8 +195,6 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
 
 
 def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
-    if rows.kind == INTEGER:
-        return plain.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
     kind, _, function = _combine[rows.kind]
     call = partial(
         function,
@@ -219,8 +213,6 @@ def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
 
 
 def bind_encode(mode, rows, coef, weights, out, accumulate=False):
-    if rows.kind == INTEGER:
-        return plain.bind_encode(mode, rows, coef, weights, out, accumulate)
     kind, function = _encode[rows.kind]
     call = partial(
         function,
@@ -282,8 +274,6 @@ _HEAD, _ITEMS = _layout()
 
 
 def bind_apart(mode, coef, length, dtype, size, check=False):
-    if kind_of(dtype) == INTEGER:
-        return plain.bind_apart(mode, coef, length, dtype, size, check)
     fields = {
         "mode": mode,
         "flags": 2 * check,  # FGC_CHECK
@@ -328,8 +318,6 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
 
 
 def bind_add(mode, coef, weights, length, dtype, out, energy):
-    if kind_of(dtype) == INTEGER:
-        return plain.bind_add(mode, coef, weights, length, dtype, out, energy)
     struct = struct_of(
         "fgc_apart",
         mode=mode,
@@ -444,8 +432,6 @@ _kinds = {  # C's constant, and the bytes of a real
 
 
 def bind_arrivals(rows, arrays, check):
-    if rows.kind == INTEGER:
-        return plain.bind_arrivals(rows, arrays, check)
     kind, size = _kinds[rows.kind]
     struct = struct_of(
         "fgc_arrivals",

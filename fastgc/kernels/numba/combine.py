@@ -9,8 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from .. import numpy as plain
-from ..rows import EXPAND, INTEGER, PACKED, REAL, REAL_PART, extent_of, kind_of
+from ..rows import EXPAND, PACKED, REAL, REAL_PART, extent_of, kind_of
 from .njit import bits_as, by_types, njit, njit_sums
 
 __all__ = [
@@ -211,8 +210,6 @@ def _combine(mode, addresses, like, count, coef, out, in_len, extent, add, check
 
 
 def combine(mode, rows, coef, out, accumulate=False, check=False):
-    if rows.kind == INTEGER:
-        return plain.combine(mode, rows, coef, out, accumulate, check)
     return _combine(
         mode,
         rows.addresses,
@@ -360,15 +357,11 @@ def sum_squares(x):
 
 
 def square_sum(x):
-    if kind_of(x.dtype) == INTEGER:
-        return plain.square_sum(x)
     return float(sum_squares(x.view(_LIKE[kind_of(x.dtype)].dtype)))
 
 
 @overload(square_sum)
 def _square_sum(x):
-    if isinstance(x.dtype, types.Integer):
-        return lambda x: sum_squares(x.astype(np.float64))
     if isinstance(x.dtype, types.Float):
         return lambda x: sum_squares(x)
     return None

@@ -15,7 +15,6 @@ from ..cyclic import Status
 from ..dispatch import own
 from ..rows import (
     EXPAND,
-    INTEGER,
     LARGEST_GROUP,
     PACKED,
     REAL,
@@ -46,7 +45,7 @@ __all__ = [
 _FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
 _WIDE = ("float", "double")
 _TAKEN = {  # kinds of rows
-    REAL: (*_WIDE, "half", "bfloat", INTEGER),
+    REAL: (*_WIDE, "half", "bfloat"),
     PACKED: (*_WIDE, "half", "bfloat"),
     REAL_PART: _WIDE,
     EXPAND: _WIDE,
@@ -70,14 +69,9 @@ def _check_combination(mode: int, rows: Rows, coef: Array, out: Array) -> None:
         raise TypeError(f"coef must have dtype {wanted} for this mode, not {coef.dtype}")
     if coef.size != rows.count:
         raise ValueError(f"coef must have shape ({rows.count},), as there are rows: {coef.shape}")
-    if rows.kind == INTEGER:
-        if not ((coef >= -(2.0**63)) & (coef < 2.0**64) & (coef == np.floor(coef))).all():
-            raise ValueError("coef must be integers of 64 bits, as rows are: one is none")
-        wanted = row
-    else:
-        wanted = _DOUBLE if rows.kind == "double" else _FLOAT
-        if mode == EXPAND:
-            wanted = np.result_type(wanted, np.complex64)
+    wanted = _DOUBLE if rows.kind == "double" else _FLOAT
+    if mode == EXPAND:
+        wanted = np.result_type(wanted, np.complex64)
     if out.dtype != wanted:
         raise TypeError(f"out must have dtype {wanted} for these rows and mode, not {out.dtype}")
     _check_length(out, rows.length, out.size, mode == PACKED)
@@ -100,7 +94,7 @@ def _check_apart(rows: Rows, out: Array) -> None:
     _check_combination,
     rows=Rows,
     coef=reads("float64 complex128", "f"),
-    out=writes("float32 float64 complex64 complex128 integer", "p"),
+    out=writes("float32 float64 complex64 complex128", "p"),
 )
 def combine(
     mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
@@ -119,9 +113,7 @@ def combine(
         ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
     rows : Rows
         Real rows of one length and of the precision of `out`; complex rows for ``REAL_PART``. For
-        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32. For
-        ``REAL`` also rows of integers, with `out` of their dtype and integer coefficients: sums are
-        taken in that dtype, and wrap around.
+        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32.
     coef : (f,) float64 or complex128 array
         float64 for ``REAL``, complex128 otherwise.
     out : (p,) array
@@ -136,8 +128,6 @@ def combine(
     bool
         False if `check` is set and a written value is NaN or Inf, else True.
     """
-    if rows.kind == INTEGER:
-        return _combine_integers(rows, coef, out, accumulate)
     extent = extent_of(mode, rows.length, out.size)
     size = extent // 2 if mode == PACKED else extent
     total: Array = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
@@ -164,25 +154,11 @@ def combine(
     return not check or bool(np.isfinite(out).all())
 
 
-def _combine_integers(rows: Rows, coef: Array, out: Array, accumulate: bool) -> bool:
-    """Combine rows in their dtype, modulo the power of two that it holds."""
-    if not accumulate:
-        out[:] = 0
-    for a, row in zip(coef.tolist(), rows.arrays, strict=False):
-        if a == 1:
-            np.add(out, row, out=out)
-        elif a == -1:
-            np.subtract(out, row, out=out)
-        else:
-            np.add(out, row * np.array(int(a)).astype(out.dtype), out=out)
-    return True
-
-
-@takes(x=reads("float32 float64 float16 bfloat16 integer", "p"))
+@takes(x=reads("float32 float64 float16 bfloat16", "p"))
 def square_sum(x: Array) -> float:
     """Sum of squares of a real vector, in double precision; not finite if `x` is not.
 
-    `x` is of float32, float64, float16, bfloat16 or integers.
+    `x` is of float32, float64, float16 or bfloat16.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.square(x, dtype=np.float64).sum())
