@@ -74,6 +74,8 @@ def pytest_addoption(parser):
 def pytest_cmdline_main(config):
     """Run the whole suite in two processes if pytest-xdist is installed, unless -n is given."""
     option = config.option
+    if option.long and option.timeout is None:
+        option.timeout = 1200  # seconds, ten times those of pyproject.toml
     whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
     if whole and "PYTEST_XDIST_WORKER" in os.environ:
         option.loadgroup = True  # xdist does not hand the options set below to its workers
