@@ -14,9 +14,10 @@
  * bounds the error of c[i], in units of 2^-53. Each step passes on the errors of its terms, in moduli, and
  * adds its own roundings: as many as the least careful way to compute it has.
  *
- * Nodes are divided by a power of two, so that the largest is near 1; a solution's digits do not depend
- * on it. A system that then still leaves a double's range is not solved here: overflow leaves numbers that
- * are not finite, and underflow sets a flag of the processor. */
+ * Nodes are divided by a power of two; a solution's digits do not depend on it. In an order that is given,
+ * or Leja's, their mean distance becomes about 1: the products of distances that the steps divide by then
+ * stay in a double's range for thousands of nodes. A system that leaves the range all the same is not solved
+ * here: overflow leaves numbers that are not finite, and underflow sets a flag of the processor. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -938,7 +939,7 @@ typedef struct {
 } choice;
 
 /* Solve for all columns. If choosing or parting, `work` and `places` have room for two attempts and their
- * places. `many` is the memory of solve_many, or NULL. */
+ * places. `many` is the memory of solve_many, or NULL. FGC_OVERFLOW: a column leaves a double's range. */
 static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *places, double *work,
                                        double *many, const int complex)
 {
@@ -966,7 +967,7 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
         int settled = 0, stays[GROUP] = {0};
         if (by.choosing || !parted) {
             if (!(complex ? solve_complex : solve_real)(of, &first, done, (int)count, bounded))
-                return FGC_NOT_FINITE;
+                return FGC_OVERFLOW;
             settled = 1;
             for (int col = 0; col < count; col++)
                 settled &= stays[col] = !by.choosing || is_accurate(&first, col, m, complex);
@@ -988,7 +989,7 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
             const int doubtful = by.choosing && !(by.apart >= by.enough);
             const int limits = doubtful || of->bound;
             if (!(complex ? solve_complex : solve_real)(of, &second, done, (int)count, limits))
-                return FGC_NOT_FINITE;
+                return FGC_OVERFLOW;
             for (int col = 0; by.choosing && col < count; col++) {
                 if (stays[col])
                     continue;
@@ -1004,27 +1005,57 @@ static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *place
         }
         for (int col = 0; col < count; col++)
             if (!write_column(of, stays[col] ? &first : &second, done, col, complex))
-                return FGC_NOT_FINITE;
+                return FGC_OVERFLOW;
     }
     return FGC_OK;
 }
 
-/* Divide the nodes by a power of two. Returns whether none of them underflowed. */
-static FGC_INLINE int scale_nodes(task *of, double *to, const int complex)
+/* Divide the nodes by 2^shift. Returns whether none of them underflowed. */
+static FGC_INLINE int divide_nodes(task *of, double *to, int64_t shift, const int complex)
 {
-    int exponent;
-    if (!(0 < of->largest && of->largest <= DBL_MAX))
-        return 1;
-    const double part = frexp(of->largest, &exponent);
-    of->shift = part < 0x1.6a09e667f3bcdp-1 ? exponent - 1 : exponent; /* sqrt(2)/2 */
-    if (!of->shift)
+    if (!shift)
         return 1;
     forget_underflow();
     for (int64_t i = 0; i < (1 + complex) * of->m; i++)
-        to[i] = scaled(of->nodes[i], -of->shift);
+        to[i] = scaled(of->nodes[i], -shift);
     of->nodes = to;
-    of->largest = scaled(of->largest, -of->shift);
+    of->shift += shift;
+    of->largest = scaled(of->largest, -shift);
     return !underflowed();
+}
+
+/* Return the exponent of the power of two nearest to the largest node. */
+static FGC_INLINE int64_t size_of_nodes(const task *of)
+{
+    int exponent;
+    if (!(0 < of->largest && of->largest <= DBL_MAX))
+        return 0;
+    const double part = frexp(of->largest, &exponent);
+    return part < 0x1.6a09e667f3bcdp-1 ? exponent - 1 : exponent; /* sqrt(2)/2 */
+}
+
+/* Return the exponent of the power of two nearest to the geometric mean of the distances from the order's
+ * last node, for nodes of size 1. It is about their capacity: 1 for a circle of radius 1, 1/2 for [-1, 1]. */
+static FGC_INLINE int64_t mean_distance(const task *of, const int64_t *order, const int complex)
+{
+    const int64_t m = of->m, last = order[m - 1];
+    if ((uint64_t)last >= (uint64_t)m || m < 2)
+        return 0;
+    const scalar x = number_at(of->nodes, last, complex);
+    double product = 1, exponent = 0;
+    for (int64_t i = 0; i < m; i++) {
+        const scalar y = number_at(of->nodes, i, complex);
+        const double re = x.re - y.re, im = x.im - y.im;
+        const double distance = complex ? re * re + im * im : fabs(re);
+        product *= i == last ? 1 : greater(distance, 0x1p-300);
+        if (!(0x1p-700 < product && product < 0x1p700)) {
+            const double step = product < 1 ? 700 : -700;
+            product *= power_of_two((int64_t)step);
+            exponent -= step;
+        }
+    }
+    const double mean = (exponent + log2(product)) / (double)((m - 1) * (1 + complex));
+    return fabs(mean) < 1000 ? (int64_t)lrint(mean) : 0;
 }
 
 static FGC_INLINE fgc_status solve_system(const double *nodes, const double *b, const int64_t *order,
@@ -1045,7 +1076,7 @@ static FGC_INLINE fgc_status solve_system(const double *nodes, const double *b, 
     task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m), 0, transpose};
     fgc_status status = FGC_NOT_FINITE;
     double *const scaled_nodes = beyond + (more ? more - 8 : 0);
-    if (!scale_nodes(&of, scaled_nodes, complex))
+    if (!divide_nodes(&of, scaled_nodes, size_of_nodes(&of), complex))
         goto end;
     choice by = {order ? order : orders, choosing, choosing && !transpose, CLUSTERED, NAN,
                  orders + 3 * room, orders + 4 * room};
@@ -1061,14 +1092,27 @@ static FGC_INLINE fgc_status solve_system(const double *nodes, const double *b, 
             (void)are_on_ray(of.nodes, m, key, complex);
         }
     }
-    if (by.choosing)
+    if (by.choosing) {
         find_rising(key, m, orders, places);
+        status = solve_all(&of, by, places, work, NULL, complex);
+        /* Where the order by modulus leaves a double's range, Leja's alone may not. A column that is alone
+         * is not written before it is solved. */
+        if (status != FGC_OVERFLOW || width > 1)
+            goto end;
+        if (isnan(by.apart))
+            by.apart = leja(of.nodes, m, by.leja, work, complex);
+        if (!(by.apart >= by.enough))
+            goto end;
+        by.choosing = 0;
+        by.first = by.leja;
+    }
+    if (!divide_nodes(&of, scaled_nodes, mean_distance(&of, by.first, complex), complex))
+        goto end;
     /* Fast reciprocals and no bounds first; columns that they cannot solve are solved in groups. */
-    double *const many = more && !by.choosing && !bound ? beyond : NULL;
-    status = solve_all(&of, by, places, work, many, complex);
+    status = solve_all(&of, by, places, work, more && !bound ? beyond : NULL, complex);
 end:
     free(memory);
-    return status;
+    return status == FGC_OVERFLOW ? FGC_NOT_FINITE : status;
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,

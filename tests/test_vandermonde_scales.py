@@ -3,6 +3,7 @@
 Systems are drawn from seeds; ``--long`` draws ten thousand.
 """
 
+import math
 import warnings
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ from kernel_table import solved_by_steps
 from strength import much
 
 from fastgc import kernels
+from fastgc.numerics import vandermonde
 from fastgc.numerics.vandermonde import leja_order, solve
 
 pytestmark = pytest.mark.every_backend
@@ -389,6 +391,103 @@ def test_bounds_of_what_leaves_the_range():
                     assert limit == np.inf or e <= limit
                 finite = [abs(z) < 1e308 for z in true]
                 assert np.isfinite(x).tolist() == finite
+
+
+# ---------------------------------------------------------------------------- thousands of nodes
+
+
+def _chebyshev_on(largest):
+    return lambda m: largest * np.cos((np.arange(m) + 0.5) * np.pi / m)
+
+
+FILLED = {
+    "[-2, 2]": _chebyshev_on(2.0),
+    "[-1, 1]": _chebyshev_on(1.0),
+    "[-1e-3, 1e-3]": _chebyshev_on(1e-3),
+    "disc": lambda m: (
+        np.sqrt((np.arange(m) + 0.5) / m) * np.exp(2j * np.pi * np.arange(m) * 0.618034)
+    ),
+}
+
+
+@pytest.fixture
+def no_decimals(monkeypatch):
+    """Let no system be solved in decimals, which takes seconds for a thousand nodes."""
+
+    def refuse(*_):
+        raise AssertionError("solved in decimals")
+
+    monkeypatch.setattr(vandermonde._Precise, "solve", refuse)
+
+
+@pytest.mark.few(1, "numba", "numpy")
+@pytest.mark.parametrize("name", FILLED)
+def test_moments_of_thousands_of_nodes(name, no_decimals):
+    """V^T x = e0 has x_i = prod over j of x_j / (x_j - x_i), of size 1 for any number of nodes."""
+    m = much(4000, 1500)
+    nodes = FILLED[name](m)
+    e0 = np.eye(m)[0].astype(nodes.dtype)
+    x, rows = solve(nodes, e0, True), range(0, m, m // 7)
+    with mpmath.workdps(60):
+        z = [mpmath.mpmathify(node) for node in nodes.tolist()]
+        true = [mpmath.fprod(z[j] / (z[j] - z[i]) for j in range(m) if j != i) for i in rows]
+    errors = [float(e) for e in far(x[list(rows)], true)]
+    assert max(errors) <= 1e-11 * np.abs(x).max()
+
+
+@pytest.mark.few(1, "numba", "numpy")
+@pytest.mark.parametrize("m", [1022, 1500])
+@pytest.mark.parametrize("name", ["[-2, 2]", "[-1, 1]"])
+def test_products_of_a_thousand_distances(name, m, no_decimals):
+    """V^T x = e_last has x_i = 1 / prod over j of (x_i - x_j), which no longer underflows at 1022.
+
+    It is Inf, with its sign, if it is too large: for 1500 nodes in [-1, 1].
+    """
+    nodes, rows = FILLED[name](m), range(0, m, m // 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if name == "[-1, 1]" and m == 1500 else "error")
+        x = solve(nodes, np.eye(m)[-1], True)[list(rows)]
+    with mpmath.workdps(60):
+        z = [mpmath.mpf(node) for node in nodes.tolist()]
+        true = [1 / mpmath.fprod(z[i] - z[j] for j in range(m) if j != i) for i in rows]
+        relative = [float(e / max(map(abs, true))) for e in far(x, true)]
+    if _fits(true):
+        assert max(relative) <= 1e-11
+    else:
+        np.testing.assert_array_equal(x, [math.inf * float(mpmath.sign(a)) for a in true])
+
+
+@pytest.mark.few(1, "numba", "numpy")
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("lowest", [-1, 0])
+def test_overflow_is_found_in_doubles(lowest, transpose, no_decimals):
+    """Numbers that are too large are Inf, with the signs of those for a smaller b."""
+    m, rng = 350 if lowest == 0 else 700, np.random.default_rng(7)
+    nodes, b = rng.uniform(lowest, 1, m), rng.standard_normal(m)
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        x = solve(nodes, 2.0**700 * b, transpose)
+    smaller = solve(nodes, 2.0**-1000 * b, transpose)
+    largest = np.abs(smaller) > 1e-6 * np.abs(smaller).max()
+    np.testing.assert_array_equal(x[largest], math.inf * smaller[largest])
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_numbers_of_any_exponent(transpose, complex_):
+    """Steps on numbers with exponents apart find what kernels find, at any scale of the nodes."""
+    rng = np.random.default_rng(8)
+    for m in (1, 2, 7, 16):
+        nodes = np.exp(2j * np.pi * rng.random(m)) if complex_ else rng.uniform(-1, 1, m)
+        b = rng.standard_normal(m).astype(nodes.dtype)
+        b[m // 2] = 0
+        order = leja_order(nodes)
+        found = vandermonde._solve_widely(nodes, b, order, transpose)
+        plain = solve(nodes, b, transpose, refine=1)
+        assert np.abs(found - plain).max() <= 2.0**-44 * np.abs(plain).max()
+        powers = 2.0 ** (17 * np.arange(m))
+        moments = b * powers if transpose else b
+        moved = vandermonde._solve_widely(nodes * 2.0**17, moments, order, transpose)
+        np.testing.assert_array_equal(moved * (1 if transpose else powers), found)
 
 
 @pytest.mark.parametrize("complex_", [False, True])

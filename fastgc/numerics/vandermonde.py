@@ -13,9 +13,11 @@ numbers accurate too, unless the computation cancels. A running error bound deci
 is used, as `solve` says; it costs as much as finding Leja order.
 
 Solutions do not depend on the nodes' scale: nodes are divided by a power of two, which changes no
-digit. Systems whose numbers still leave a double's range, or for which no order is shown to be
-good, are solved in decimals by the same steps, in milliseconds instead of microseconds. So are
-systems that you ask to refine or to bound.
+digit. It brings their mean distance near 1 (it is the capacity of what they fill: 1/2 for [-1, 1]),
+so that products of distances stay in a double's range for thousands of nodes. Systems whose numbers
+leave it all the same are solved by the same steps with exponents apart: 45 ms for 1000 nodes.
+Systems for which no order is shown to be good are solved in decimals, in milliseconds instead of
+microseconds, and so are systems that you ask to refine or to bound.
 
 This table shows the largest error relative to a number, for 60 nodes (in brackets, if it is much
 smaller, the largest error relative to the largest number; benches/vandermonde_orders.py):
@@ -221,7 +223,8 @@ def solve(
     Returns
     -------
     x : (m,) or (m, r) float64 or complex128 array
-        A number too large for a double is Inf, with a RuntimeWarning.
+        A number too large for a double is Inf, with a RuntimeWarning. The others of its column may
+        then lack digits, as errors are relative to the column's largest number: see `refine`.
     bound : float64 array of x's shape
         If `return_bound`: no entry of x differs by more than this from the exact solution for these
         nodes and this b, even if something under- or overflows on the way. It is Inf if the entry
@@ -243,7 +246,8 @@ def solve(
       (2^-48 m of it). Otherwise Leja order is used, unless the bound proves that Leja order has the
       larger relative error (and also the larger absolute error, or that the latter is below 2^-32
       of the largest number with either order).
-    - Nodes of several signs are used in Leja order.
+    - Nodes of several signs are used in Leja order. So are nodes of one sign if numbers leave a
+      double's range in the order of moduli.
     - If Leja order may lose digits, an order is used only if the bound shows that each number is
       accurate to about its last digits: first the order of moduli, then Leja order. If neither
       does, the column is solved in decimals and rounded once. Leja order may lose digits for nodes
@@ -347,8 +351,14 @@ def _solve(
             column, found = np.ascontiguousarray(b[:, col]), np.empty(m, dtype=b.dtype)
             limit = None if bound is None else np.zeros(m)
             if width == 1 or not run(column, found, limit):
-                found, limit = precise.solve(column)
-                approximate.remove(col)
+                taken = None
+                if bound is None:
+                    taken = _trusted_order(nodes, column, transpose, permutation, choose)
+                if taken is not None:
+                    found = _solve_widely(nodes, column, taken, transpose)
+                else:
+                    found, limit = precise.solve(column)
+                    approximate.remove(col)
             x[:, col] = found
             if bound is not None:
                 bound[:, col] = limit
@@ -365,6 +375,81 @@ def _solve(
         parts = bound[:, ::2], bound[:, 1::2]
         bound = np.hypot(*parts) * (1 + 2.0**-50) + np.where(parts[0] + parts[1] > 0, _LEAST, 0.0)
     return result, bound.reshape(shape)
+
+
+_CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3  # csrc/vandermonde.c explains these
+
+
+def _trusted_order(
+    nodes: Array, b: Array, transpose: bool, order: Ints | None, choose: bool
+) -> Ints | None:
+    """The order in which a kernel left a double's range; None if it found no order to be good."""
+    if order is not None:
+        return order
+    leja = leja_order(nodes)
+    if not choose:
+        return leja
+    if kernels.unchecked.solve_vandermonde(nodes, b, leja, transpose, np.empty_like(b)):
+        return None  # not the range: bounds spoke against this order
+    values = 0 if transpose else np.count_nonzero(b)
+    real, sparse = nodes.dtype is _FLOAT, 0 < 2 * values < len(b)
+    enough = _CLUSTERED if not sparse or values <= _FEW else _FILLED if real else _SPREAD
+    x, sums = nodes[leja], np.zeros(len(b) - 1)
+    for k in range(len(b) - 1):
+        sums[k:] += _logarithms(x[k + 1 :], x[: -k - 1])
+    least = (sums / np.arange(1, len(b))).min(initial=0.0)
+    if not least - np.log2(np.abs(nodes).max()) >= enough:
+        return None
+    if sparse and values <= _FEW:  # `part` of csrc/vandermonde.c
+        leja = leja[np.argsort(b[leja] != 0, kind="stable")]
+    return leja
+
+
+def _solve_widely(nodes: Array, b: Array, order: Ints, transpose: bool) -> Array:
+    """Björck and Pereyra's steps in this order, on numbers that neither over- nor underflow.
+
+    A number is c 2^e, with the larger part of c in [1/2, 1).
+    """
+    x = nodes[order]
+    factors, powers = _with_exponents(x)
+    c, e = _with_exponents(b if transpose else b[order])
+    for what, k, to, source in _steps(len(b), transpose):
+        if what == "over":
+            distances, low = _with_exponents(x[k + 1 :] - x[: -k - 1])
+            c[to], up = _with_exponents(c[to] / distances)
+            e[to] += up - low
+            continue
+        other, its = c[source], e[source]
+        if what == "times":
+            other, its = other * factors[k], its + powers[k]
+        top = np.maximum(e[to], its)
+        c[to], up = _with_exponents(c[to] * _power(e[to] - top) - other * _power(its - top))
+        e[to] = top + up
+    found = np.empty_like(c)
+    with np.errstate(over="ignore", under="ignore"):
+        for part, mantissas in zip(_parts(found), _parts(c), strict=True):
+            np.ldexp(mantissas, np.clip(e, -5000, 5000), out=part)
+    if not transpose:
+        return found
+    in_rows = np.empty_like(found)
+    in_rows[order] = found
+    return in_rows
+
+
+def _with_exponents(x: Array) -> tuple[Array, Ints]:
+    """Return c and e with x = c 2^e, as `_solve_widely` has them; 0 has an e below all others."""
+    if x.dtype.kind == "f":
+        c, e = np.frexp(x)
+    else:
+        e = np.maximum(np.frexp(np.maximum(np.abs(x.real), np.abs(x.imag)))[1], -1022)
+        c = x * _power(-e.astype(np.int64))
+    return c, np.where(c == 0, np.int64(-(2**40)), e)
+
+
+def _power(e: Ints) -> Floats:
+    """Return 2^e, or 0 for an e below -1022."""
+    powers: Floats = ((np.maximum(e, -1023) + 1023) << 52).view(np.float64)
+    return powers
 
 
 def _improve(precise: _Precise, b: Array, x: Array, bound: Floats, refine: bool) -> None:
@@ -485,6 +570,20 @@ def _logarithms(x: Array, y: Array) -> Floats:
     return found
 
 
+def _steps(m: int, transpose: bool) -> Iterator[tuple[str, int, slice, slice]]:
+    """Each step: what it does, the k of its node or distances, its targets and its sources."""
+    for k in range(m - 1):
+        rest, before = slice(k + 1, m), slice(k, m - 1)
+        yield ("times" if transpose else "minus"), k, rest, before
+        if not transpose:
+            yield "over", k, rest, rest
+    for k in range(m - 2, -1, -1):
+        rest, before = slice(k + 1, m), slice(k, m - 1)
+        if transpose:
+            yield "over", k, rest, rest
+        yield ("minus" if transpose else "times"), k, before, rest
+
+
 class _Order:
     """Björck and Pereyra's steps on nodes in one order."""
 
@@ -499,20 +598,6 @@ class _Order:
     def _given(self, b: Array) -> Array:
         return b if self._transpose else b[self.order]
 
-    def _steps(self) -> Iterator[tuple[str, int, slice, slice]]:
-        """Each step: what it does, the k of its node or distances, its targets and its sources."""
-        m = len(self.order)
-        for k in range(m - 1):
-            rest, before = slice(k + 1, m), slice(k, m - 1)
-            yield ("times" if self._transpose else "minus"), k, rest, before
-            if not self._transpose:
-                yield "over", k, rest, rest
-        for k in range(m - 2, -1, -1):
-            rest, before = slice(k + 1, m), slice(k, m - 1)
-            if self._transpose:
-                yield "over", k, rest, rest
-            yield ("minus" if self._transpose else "times"), k, before, rest
-
     def in_rows(self, x: Array) -> Array:
         """Bring the solution's numbers, or values for them, from the order of the steps to rows."""
         if not self._transpose:
@@ -524,7 +609,7 @@ class _Order:
     def sizes(self, b: Array) -> Floats:
         """Logarithms of bounds of the solution's moduli, in the order of the steps."""
         log = _logarithms(self._given(b), np.zeros_like(b))
-        for what, k, to, source in self._steps():
+        for what, k, to, source in _steps(len(self.order), self._transpose):
             if what == "over":
                 log[to] -= self._distances[k]
             else:
@@ -536,7 +621,7 @@ class _Order:
         """The solution's parts, in the order of the steps, computed with so many digits."""
         x, c = self._nodes, _decimals(self._given(b))
         with localcontext(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX):
-            for what, k, to, source in self._steps():
+            for what, k, to, source in _steps(len(self.order), self._transpose):
                 old, others = ([part[at] for part in c] for at in (to, source))
                 if what == "over":
                     apart = [
