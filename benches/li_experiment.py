@@ -4,7 +4,7 @@ Run as ``mpiexec -n 51 python benches/li_experiment.py`` for scenario one, 50 wo
 for scenario two. The uncoded scheme, cyclic repetition and BCC run the same training by Nesterov's
 method one after another. All ranks may share a processor, because delays are artificial: each
 worker sleeps for an exponential time in each round, and each message keeps the master's link busy.
-The two constants are those of `fastgc reproduce li-tables` for the paper's tables.
+The two constants are those of `python -m benches.papers li-tables` for the paper's tables.
 
 By default the samples are few and short, so that computing takes no time compared to the delays.
 The paper's own size, ``--features 8000 --points 100``, needs a processor and 64 MB for each rank.
@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
+from papers.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TABLE_LOAD
 
 from fastgc import Code, CouponCollector, CyclicRepetition, Uncoded
 from fastgc.coding.round import Round
 from fastgc.delays import Exponential
 from fastgc.engines.mpi import MPICluster
-from fastgc.papers.li import DELAY, ITERATIONS, MESSAGE, SCENARIOS, SCHEMES, TABLE_LOAD
 from fastgc.planning.simulation import simulate
 from fastgc.training.optimizers import Nesterov
 

@@ -86,7 +86,7 @@ SECTIONS = {
     "PyTorch modules, beside DistributedDataParallel": "python benches/torch_loop.py",
     "Deaths of ranks": "python benches/torch_deaths.py",
     "Audits of ranks, and ranks that err": "python benches/torch_audit.py",
-    "The papers' figures": "python -m benches.papers all --markdown",
+    "The papers' figures": "python -m benches.papers",
 }
 
 
@@ -128,7 +128,9 @@ def run(line: str) -> tuple[str, str]:
     """Run a section's command; return its output as Markdown, and an error or an empty text."""
     words = shlex.split(line)
     at = next(i for i, word in enumerate(words) if word in ("fastgc", "python", "pytest"))
-    python = [sys.executable, "-P", *(["-m", words[at]] if words[at] != "python" else [])]
+    # -P: the installed fastgc, not that of this folder, where `-m benches.papers` is found
+    safe = [] if words[at + 1 : at + 2] == ["-m"] else ["-P"]
+    python = [sys.executable, *safe, *(["-m", words[at]] if words[at] != "python" else [])]
     beside = [str(Path(sys.executable).with_name(word)) for word in words[: min(at, 1)]]
     command = [*beside, *words[1:at], *python, *words[at + 1 :]]
     with tempfile.TemporaryDirectory() as folder:

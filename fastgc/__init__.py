@@ -94,7 +94,6 @@ _MODULES = {
     "kernels": "kernels",
     "models": "training.models",
     "optimizers": "training.optimizers",
-    "papers": "papers",
     "planning": "planning",
     "plotting": "plotting",
     "sequential": "sequential",

@@ -40,10 +40,18 @@ IMPORTED = Path(fastgc.__file__).resolve().parent
 
 
 class Beside:
-    """Finds modules of this folder, which pytest's importlib mode leaves off the path."""
+    """Finds modules of this folder, which pytest's importlib mode leaves off the path.
+
+    And the package of papers' figures, a program in benches.
+    """
 
     @staticmethod
     def find_spec(name, path=None, target=None):
+        if name == "papers":
+            file = HERE.parent / "benches" / "papers" / "__init__.py"
+            return importlib.util.spec_from_file_location(
+                name, file, submodule_search_locations=[str(file.parent)]
+            )
         file = HERE / f"{name}.py"
         return importlib.util.spec_from_file_location(name, file) if file.exists() else None
 

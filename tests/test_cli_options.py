@@ -109,12 +109,6 @@ def test_schemes_across_rounds_have_no_stragglers_to_choose():
     assert "--workers: '6/2' is neither a number" in refused("sequential", "-n", "6/2")
 
 
-def test_figures_of_papers_are_named_in_the_same_way():
-    small = ("--rounds", "200", "--json")
-    both = json.loads(done("reproduce", "ozfatura-1", "krishnan-loads", *small).stdout)
-    assert both == json.loads(done("reproduce", "ozfatura-1,krishnan-loads", *small).stdout)
-
-
 @pytest.mark.parametrize("command", TOLERATING)
 @pytest.mark.parametrize(
     ("arguments", "says"),
@@ -315,13 +309,11 @@ def small(command):
     """Return arguments of a small call of a command that prints a table."""
     if command == "fit":
         return "fit", "times.csv", "--unit", "ms"
-    if command == "reproduce":
-        return "reproduce", "krishnan-loads"
     return command, *(["binary", "uncoded"] if command != "spare" else ["binary"]), "-n", "6", \
         *SMALL[command]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+@pytest.mark.parametrize("command", [*SMALL, "fit"])
 def test_every_table_is_written_as_csv_and_json(command, times):
     first = done(*small(command), "--csv", "out.csv", "--json", "out.json")
     assert "─" in first.stdout  # the table is printed, too
@@ -338,7 +330,7 @@ def test_every_table_is_written_as_csv_and_json(command, times):
     assert "there is no folder" in refused(*small(command), "--csv", "nowhere/out.csv")
 
 
-@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+@pytest.mark.parametrize("command", [*SMALL, "fit"])
 def test_every_table_is_written_for_latex_and_as_markdown(command, times):
     """Both have the same tables, of as many rows and cells."""
     first = done(*small(command), "--latex", "out.tex", "--markdown")
@@ -354,9 +346,9 @@ def test_every_table_is_written_for_latex_and_as_markdown(command, times):
 
 
 def test_letters_of_tables_are_those_that_latex_has():
-    """All that sources of commands and papers have, but letters with accents, which it knows."""
+    """All that sources of commands have, but letters with accents, which it knows."""
     package = Path(fastgc.__file__).parent
-    for file in [*package.glob("cli/*.py"), *package.glob("papers/*.py")]:
+    for file in package.glob("cli/*.py"):
         for letter in set(file.read_text()):
             known = letter.isascii() or unicodedata.name(letter).startswith("LATIN")
             combining = unicodedata.combining(letter)  # part of the letter before
@@ -370,7 +362,7 @@ EXTRACTED = ["–", "µ", "2", "∞", "≤", "≥", "α", "ℓ", "<a|b>", "50%",
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
 def test_latex_compiles(times):
     """Tables of all commands, and all that a name may hold, in the first encoding of fonts."""
-    names = [*SMALL, "fit", "reproduce"]
+    names = [*SMALL, "fit"]
     for name in names:
         done(*small(name), "--latex", f"{name}.tex")
     rows = [[each, "–µ²∞≤≥αℓ"] for each in TRICKY]
@@ -412,30 +404,18 @@ def test_a_table_beyond_a_page_of_latex_breaks_between_pages():
     assert f"over {PAGE} rows" in latex().metadata["told"].help
 
 
-def test_notes_of_papers_are_in_their_latex(times):
-    """A table that refers to [1] names the paper; letters are those of LaTeX."""
-    shown = done("reproduce", "krishnan-loads", "--latex", "out.tex").stdout
-    written = (times / "out.tex").read_text()
-    notes = re.findall(r"(?m)^\[(\d+)\] (.*)$", shown)
-    assert notes
-    for number, _ in notes:
-        assert re.search(rf"(?m)^\[{number}\] \w", written)
-        assert f"[{number}] \\\\" in written
-    assert written.isascii()
-
-
-@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+@pytest.mark.parametrize("command", [*SMALL, "fit"])
 def test_every_command_draws(command, times, monkeypatch):
-    path = "pictures" if command == "reproduce" else "out.svg"
-    first = done(*small(command), "--plot", path)
-    assert f"plot written to {path}" in first.stderr
-    if command != "reproduce":
-        assert (times / "out.svg").read_text().startswith("<?xml")
-        assert "must end in .png" in refused(*small(command), "--plot", "out.bmp")
-    assert "width must be one of" in refused(*small(command), "--plot", path, "--width", "wide")
+    first = done(*small(command), "--plot", "out.svg")
+    assert "plot written to out.svg" in first.stderr
+    assert (times / "out.svg").read_text().startswith("<?xml")
+    assert "must end in .png" in refused(*small(command), "--plot", "out.bmp")
+    assert "width must be one of" in refused(
+        *small(command), "--plot", "out.svg", "--width", "wide"
+    )
 
 
-@pytest.mark.parametrize("command", [*SMALL, "fit", "reproduce"])
+@pytest.mark.parametrize("command", [*SMALL, "fit"])
 def test_tables_fit_a_terminal_with_their_first_column(command, times, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = done(*small(command)).stdout

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import pickle
 import random
 import socket
 import struct
@@ -22,7 +21,6 @@ from fastgc._base import files
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical
 from fastgc.errors import CheckpointError
-from fastgc.papers import recorded
 from fastgc.planning import Recording
 
 pytestmark = pytest.mark.any_backend
@@ -64,10 +62,6 @@ LABELS = b"\0\0\x08\x01" + struct.pack(">I", 6) + bytes(i % 3 for i in range(6))
 RECORDING = {"times": TIMES.tolist(), "cost": 0.01, "source": "a test"}
 ROUND = history.Record(1, 0.1, 0.1, 0.0, (0, 2), 2, 0, 1.5, 0.25)
 RUN = history.History(name="a", code="c", data="b", delays="none", seed=0, rounds=[ROUND])
-PROFILE = [
-    {"results": [{"worker_id": i, "started": 0.0, "finished": float(t)} for i, t in enumerate(row)]}
-    for row in TIMES
-]
 
 # For each file: its name, its content, and the functions that read it.
 READ = [
@@ -90,7 +84,6 @@ READ = [
     ("a.parquet", in_parquet, (Empirical.read, of_fit)),
     ("a-images-idx3-ubyte", lambda: IDX, (data.load, data.read_idx)),
     ("a-images-idx3-ubyte", lambda: gzip.compress(IDX), (data.load, data.read_idx)),
-    ("a.pkl", lambda: pickle.dumps(PROFILE), (recorded.read_profile,)),
 ]
 
 
@@ -388,7 +381,7 @@ def test_what_is_no_path_is_refused(path, read):
 def test_every_reader_is_tried():
     """All other modules open such files, and call parsers, through `fastgc._base.files`."""
     tried = functools.reduce(set.union, (set(readers) for *_, readers in READ), set())
-    assert len(tried) == 8
+    assert len(tried) == 7
     package = os.path.dirname(fastgc.__file__)
     found = set()
     for folder, _, names in os.walk(package):
@@ -401,4 +394,4 @@ def test_every_reader_is_tried():
                     call in text for call in ("np.load(", "json.load(", "zipfile.", "read_table")
                 ):
                     found.add(os.path.relpath(path, package))
-    assert found == {"files.py"}
+    assert found == {"_base/files.py"}

@@ -1220,7 +1220,6 @@ MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",
     "kernels": "are compared with NumPy's: kernels_fuzz.py",
     "plotting": "draws",
-    "papers": "runs for minutes",
 }
 
 

@@ -24,7 +24,7 @@ def stated():
     """Yield paper, row and number from the columns of the page's tables that are ours."""
     head, paper = [], ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
-        if found := re.search(r"`fastgc reproduce (\w+)-", line):
+        if found := re.search(r"\*\*Its figures\.\*\* `(\w+)-", line):
             paper = found[1]
         if not line.startswith("|"):
             head = []

@@ -439,7 +439,7 @@ def test_tracking_lines_are_the_rounds(tmp_path):
     assert (tmp_path / "rounds.pdf").read_bytes().startswith(b"%PDF")
 
 
-# ------------------------------------------------------------------------- the papers' figures
+# ------------------------------------------------------------------------- panels
 
 
 def panel(*lines, **kwargs):

@@ -1,41 +1,29 @@
 """The papers' figures: computed numbers are those printed in the papers, or a note says why not."""
 
-import inspect
 import itertools
 import json
 import math
-import multiprocessing
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from papers import __main__ as program
+from papers import charalambides, figure, halbawi, li, ozfatura, ramamoorthy, zhu
+from papers.figure import FIGURES, Figure, Row
 from scipy.special import gammaln
-from strength import much
-from typer.testing import CliRunner
 
 import fastgc
 from fastgc import BinaryCode, data, simulation
-from fastgc.cli import app
-from fastgc.cli.reproduce import _numbers
-from fastgc.codes import Costs
-from fastgc.papers import (
-    FIGURES,
-    Row,
-    charalambides,
-    figure,
-    halbawi,
-    li,
-    liars,
-    ozfatura,
-    ramamoorthy,
-    reproduce,
-    zhu,
-)
-from fastgc.plotting.panels import Line
+from fastgc.plotting import Line
 from fastgc.training.optimizers import CADA, GCADA
+
+ROOT = Path(__file__).parents[1]
 
 
 def checked(figure):
@@ -74,7 +62,7 @@ def test_rows_compare_with_the_paper_first():
         bound = row(ours, closed=1.0, bound=True)
         assert bound.ok == held
         assert math.isnan(bound.difference)
-        assert _numbers(bound)[2:] == ["≤ 1", "held" if held else "violated"]
+        assert program.cells(bound)[5:] == ["≤ 1", "held" if held else "violated"]
 
 
 @pytest.mark.any_backend
@@ -594,28 +582,9 @@ def test_a_gradient_that_is_not_decoded_is_noticed(mnist, monkeypatch):
 def test_runs_that_are_too_short_or_none(mnist):
     with pytest.raises(ValueError, match=r"budget must be longer: in 0\.002 s of the slowest run"):
         halbawi.figure_2(data=str(mnist), budget=0.002, runs=2, rounds=10)
-    with pytest.raises(ValueError, match="runs must be at least 1, not 0"):
-        halbawi.figure_2(runs=0)
-    with pytest.raises(ValueError, match="budget must be positive and finite, not 0"):
-        halbawi.figure_2(budget=0)
-
-
-@pytest.mark.any_backend
-def test_figures_train_on_their_own_data_unless_told(monkeypatch):
-    seen = []
-
-    def figure(*, data="own", seed=0, rounds=1):
-        seen.append(data)
-
-    monkeypatch.setitem(FIGURES, "halbawi-2", figure)
-    list(reproduce(["halbawi-2"]))
-    list(reproduce(["halbawi-2"], data="digits"))
-    assert seen == ["own", "digits"]
-    monkeypatch.undo()
-    monkeypatch.setattr(halbawi.datasets, "glyphs", lambda **options: seen.append(options) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        halbawi.figure_2(seed=4)
-    assert seen[-1] == {"seed": 4, "dtype": np.float32}
+    for wrong in {"runs": 0}, {"budget": 0}:
+        with pytest.raises(ValueError, match="runs must be at least 1, and budget positive"):
+            halbawi.figure_2(**wrong)
 
 
 # ------------------------------------------------------------------------------------- ozfatura
@@ -1220,47 +1189,6 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 # ---------------------------------------------------------------------------------- all together
 
 
-@pytest.mark.any_backend
-def test_figures_by_name():
-    [figure] = reproduce(["charalambides-5"])
-    assert figure.name == "charalambides-5"
-    with pytest.raises(ValueError, match=r"unknown figure 'halbawi-9': choose among halbawi-2, "):
-        reproduce(["halbawi-9"])
-    with pytest.raises(ValueError, match="rounds must be at least 1, not 0"):
-        reproduce(rounds=0)
-    with pytest.raises(ValueError, match="seed must not be negative"):
-        reproduce(seed=-1)
-    with pytest.raises(ValueError, match="processes must be at least 1, not 0"):
-        reproduce(processes=0)
-
-
-def test_figures_of_several_processes(monkeypatch):
-    """They are the same, in the order asked for; figures that measure times run alone."""
-    names, given = ["li-tables", "charalambides-5", "zhu-5"], {"rounds": 100, "seed": 3}
-    apart = {figure.name: figure for figure in reproduce(names, **given)}
-    others = set(multiprocessing.active_children())
-    there = []
-
-    def alone(**given):
-        there.append(set(multiprocessing.active_children()) - others)
-        return apart["charalambides-5"]
-
-    monkeypatch.setitem(FIGURES, "charalambides-5", alone)
-    alone.timed = True
-    together = list(reproduce(names, **given, processes=2))
-    assert [each.name for each in together] == names
-    assert there == [set()]
-    for each in together:
-        assert repr(each.rows) == repr(apart[each.name].rows)
-    assert [len(each.panels) for each in together] == [len(apart[name].panels) for name in names]
-    left = reproduce(["li-tables", "zhu-5", "raviv-bound"], **given, processes=2)
-    assert next(left).name == "li-tables"
-    left.close()  # work that nobody waits for ends
-    assert not set(multiprocessing.active_children()) - others
-    with pytest.raises(ValueError, match="needs data=PATH"):
-        list(reproduce(["li-tables", "bytedance2025"], **given, processes=2))
-
-
 # --------------------------------------------------------------------------------- ramamoorthy
 
 
@@ -1283,22 +1211,17 @@ def test_partial_work_halves_the_time_in_the_best_order():
     assert other.ours == other.closed == 90
     [random] = [row for what, row in rows.items() if "random order over" in what]
     assert random.ours > 1
-    law, time, messages = list(rows.values())[-3:]
-    assert law.ours == pytest.approx(law.closed, rel=0.03)
-    assert time.ours == time.closed == 1
-    assert 0 < messages.ours < 1
 
 
 @pytest.mark.any_backend
-def test_times_and_errors_of_partial_work_are_the_authors():
+def test_times_of_partial_work_are_the_authors():
     figure = ramamoorthy.figure_3(rounds=15)
     rows = checked(figure)
     stored = [row for row in rows.values() if row.paper is not None]
-    assert len(stored) == 2 * 9 + 2 * 8 + 3 + 1
+    assert len(stored) == 2 * 9 + 1
     for row in stored:  # few rounds
         assert row.ours == pytest.approx(row.paper, rel=0.3), row.what
     assert sum(row.ok for row in stored) > len(stored) / 2
-    assert [panel.log_y for panel in figure.panels] == [False, True]
 
 
 @pytest.mark.any_backend
@@ -1319,28 +1242,8 @@ def test_completion_times_are_those_of_the_definition(copies, failed):
         }
         assert one == max(each[copies - 1][0] for each in done.values())
         assert other == max(sorted(end for _, end in each)[copies - 1] for each in done.values())
-    with pytest.raises(ValueError, match="load must be below n=4"):
+    with pytest.raises(ValueError, match="load must be from 2 to below n=4"):
         ramamoorthy.figure_3(n=4, load=4)
-
-
-@pytest.mark.any_backend
-@pytest.mark.parametrize("copies", [1, 2, 3])
-def test_what_partial_work_leaves_out_is_a_projection(copies):
-    # The distance of each unit vector of coefficients from the span of random ones that came.
-    held, time = [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]], 2.2
-    rng = np.random.default_rng(7)
-    norms = ramamoorthy.uncovered_norms(held, copies, time, 12, 5, 1)
-    speeds = ramamoorthy._speeds(np.random.default_rng(5), 12, 4, 1)
-    for norm, row in zip(norms, speeds, strict=True):
-        left = 0.0
-        for j in range(4):
-            came = sum(
-                j in mine and row[i] * (mine.index(j) + 1) <= time for i, mine in enumerate(held)
-            )
-            basis = np.linalg.qr(rng.standard_normal((copies, min(came, copies))))[0]
-            left += np.linalg.norm(np.eye(copies) - basis @ basis.T) ** 2
-        assert norm == pytest.approx(np.sqrt(left), abs=1e-7)
-    assert norms.max() > 0
 
 
 @pytest.mark.any_backend
@@ -1351,123 +1254,76 @@ def test_regular_assignments_are(n, load):
     assert np.bincount(np.ravel(held)).tolist() == [load] * n
 
 
-# --------------------------------------------------------------------------------------- liars
-
-
-@pytest.mark.any_backend
-def test_liars_are_outvoted_or_found_and_rows_see_where_they_are_not(monkeypatch):
-    rows = checked(liars.liars(rounds=12))
-    assert [row.ours for row in rows.values() if row.paper is not None] == [3, 2, 5, 3]
-    assert all(row.difference == 0 for row in rows.values())
-
-    class Believing:  # decodes whatever comes
-        def __init__(self, code, p, liars):
-            self._round = code.round(p)
-            self.corrupt = [0]
-
-        def settle(self, ask, compute):
-            return Costs(computed=9)
-
-        def __getattr__(self, name):
-            return getattr(self._round, name)
-
-    monkeypatch.setattr(liars, "AskingRound", Believing)
-    rows = liars.liars(rounds=12).rows
-    for what in ("wrong gradients", "honest workers named", "master computes more than s"):
-        asked = [row for row in rows if row.figure == liars.ASKED and row.what.startswith(what)]
-        assert asked
-        assert not any(row.ok for row in asked)
-
-
-@pytest.mark.any_backend
-@pytest.mark.parametrize(
-    "name", sorted(FIGURES.keys() - {"halbawi-3", "charalambides-5", "krishnan-loads"})
-)
-def test_figures_check_rounds_and_seeds(name):
-    figure = FIGURES[name]
-    for options, error, says in (
-        ({"rounds": 0}, ValueError, "rounds must be at least 1, not 0"),
-        ({"seed": -1}, ValueError, "seed must be at least 0, not -1"),
-        ({"rounds": 2.5}, TypeError, r"rounds must be an integer, not 2\.5"),
-    ):
-        if not options.keys() <= inspect.signature(figure).parameters.keys():
-            continue
-        with pytest.raises(error, match=says):
-            figure(**options)
+# ---------------------------------------------------------------------------------- all together
 
 
 @pytest.mark.any_backend
 def test_the_same_seed_gives_the_same_figure():
     first, again, other = (
-        [row.ours for row in next(reproduce(["zhu-5"], seed=seed, rounds=100)).rows]
-        for seed in (1, 1, 2)
+        [row.ours for row in FIGURES["zhu-5"](seed=seed, rounds=100).rows] for seed in (1, 1, 2)
     )
     assert first == again != other
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, ["reproduce", *arguments])
-
-
 @pytest.mark.any_backend
-def test_command_prints_tables_and_draws(tmp_path):
-    plots = tmp_path / "plots"
-    result = run("halbawi-3, ozfatura-1", "--rounds", "500", "--plots", str(plots))
-    assert result.exit_code == 0, result.output
-    for text in ("figure 3", "0.1477", "LCC-MMC", "[1]", "N c_g = 0.035"):
-        assert text in result.stdout
-    assert "…" not in result.stdout
-    tables = [line for line in result.stdout.splitlines() if not line.startswith("[")]
-    assert max(map(len, tables)) <= 80
-    for name in ("halbawi-3", "ozfatura-1"):
-        assert (plots / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert result.output.count("plot written to") == 2
-
-
-@pytest.mark.any_backend
-def test_command_prints_markdown_and_json():
-    markdown = run("halbawi-3", "--markdown").stdout
-    lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert len(lines) == 2 + 7
-    assert len({line.count("|") for line in lines}) == 1
+def test_the_program_prints_and_draws(tmp_path, capsys):
+    program.main(["halbawi-3", "ozfatura-1", "--rounds", "500", "--plot", str(tmp_path / "a.png")])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {8}
     assert lines[2].startswith("| halbawi2017 figure 3 | optimal fraction α*, eq. (22) | N c_g = ")
     assert lines[2].endswith(" | 0.1477 | 0.1477 |  | +0.0% |")
-    rows = json.loads(run("zhu-5", "--rounds", "500", "--json").stdout)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    program.main(["zhu-5", "--rounds", "500", "--json"])
+    rows = json.loads(capsys.readouterr().out)
     assert {row["figure"] for row in rows} == {"zhu2022 section V", "zhu2022 figure 2"}
-    numbers = {"ours", "paper", "closed", "interval", "tolerance", "bound", "difference"}
-    keys = {"figure", "what", "note", *numbers}
-    assert set(rows[0]) == keys
-    assert rows[0]["paper"] is None
+    program.main(["--list"])
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [*FIGURES]
+
+
+@pytest.mark.any_backend
+def test_data_are_for_figures_that_train(monkeypatch):
+    seen = []
+
+    def figure(*, data="own", seed=0):
+        seen.append(data)
+        return Figure("halbawi-2", "", [])
+
+    monkeypatch.setitem(FIGURES, "halbawi-2", figure)
+    program.main(["halbawi-2"])
+    program.main(["halbawi-2", "--data", "digits"])
+    assert seen == ["own", "digits"]
+    monkeypatch.undo()
+    monkeypatch.setattr(halbawi.datasets, "glyphs", lambda **options: seen.append(options) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        halbawi.figure_2(seed=4)
+    assert seen[-1] == {"seed": 4, "dtype": np.float32}
 
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("words", "says"),
     [
-        (["halbawi-9"], "unknown figure 'halbawi-9': choose among halbawi-2"),
-        ([","], "name at least one figure: all, or some of halbawi-2"),
-        (["--rounds", "0"], "--rounds"),
-        (["--seed", "-1"], "--seed"),
-        (["halbawi-2", "--data", "nowhere.npz"], "nowhere.npz"),
+        (["halbawi-9"], "there is no figure 'halbawi-9': choose among charalambides-5"),
+        (["--rounds", "0"], "--rounds must be at least 1"),
+        (["--seed", "-1"], "--seed must not be negative"),
     ],
 )
-def test_command_errors_are_one_line(arguments, says):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert says in result.output
-    assert "Traceback" not in result.output
+def test_wrong_words_are_named(words, says, capsys):
+    with pytest.raises(SystemExit):
+        program.main(words)
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.any_backend
+def test_it_runs_from_a_checkout():
+    command = [sys.executable, "-m", "benches.papers", "--list"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("charalambides-5: ")
 
 
 @pytest.mark.long
 @pytest.mark.any_backend
-def test_command_runs_all_figures():
-    """Every figure has a name, and can be computed with few rounds."""
-    # Tests above compute these with even fewer.
-    above = {"halbawi-2"} | much(set(), {"zhu-2", "li-2"})
-    names = ",".join(name for name in FIGURES if name not in above)
-    result = run(names, "--rounds", "100", "--json")
-    assert result.exit_code == 0, result.output
-    papers = {row["figure"].split()[0] for row in json.loads(result.stdout)}
-    beside = {"charles2018", "chen2018"}  # their figures are named after another paper
-    assert beside <= papers
-    assert len(papers - beside) == len({name.split("-")[0] for name in FIGURES})
+@pytest.mark.parametrize("name", sorted(FIGURES.keys() - {"halbawi-2", "zhu-2", "li-2"}))
+def test_figures_are_made_of_few_rounds(name):
+    """Those left out are computed with even fewer by tests above."""
+    assert program.compute(name, rounds=100, seed=0).rows

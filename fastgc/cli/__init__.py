@@ -4,7 +4,6 @@ from . import (  # noqa: F401  (add commands)
     codes,
     info,
     plan,
-    reproduce,
     simulate,
     stability,
     train,

@@ -23,7 +23,7 @@ TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision"
 # The order of commands in the help, as a newcomer needs them.
 _ORDER = (
     *("train", "codes", "plan", "simulate", "sweep", "sequential", "fit"),
-    *("stability", "worst", "spare", "reproduce", "info"),
+    *("stability", "worst", "spare", "info"),
 )
 
 F = TypeVar("F", bound=Callable[..., None])

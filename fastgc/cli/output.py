@@ -121,14 +121,6 @@ class Output(Options):
         else:
             Console().print(rich_table(title, heads, rows, text))
 
-    def notes(self, notes: Sequence[str]) -> None:
-        """Print the notes ``[1]``, ``[2]`` and so on below a table."""
-        from .._base.progress import latex_text
-
-        for number, note in enumerate(notes, start=1):
-            echo(f"[{number}] {note}")
-            self._write_latex(f"[{number}] {latex_text(note)}\n")
-
     def _write_latex(self, text: str) -> None:
         if self.latex is None:
             return

@@ -1,4 +1,4 @@
-"""Pictures of codes, rounds, training runs, precision and papers' figures; needs matplotlib.
+"""Pictures of codes, rounds, training runs and precision; needs matplotlib.
 
 A function that draws returns matplotlib Axes, the first if there are several, or a Figure. Its
 argument `ax` says where to draw: the axes, or a sequence of them if there are several diagrams. By

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base.arrays import Bools, Floats, at_least
-from ..codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
-from ..delays import DelayModel, Exponential, ShiftedExponential
-from ..planning.simulation import closed_forms, simulate
-from ..plotting.panels import Line, Panel
-from ..training import data as datasets
-from ..training.models import LinearRegression
-from ..training.optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
-from ..training.train import train
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
+from fastgc.codes import BinaryCode, Code, FractionalRepetition, Grouped, Uncoded
+from fastgc.delays import DelayModel, Exponential, ShiftedExponential
+from fastgc.planning.simulation import closed_forms, simulate
+from fastgc.plotting import Line, Panel
+from fastgc.training import data as datasets
+from fastgc.training.models import LinearRegression
+from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Optimizer
+from fastgc.training.train import train
+
+from .figure import ROUNDS, SIMULATED, Bools, Floats, Part, Row, compared, figure
 
 FIGURE, SECTION = partial(Row, "zhu2022 figure 2"), partial(Row, "zhu2022 section V")
 # Section VI states 3 groups of 4; the loads that it reports are those of groups of 3.
@@ -97,7 +97,7 @@ OF_SECTION: dict[str, tuple[type[GCADA], Floats, float, int, tuple[str, ...]]] =
 
 
 @figure("zhu-5", "Zhu et al., section V: time and loads of an iteration")
-def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
+def section_5(*, seed: int = 0, rounds: int = ROUNDS) -> Iterator[Part]:
     """Time, communication and computation of an iteration: eqs. (10) to (22), and measured.
 
     The numbers selected are measured with `fastgc.optimizers.CADA` and `GCADA` on quadratic
@@ -115,7 +115,7 @@ def section_5(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> It
         exact = closed_forms.fastest_of_groups_mean(groups, size, delays)
         yield SECTION(f"time (µs), {what}", 1e6 * run.mean, closed=1e6 * exact, note=SIMULATED)
     steps = max(rounds // 20, 100)
-    for name, scaled in track([(name, scaled) for name in OF_SECTION for scaled in (False, True)]):
+    for name, scaled in [(name, scaled) for name in OF_SECTION for scaled in (False, True)]:
         yield from _selection_rows(name, scaled, delays, steps, rng)
     yield from _load_rows()
     yield _panel(delays, rng, rounds)
@@ -284,12 +284,7 @@ def _panel(delays: Exponential, rng: np.random.Generator, rounds: int) -> Panel:
 
 @figure("zhu-2", "Zhu et al., figure 2: distributed SGD and Adam, CADA and G-CADA")
 def figure_2(
-    *,
-    seed: int = 0,
-    data: str = "digits",
-    runs: int | None = None,
-    steps: int = STEPS,
-    track: Track = iter,
+    *, seed: int = 0, data: str = "digits", runs: int | None = None, steps: int = STEPS
 ) -> Iterator[Part]:
     """Loss, communication and computation against time, of four methods; and codes in groups.
 
@@ -301,9 +296,8 @@ def figure_2(
     12, or 1 on large data) draws θ*, the start, mini-batches and times anew. A run ends at that
     error, or after `steps` steps.
     """
-    steps = at_least("steps", steps, 1)
-    if runs is not None:
-        at_least("runs", runs, 1)
+    if steps < 1 or (runs is not None and runs < 1):
+        raise ValueError(f"runs and steps must be at least 1, not {runs} and {steps}")
     samples = datasets.load(data, seed=seed)
     large = samples.X_train.size >= LARGE
     if runs is None:
@@ -313,7 +307,7 @@ def figure_2(
     jobs += [(age, run) for age in OTHER_AGES for run in range(few)]
     taken: dict[int, list[_Taken]] = {}
     drawn: list[_Run] = []
-    for age, run in track(jobs):
+    for age, run in jobs:
         problem = _problem(samples, seed + run)
         names = [ADAM, *ADAPTIVE] if age == SCRIPT_AGE else ADAPTIVE  # Adam has no ages
         found = [_trained(problem, name, seed + run, steps, age) for name in names]

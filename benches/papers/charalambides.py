@@ -10,10 +10,11 @@ from math import comb
 
 import numpy as np
 
-from ..codes import BinaryCode
-from ..planning import equal_time_loads
-from ..plotting.panels import Line, Panel
-from .figure import Part, Row, Track, compared, figure, median_seconds
+from fastgc.codes import BinaryCode
+from fastgc.planning import equal_time_loads
+from fastgc.plotting import Line, Panel
+
+from .figure import Part, Row, compared, figure, median_seconds
 
 DECODING = partial(Row, "charalambides2020 section IV")
 LOADS = partial(Row, "charalambides2020 section V")
@@ -205,17 +206,15 @@ def _unequal_row() -> Row:
     )
 
 
-@figure(
-    "charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding", timed=True
-)
-def section_5(*, workers: range = WORKERS, track: Track = iter) -> Iterator[Part]:
+@figure("charalambides-5", "Charalambides et al., sections IV to VI: loads and decoding")
+def section_5(*, workers: range = WORKERS) -> Iterator[Part]:
     """Loads of the binary code against the most even loads, and decoding against a stored table.
 
     For each n in `workers`, all splits of n partitions are tried.
     """
     lines = []
     pairs = best = divisible = several = 0
-    for n in track(workers):
+    for n in workers:
         stragglers = range(1, n - 1)
         ours = [distance(BinaryCode(n, stragglers=s)) for s in stragglers]
         even = [_evenest(n, n, s) for s in stragglers]

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Floats
-from ..codes import Code, CyclicRepetition, LagrangeCode, Uncoded
-from ..coding.rules import Cells
-from ..delays import ShiftedExponential
-from ..planning.simulation import (
+from fastgc.codes import Code, CyclicRepetition, LagrangeCode, Uncoded
+from fastgc.coding.rules import Cells
+from fastgc.delays import ShiftedExponential
+from fastgc.planning.simulation import (
     Simulation,
     closed_forms,
     covered_cdf,
@@ -22,8 +21,9 @@ from ..planning.simulation import (
     covered_messages,
     simulate,
 )
-from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, figure, median_seconds, times_alone
+from fastgc.plotting import Line, Panel
+
+from .figure import ROUNDS, SIMULATED, Floats, Part, Row, figure, median_seconds, times_alone
 
 DELAYS = ShiftedExponential(shift=0.01, rate=10)  # time of a computation: α and μ of eq. (12)
 LOADS = tuple(range(1, 41))  # loads in figure 2
@@ -42,9 +42,7 @@ Runs = dict[str, dict[int, Simulation]]
 
 
 @figure("ozfatura-1", "Ozfatura et al., figure 1: distribution of the completion time")
-def figure_1(
-    *, n: int = 10, load: int = 5, seed: int = 0, rounds: int = ROUNDS, track: Track = iter
-) -> Iterator[Part]:
+def figure_1(*, n: int = 10, load: int = 5, seed: int = 0, rounds: int = ROUNDS) -> Iterator[Part]:
     """Distribution of the completion time: closed forms against simulation.
 
     There are n workers with `load` computations each. The paper's closed forms are eqs. (15) and
@@ -62,7 +60,7 @@ def figure_1(
     lines = []
     # 99.9 % quantile of the distance of a sample's distribution function from its law (Kolmogorov).
     most = math.sqrt(-math.log(0.001 / 2) / 2 / rounds)
-    for name in track(list(codes)):
+    for name in codes:
         code = codes[name]
         run = simulate(code, DELAYS, rounds=rounds, seed=seed)
         mean, cdf = _closed(code)
@@ -105,16 +103,9 @@ class _Found(NamedTuple):
     runs: Runs
 
 
-@figure(
-    "ozfatura-2", "Ozfatura et al., figure 2: time and communication against the load", timed=True
-)
+@figure("ozfatura-2", "Ozfatura et al., figure 2: time and communication against the load")
 def figure_2(
-    *,
-    n: int = 40,
-    loads: Sequence[int] = LOADS,
-    seed: int = 0,
-    rounds: int = ROUNDS,
-    track: Track = iter,
+    *, n: int = 40, loads: Sequence[int] = LOADS, seed: int = 0, rounds: int = ROUNDS
 ) -> Iterator[Part]:
     """Mean completion time and communication load of five schemes against the computation load.
 
@@ -126,13 +117,13 @@ def figure_2(
         )
     time: Figures = {}
     sent: Figures = {}
-    for load in track(loads):
+    for load in loads:
         for name, (mean, messages) in _exact(n, load).items():
             time.setdefault(name, {})[load] = mean
             sent.setdefault(name, {})[load] = messages
     checked = {name: _some(by) for name, by in time.items()}
     runs: Runs = {name: {} for name in time}
-    for name, load in track([(name, load) for name, each in checked.items() for load in each]):
+    for name, load in [(name, load) for name, each in checked.items() for load in each]:
         runs[name][load] = simulate(_code(name, n, load), DELAYS, rounds=rounds, seed=seed)
     found = _Found(n, time, sent, runs)
     yield from _times(found)

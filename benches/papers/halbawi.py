@@ -11,19 +11,37 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from .._base.arrays import Array, Bools, Floats, Ints, at_least, check_real
-from .._base.extras import one_thread_of_blas, scipy
-from ..codes import Code, CyclicRepetition, ReedSolomon, Uncoded
-from ..delays import Pareto
-from ..planning.optimum import DecodeCost, Optimum, limit_time, optimal_fraction, optimal_threshold
-from ..planning.simulation import simulate
-from ..plotting.panels import Line, Panel
-from ..training import data as datasets
-from ..training.data import Dataset
-from ..training.models import SoftmaxRegression
-from ..training.optimizers import Nesterov
-from .figure import ROUNDS, Part, Row, Track, figure, median_seconds, times_alone
+from fastgc._base.extras import one_thread_of_blas
+from fastgc.codes import Code, CyclicRepetition, ReedSolomon, Uncoded
+from fastgc.delays import Pareto
+from fastgc.planning.optimum import (
+    DecodeCost,
+    Optimum,
+    limit_time,
+    optimal_fraction,
+    optimal_threshold,
+)
+from fastgc.planning.simulation import simulate
+from fastgc.plotting import Line, Panel
+from fastgc.training import data as datasets
+from fastgc.training.data import Dataset
+from fastgc.training.models import SoftmaxRegression
+from fastgc.training.optimizers import Nesterov
+
+from .figure import (
+    ROUNDS,
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Part,
+    Row,
+    figure,
+    median_seconds,
+    times_alone,
+)
 
 N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
@@ -56,7 +74,7 @@ class DecodingTimes(NamedTuple):
     lstsq: float  # ``numpy.linalg.lstsq``, 80 equations of its encoding matrix
 
 
-@figure("halbawi-3", "Halbawi et al., figure 3: the best share of the data", timed=True)
+@figure("halbawi-3", "Halbawi et al., figure 3: the best share of the data")
 def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
     """Time of a round against the share of the data that a worker computes; the best threshold.
 
@@ -193,7 +211,7 @@ class Scheme:
     @property
     def median(self) -> float:
         """Median seconds of a round: the f-th smallest delay has a level of Beta distribution."""
-        level = scipy("special").betaincinv(self.f, N - self.f + 1, 0.5)
+        level = special.betaincinv(self.f, N - self.f + 1, 0.5)
         return float(DELAYS.quantile(level)) + self.work
 
     def ends(self, delays: Floats) -> Floats:
@@ -422,7 +440,6 @@ def figure_2(
     rounds: int = ROUNDS,
     budget: float = BUDGET,
     runs: int = RUNS,
-    track: Track = iter,
 ) -> Iterator[Part]:
     """Test error against time of five schemes, with real gradients and a simulated clock.
 
@@ -447,7 +464,8 @@ def figure_2(
     order statistics. For these data and any distribution, such an interval contains the median with
     a probability of 95 % or more. It takes at least 6 runs. A wrong gradient is an ArithmeticError.
     """
-    runs, budget = at_least("runs", runs, 1), check_real("budget", budget, positive=True)
+    if runs < 1 or not 0 < budget < math.inf:
+        raise ValueError(f"runs must be at least 1, and budget positive, not {runs} and {budget}")
     if data is None:
         dataset = datasets.glyphs(seed=seed, dtype=np.float32)
     else:
@@ -468,7 +486,7 @@ def figure_2(
     most = max(int(each.done.max()) for each in ran if each.scheme.exact)
     with one_thread_of_blas(), ThreadPoolExecutor(2) as pool:
         shared = training.exact([each for each in ran if each.scheme.exact], most, pool)
-        for each in track(ran):
+        for each in ran:
             if each.scheme.exact:
                 each.follow(shared)
             else:

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
-from ..codes.random_assignment import UncoveredError
-from ..delays import Exponential, Heterogeneous, ShiftedExponential
-from ..planning.loads import Allocation, balanced_loads, generalised_bcc
-from ..planning.simulation import Simulation, closed_forms, simulate
-from ..plotting.panels import Line, Panel
-from .figure import ROUNDS, SIMULATED, Part, Row, Track, compared, figure
+from fastgc.codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
+from fastgc.codes.random_assignment import UncoveredError
+from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
+from fastgc.planning.loads import Allocation, balanced_loads, generalised_bcc
+from fastgc.planning.simulation import Simulation, closed_forms, simulate
+from fastgc.plotting import Line, Panel
+
+from .figure import ROUNDS, SIMULATED, Part, Row, compared, figure
 
 LOADS = (10, 20, 30, 40, 50)  # loads in figure 2
 ASSIGNMENTS = 100  # random assignments to average over; those that do not cover all are left out
@@ -78,7 +79,6 @@ def figure_2(
     assignments: int = ASSIGNMENTS,
     seed: int = 0,
     rounds: int = ROUNDS,
-    track: Track = iter,
 ) -> Iterator[Part]:
     """Recovery threshold against computational load: simulated, and eqs. (2), (5) and (7).
 
@@ -92,7 +92,7 @@ def figure_2(
     }
     heard: dict[str, list[float]] = {name: [] for name in formulas}
     each = -(-min(rounds, ENOUGH) // assignments)
-    for load in track(loads):
+    for load in loads:
         for name, kind in (("BCC", CouponCollector), ("random", RandomAssignment)):
             make = partial(kind, m, load=load, send="together")
             runs = [
@@ -124,7 +124,7 @@ def _why_random(m: int, load: int) -> str:
 
 
 @figure("li-tables", "Li et al., tables I and II: recovery thresholds and running times")
-def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Iterator[Part]:
+def tables(*, seed: int = 0, rounds: int = ROUNDS) -> Iterator[Part]:
     """Running times that the paper measured, against a model with two constants for both tables.
 
     In the model, every worker answers after an exponential delay, and each message occupies the
@@ -135,7 +135,7 @@ def tables(*, seed: int = 0, rounds: int = ROUNDS, track: Track = iter) -> Itera
     `rounds` rounds of BCC are simulated, in runs of 100 as in the paper, each with its own random
     assignment. Each time of the model takes at most 25 000 rounds.
     """
-    for scenario in track(SCENARIOS):
+    for scenario in SCENARIOS:
         n = scenario.n
         # Wait for any K of the n messages, as the first two schemes do in each round.
         modelled = [_run(_any_of(K, n), min(rounds, ENOUGH), seed) for K in scenario.thresholds]
@@ -226,7 +226,7 @@ def _as_if_loads(allocation: Allocation) -> Heterogeneous:
 
 @figure("li-5", "Li et al., figure 5: a heterogeneous cluster")
 def figure_5(
-    *, assignments: int = ASSIGNMENTS, seed: int = 0, rounds: int = ROUNDS, track: Track = iter
+    *, assignments: int = ASSIGNMENTS, seed: int = 0, rounds: int = ROUNDS
 ) -> Iterator[Part]:
     """Load balancing against the generalised BCC on a heterogeneous cluster.
 
@@ -248,7 +248,7 @@ def figure_5(
         raise ValueError(f"none of {assignments} assignments covers all examples: try more")
     each = -(-rounds // assignments)
     runs = [
-        [simulate(code, model, rounds=each, seed=seed + at) for at, code in enumerate(track(codes))]
+        [simulate(code, model, rounds=each, seed=seed + at) for at, code in enumerate(codes)]
         for model in (cluster, _as_if_loads(allocation))
     ]
     covered, real_covered = (np.concatenate([run.times for run in some]) for some in runs)

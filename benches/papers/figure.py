@@ -4,45 +4,28 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, update_wrapper
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from functools import wraps
 from time import perf_counter
-from typing import Any, Generic, ParamSpec, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .._base.arrays import Ints, at_least
-from ..errors import InstabilityWarning
-from ..plotting.panels import Line, Panel, Style
+from fastgc import InstabilityWarning
+from fastgc.plotting import Line, Panel
 
 ROUNDS = 100_000  # simulated by default, as in Ozfatura et al.
 TOLERANCE = 0.05  # relative, for means of simulated rounds, and for printed or measured numbers
 # The note that says why such a mean agrees with a closed form.
 SIMULATED = "the mean of simulated rounds estimates what the closed form computes"
 
-GALLERY = Path(__file__).parents[2] / "docs" / "examples" / "codes"
-
-# Wraps the items of a figure's loop, to show progress.
-Track = Callable[[Sequence[Any]], Iterable[Any]]
-
-
-@cache
-def gallery(name: str) -> Any:
-    """Import a file of docs/examples/codes, beside which this one lies in a checkout."""
-    found = spec_from_file_location(name, GALLERY / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-P = ParamSpec("P")
+Array: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -68,9 +51,6 @@ class Row:
         Allowed relative difference: 0 for counts.
     bound : bool
         Whether the closed form is an upper bound of `ours`, not its value.
-    interval : (float, float), optional
-        95 % confidence interval of `ours` if it is a mean of measured rounds, by a bootstrap that
-        treats rounds as independent.
     """
 
     figure: str
@@ -79,7 +59,6 @@ class Row:
     paper: float | None = None
     closed: float | None = None
     note: str = ""
-    interval: tuple[float, float] | None = None
     tolerance: float = TOLERANCE
     bound: bool = False
 
@@ -111,18 +90,9 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A figure or table of a paper, computed anew.
+    """A figure or table of a paper, computed anew."""
 
-    Attributes
-    ----------
-    name : str
-        Key in `fastgc.papers.FIGURES`.
-    title : str
-    rows : list of Row
-    panels : list of Panel
-    """
-
-    name: str  # key in `fastgc.papers.FIGURES`
+    name: str  # key in `FIGURES`
     title: str
     rows: list[Row]
     panels: list[Panel] = field(default_factory=list)
@@ -131,59 +101,39 @@ class Figure:
 # An experiment yields its rows, its panels, and its title if that depends on the data.
 Part: TypeAlias = Row | Panel | str
 
-
-class Experiment(Generic[P]):
-    """Computes a figure: calls a function, and collects the rows and panels that it yields.
-
-    It takes that function's keywords. In all figures, `seed` is the seed of everything random.
-    `rounds` is the number of simulated rounds of each point; a figure says how many are enough, and
-    simulates no more. `track` wraps the items of a loop, to show progress. `timed` says that some
-    rows are measured times, during which nothing else may run. Raises ValueError if `rounds` is not
-    at least 1, or `seed` is negative, and TypeError if one is not an integer.
-    """
-
-    def __init__(
-        self, name: str, title: str, parts: Callable[P, Iterator[Part]], timed: bool
-    ) -> None:
-        self.name, self._title, self._parts, self.timed = name, title, parts, timed
-        update_wrapper(self, parts)
-
-    def __call__(self, *args: P.args, **given: P.kwargs) -> Figure:
-        """Compute the figure."""
-        checked: Any = dict(given)
-        for key, least in (("rounds", 1), ("seed", 0)):
-            if key in given:
-                checked[key] = at_least(key, given[key], least)
-        parts = list(self._parts(*args, **checked))
-        title = next((part for part in parts if isinstance(part, str)), self._title)
-        rows = [part for part in parts if isinstance(part, Row)]
-        return Figure(self.name, title, rows, [part for part in parts if isinstance(part, Panel)])
+FIGURES: dict[str, Callable[..., Figure]] = {}
+TITLES: dict[str, str] = {}
 
 
 def figure(
-    name: str, title: str, *, timed: bool = False
-) -> Callable[[Callable[P, Iterator[Part]]], Experiment[P]]:
-    """Make an `Experiment` of the decorated function."""
-    return lambda parts: Experiment(name, title, parts, timed)
+    name: str, title: str
+) -> Callable[[Callable[..., Iterator[Part]]], Callable[..., Figure]]:
+    """Add to `FIGURES` what collects the parts that the decorated function yields.
+
+    In all figures, `seed` is the seed of everything random. `rounds` is the number of simulated
+    rounds of each point; a figure says how many are enough, and simulates no more.
+    """
+
+    def add(parts: Callable[..., Iterator[Part]]) -> Callable[..., Figure]:
+        @wraps(parts)
+        def compute(*args: Any, **given: Any) -> Figure:
+            found = list(parts(*args, **given))
+            return Figure(
+                name,
+                next((part for part in found if isinstance(part, str)), title),
+                [part for part in found if isinstance(part, Row)],
+                [part for part in found if isinstance(part, Panel)],
+            )
+
+        FIGURES[name], TITLES[name] = compute, title
+        return compute
+
+    return add
 
 
 def compared(label: str, x: ArrayLike, formula: ArrayLike, found: ArrayLike) -> list[Line]:
     """Return a line by a formula or by a paper, and points found here, in the same colour."""
     return [Line(label, x, formula), Line(label, x, found, "points")]
-
-
-def positive(
-    label: str, x: ArrayLike, y: ArrayLike, style: Style = "line", least: float = 1e-9
-) -> Line:
-    """Return a line of the values above `least`; others are 0 up to rounding, or have no log."""
-    x, y = np.asarray(x), np.asarray(y)
-    return Line(label, x[y > least], y[y > least], style)
-
-
-def random_sets(n: int, f: int, count: int, rng: np.random.Generator) -> Iterator[Ints]:
-    """Yield `count` random sets of f of n workers, each sorted."""
-    for _ in range(count):
-        yield np.sort(rng.permutation(n)[:f])
 
 
 def median_seconds(tasks: Iterable[Callable[[], object]], warm: int = 0) -> float:
