@@ -63,7 +63,6 @@ from hypothesis.stateful import (
 
 import fastgc
 from fastgc import checkpoint
-from fastgc.codes import AskingRound
 from fastgc.engines import LocalCluster
 from fastgc.errors import CorruptMessageError, UnverifiedError, WorkerFailedError
 
@@ -74,14 +73,11 @@ CODES = [
     fastgc.Uncoded(WORKERS, load=3),
 ]
 SHARDS = [1.0, 2.0, 4.0, 8.0]
-# Codes whose messages are compared, the number of liars, and whether suspects are asked.
+# Codes whose messages are compared, and the number of liars.
 VERIFIED = [
-    (fastgc.FractionalRepetition(6, stragglers=2), 1, False),
-    (fastgc.FractionalRepetition(5, stragglers=4), 2, False),
-    (fastgc.FractionalRepetition(6, stragglers=1), 1, True),
-    (fastgc.FractionalRepetition(6, stragglers=2), 2, True),
-    (fastgc.ReedSolomon(6, stragglers=3), 1, False),
-    (fastgc.ReedSolomon(6, stragglers=3), 2, True),
+    (fastgc.FractionalRepetition(6, stragglers=2), 1),
+    (fastgc.FractionalRepetition(5, stragglers=4), 2),
+    (fastgc.ReedSolomon(6, stragglers=3), 1),
 ]
 TIMEOUT, SLACK = 30.0, 30.0  # seconds of a round, and more until its error
 TO_END = 20.0  # seconds for processes to be gone
@@ -90,7 +86,7 @@ MARK = "FASTGC_ADVERSARY"
 # Kinds of operations. Each process does about SHARE of them.
 KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
 KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
-KINDS += ["save", "fail_a_call", "many", "lie", "answer_late"]
+KINDS += ["save", "fail_a_call", "many", "lie"]
 SHARE = 0.3
 KEPT = 50  # rounds to be read late
 
@@ -204,7 +200,6 @@ def gradient(theta, shard, out, *, round):
     while frame and frame.f_code.co_name != "work":
         frame = frame.f_back
     if frame is None:  # it is asked, in a thread of its own
-        time.sleep(random.random() * SLOW)
         return
     me = frame.f_locals
     if (LIARS is None or me["number"] in LIARS) and (ALWAYS or me["birth"] == 1):
@@ -232,7 +227,7 @@ def keep_on():
         time.sleep(0.001)
 rings = me["rings"]
 news = rings._news[me["number"]]
-what = rng.choice([*range(12), 10, 10, 10, 10])  # the 10th takes time to be seen
+what = rng.choice([*range(11), 10, 10, 10, 10])  # the 10th takes time to be seen
 if what == 0:
     news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])
 elif what == 1:
@@ -269,13 +264,6 @@ elif what == 10 and "turns" not in globals():
             time.sleep(rng.random() * 1e-2)
     globals()["turns"] = threading.Thread(target=turn, daemon=True)
     turns.start()
-elif what == 11:
-    usual = me["worker"].answer
-    me["worker"].answer = rng.choice([
-        lambda *_: time.sleep(1e6),
-        lambda *_: None,
-        lambda *given: [found, found[0].__iadd__(1.0)][0] if (found := usual(*given)) else None,
-    ])
 """
 
 
@@ -290,18 +278,17 @@ class Gradient:
         return eval, (made,)
 
     def __call__(self, theta, shard, out, *, round):
-        """Compute the gradient in the master, in place of suspects that do not answer."""
-        np.multiply(theta, shard, out)
+        """Only workers compute it."""
+        raise NotImplementedError
 
 
-def liar(lie, workers=(1,), always=False, slow=0.0):
+def liar(lie, workers=(1,), always=False):
     """Return a gradient that runs `lie` in some workers, or in all if `workers` is None.
 
-    Without `always`, only their first birth lies. A worker that is asked takes up to `slow` seconds
-    to answer.
+    Without `always`, only their first birth lies.
     """
     lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
-    head = f"LIARS, ALWAYS, SLOW = {workers}, {always}, {slow}"
+    head = f"LIARS, ALWAYS = {workers}, {always}"
     return Gradient(f"{LIAR}\n{head}\ndef lie(me, round, theta, out):\n{lines}")
 
 
@@ -772,35 +759,19 @@ class Adversary(Rounds):
         """Workers lie by writing wherever they can: verified results are right, accusations too."""
         self._lie(case, RANDOM_LIES, seed, rounds, slow=slow, patience=patience)
 
-    @rule(
-        case=st.sampled_from([case for case in VERIFIED if case[2]]),
-        seed=st.integers(0, 99),
-        rounds=st.integers(1, 5),
-        slow=st.booleans(),
-        answers=st.sampled_from([0.0, 0.02, 0.2]),
-        within=st.sampled_from([0.0, 0.02, 0.2, 10.0]),
-    )
-    def answer_late(self, case, seed, rounds, slow, answers, within):
-        """Suspects answer late: the master computes in their place, or waits for more messages."""
-        lie = "out[:] += random.choice([0.0, 0.0, 1e-3, 1.0, 1e6])"
-        options = {"answers": answers, "answer_timeout": within, "patience": 0.0}
-        self._lie(case, lie, seed, rounds, slow=slow, **options)
-
-    def _lie(self, case, lie, seed, rounds, *, slow, answers=0.0, **options):
+    def _lie(self, case, lie, seed, rounds, *, slow, **options):
         self.close()
         self.wake()
-        code, liars, ask = case
+        code, liars = case
         rng, p = np.random.default_rng(seed), 50
         who = tuple(rng.permutation(code.n)[:liars].tolist())
-        gradient = liar(lie, who, always=True, slow=answers)
+        gradient = liar(lie, who, always=True)
         shards = [float(j + 1) for j in range(code.k)]
-        options |= {"verify": liars, "ask": ask, "timeout": TIMEOUT}
+        options |= {"verify": liars, "timeout": TIMEOUT}
         if slow:
             options |= {"delays": Slow(), "seed": seed}
         with LocalCluster(code, shards, gradient, p, **options) as cluster:
             rnd, deaths = code.round(p, verify=liars), 0
-            if ask:
-                rnd = AskingRound(code, p, liars=liars)
             for number in range(rounds):
                 theta, out = rng.standard_normal(p), np.empty(p)
                 start = time.monotonic()
@@ -819,17 +790,16 @@ class Adversary(Rounds):
                         raise
                     break
                 except CorruptMessageError:  # liars that died are not replaced, and lacking
-                    assert not ask, "suspects were not asked"
                     assert deaths or not options["patience"]
                     break
                 except UnverifiedError:  # too few workers live to verify
-                    assert deaths or ask or not options["patience"]
+                    assert deaths or not options["patience"]
                     break
                 finally:
                     assert time.monotonic() - start < TIMEOUT + SLACK
                 accused, deaths = {*report.corrupt, *report.lost}, report.deaths
                 assert accused <= {*who}, f"{accused} are accused, and {who} lie"
-                assert verified or ask or deaths, "nothing is missing, and it is not verified"
+                assert verified or deaths, "nothing is missing, and it is not verified"
                 if verified:
                     np.testing.assert_allclose(out, sum(shards) * theta, rtol=1e-9, atol=1e-9)
         self.did()

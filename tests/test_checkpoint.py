@@ -883,7 +883,7 @@ def test_what_only_one_of_two_runs_says_is_a_difference(folder):
 
 def test_what_may_differ(folder):
     """For example, the last digit of what was computed from the data."""
-    waits = {"patience": 3.0, "answer_timeout": 3.0, "timeout": 1e9}
+    waits = {"patience": 3.0, "timeout": 1e9}
     run(checkpoint=folder, name="other", optimizer=Nesterov(0.4 + 1e-16), **waits)
 
 

@@ -1020,8 +1020,6 @@ def test_options_of_engines_are_passed_on(monkeypatch):
     run("train", *RESUMED, "--patience", "0.5", "--partial", "best", "--verify", "2")
     assert [given[-1][name] for name in names] == [{"survivors": None}, None, 10]
     assert given[-1]["options"] == replace(usual, patience=0.5, partial="best", verify=2)
-    run("train", *RESUMED, "--verify", "1", "--ask", "--answer-timeout", "0.5")
-    assert given[-1]["options"] == replace(usual, verify=1, ask=True, answer_timeout=0.5)
     run("train", *RESUMED, "--message-dtype", "float32", "--seed", "5")
     assert given[-1]["options"] == replace(usual, message_dtype="float32", seed=5)
 
@@ -1041,7 +1039,6 @@ def test_options_of_engines_are_passed_on(monkeypatch):
         ),
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--patience", "-1"], "--patience"),
-        (["--answer-timeout", "-1"], "--answer-timeout"),
         (["--replay", "nowhere.json"], "nowhere.json"),
         (["--replay", __file__], "is no history of runs of training"),
     ],
@@ -1343,14 +1340,17 @@ def table(markdown):
 
 def test_simulate_shared_processors_and_requests():
     small = ("-n", "6", "-s", "1", "--rounds", "50", "--cost", "0.001", "--delays", "none")
-    command = ("simulate", "uncoded,partial-work", *small, "--json")
-    alone, shared, asked = (
-        json.loads(run(*command, *more).stdout)
-        for more in ((), ("--processors", "2"), ("--request", "0.25"))
+    alone, shared = (
+        json.loads(run("simulate", "uncoded", *small, *more, "--json").stdout)
+        for more in ((), ("--processors", "2"))
     )
     assert shared["uncoded"]["mean"] == pytest.approx(3 * alone["uncoded"]["mean"])
-    later = asked["partial-work"]["mean"] - alone["partial-work"]["mean"]
-    assert later == pytest.approx(0.25)
+    late = (*small[:-1], "5 of exponential:mean=0.001; 1 of exponential:mean=10")
+    alone, asked = (
+        json.loads(run("simulate", "uncoded,reactive", *late, *more, "--json").stdout)
+        for more in ((), ("--request", "0.25"))
+    )
+    assert asked["reactive"]["mean"] > alone["reactive"]["mean"] + 0.1
     assert asked["uncoded"] == alone["uncoded"]
     said = run("simulate", "uncoded", *small, "--processors", "0/1/2/0/1/2").stdout
     assert "3 processors" in said

@@ -356,13 +356,14 @@ def test_nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye(tmp_path)
         1,
         """
         from types import SimpleNamespace
+        from fastgc.codes import Share
         from fastgc.engines.interface import Question
         from fastgc.engines.mpi import _ANSWER, _HEADER, _QUESTION, _Asked
 
         asked = _Asked(comm, -1, 20, SimpleNamespace(answer_bytes=0))  # this rank itself
         questions = bytearray(1000)
         for number in range(2):
-            asked.ask(Question(number, 0, 0))
+            asked.ask(Question(number, 0, Share(0)))
         asked.send(None)
         for left in (2, 1):
             assert not asked.ended() and len(asked.due) == left
@@ -660,80 +661,12 @@ def test_what_is_missing_is_named():
     assert pip_install("mpi") in done.stderr
 
 
-# ------------------------------------------------------------------------------ sums on request
-
-
-@pytest.mark.long
-def test_workers_are_asked_for_sums_of_what_they_computed(tmp_path):
-    job = run(
-        tmp_path,
-        6,
-        """
-        code = PartialWork(5, 7, load=3)
-        shards = list(np.random.default_rng(0).standard_normal((7, 100)))
-        def each(dtype, **options):
-            with MPICluster(code, shards, np.multiply, 100, dtype, **options) as cluster:
-                out, seen = np.empty(100, dtype), []
-                for number in range(15):
-                    theta = np.full(100, number + 1.0, dtype)
-                    report = cluster.step(theta, out)
-                    error = np.abs(out - theta * sum(shards)).max() / (number + 1)
-                    assert error < 20 * np.finfo(dtype).eps, error
-                    assert report.residual == 0.0
-                    senders = {code.scheme.sender(m)[0] for m in report.received}
-                    assert set(report.survivors) == senders
-                    assert (report.arrivals <= report.wait_seconds).all()
-                    assert report.refused == 0
-                    seen.append((report.messages, len(report.survivors)))
-                    if number % 4 == 3:  # a round of its own, of messages
-                        rnd = code.round(100, dtype)
-                        cluster.collect(theta, rnd)
-                        assert np.allclose(rnd.gradient(), theta * sum(shards), atol=1e-3)
-            return seen
-        serve(3)
-        for dtype in (np.float64, np.float32):
-            seen = each(dtype, delays=Random())
-            assert all(messages == workers <= 5 for messages, workers in seen)
-        assert any(messages > workers for messages, workers in each(np.float64, verify=True))
-        print("done")
-        """,
-    )
-    assert job.out.split() == ["done"]
-
-
-@pytest.mark.long
-def test_a_worker_answers_while_it_computes(tmp_path):
-    job = run(
-        tmp_path,
-        3,
-        """
-        import pathlib
-        def held_up(theta, shard, out):
-            path, number = shard
-            out[:] = number * theta
-            while comm.rank == 1 and number == 2.0 and not path.exists():
-                time.sleep(0.01)
-        path = pathlib.Path(sys.argv[0]).with_name("go on")
-        serve(1)
-        # worker 0 computes its first partition, and no other before the round is over
-        code = PartialWork(2, load=2)
-        with MPICluster(code, [(path, 1.0), (path, 2.0)], held_up, 3) as cluster:
-            out = np.empty(3)
-            report = cluster.step(np.ones(3), out)
-            assert out.tolist() == [3.0] * 3, out
-            assert 1 <= report.messages <= 2
-            path.touch()
-            cluster.step(np.full(3, 2.0), out)
-            assert out.tolist() == [6.0] * 3, out
-        print("done")
-        """,
-    )
-    assert job.out.split() == ["done"]
+# ----------------------------------------------------------------------- shares that are asked for
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", ["raises", "is not finite", "cannot be loaded"])
-def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wrong):
+def test_what_goes_wrong_where_workers_are_asked_names_the_worker(tmp_path, wrong):
     job = run(
         tmp_path,
         4,
@@ -753,7 +686,7 @@ def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wro
         serve(2)
         try:
             shards = [Shard(number) for number in range(3)]
-            with MPICluster(PartialWork(3, load=1), shards, gradient, 2) as cluster:
+            with MPICluster(Reactive(3, holders=2), shards, gradient, 2) as cluster:
                 cluster.step(np.ones(2), np.empty(2))
         except (WorkerFailedError, NonFiniteMessageError) as error:
             assert "worker 1" in str(error), error
@@ -761,42 +694,9 @@ def test_what_goes_wrong_where_sums_are_asked_for_names_the_worker(tmp_path, wro
             raise AssertionError("nothing was raised")
         # and the ranks are whole
         out = np.empty(2)
-        with MPICluster(PartialWork(3, load=2), [1.0, 2.0, 3.0], fragile, 2) as cluster:
+        with MPICluster(Reactive(3, holders=2), [1.0, 2.0, 3.0], fragile, 2) as cluster:
             cluster.step(np.ones(2), out)
         print(out.tolist())
         """,
     )
     assert job.out.split() == ["[6.0,", "6.0]"]
-
-
-@pytest.mark.long
-def test_who_hangs_when_it_is_asked_is_passed_over(tmp_path):
-    job = run(
-        tmp_path,
-        3,
-        """
-        def stops(theta, shard, out):
-            if comm.rank == 1 and shard == 2.0:  # its second partition: the first is computed
-                os.kill(os.getpid(), signal.SIGSTOP)
-            out[:] = shard * theta
-        if MPICluster.serve_all():
-            sys.exit()
-        code, late = PartialWork(2, load=2), Delays([0.0, 2.0])
-        out = np.empty(3)
-        # worker 1 is late, so that of worker 0 one partition is asked for; then it has both
-        with MPICluster(code, [1.0, 2.0], stops, 3, timeout=60.0, delays=late) as cluster:
-            report = cluster.step(np.ones(3), out)
-            print(out.tolist(), report.survivors, report.asks)
-        # worker 1 alone has all that is needed; of worker 0 nothing comes
-        with MPICluster(code, [1.0, 2.0], fragile, 3) as cluster:
-            report = cluster.step(np.ones(3), out)
-            print(out.tolist(), report.survivors)
-            os.kill(pids[1], signal.SIGCONT)
-            while 0 not in cluster.step(np.full(3, 2.0), out).survivors:
-                pass
-            print(out.tolist())
-        """,
-    )
-    passed_over, left_behind, goes_on = job.out.splitlines()
-    assert passed_over == "[3.0, 3.0, 3.0] [1] 3"
-    assert (left_behind, goes_on) == ("[3.0, 3.0, 3.0] [1]", "[6.0, 6.0, 6.0]")

@@ -194,22 +194,6 @@ def _receive(rng):
     )
 
 
-def _sum_round(*workers):
-    """Return a round of sums to which these workers have reported all their messages."""
-    rnd = codes.SumRound(fastgc.PartialWork(3, load=2), 5)
-    for worker in workers:
-        rnd.report(worker, 0)
-        rnd.report(worker, 1)
-    return rnd
-
-
-def _answered(rng):
-    rnd = _sum_round(0, 2)
-    for worker in rnd.requests:
-        rnd.receive(worker, rng.standard_normal(5))
-    return rnd
-
-
 def _stream(rng):
     code, _ = _coded(rng, fastgc.ReedSolomon)
     return code.stream(rng.permutation(code.n)[: rng.integers(code.threshold, code.n)])
@@ -519,26 +503,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Encoder.message": lambda rng: Call(_added(rng).message, {}),
     "Encoder.reset": lambda rng: Call(_added(rng).reset, {}),
     "Round.receive": _receive,
-    "SumRound": lambda rng: Call(
-        codes.SumRound, {"code": fastgc.PartialWork(3, load=2), "p": 5, "dtype": "float64"}
-    ),
-    "SumRound.report": lambda rng: (
-        lambda rnd: Call(
-            rnd.report, {"worker": 0, "index": 1}, state=lambda: np.array(sorted(rnd.requests))
-        )
-    )(_sum_round()),
-    "SumRound.receive": lambda rng: (
-        lambda rnd: Call(
-            rnd.receive, {"worker": 2, "message": rng.standard_normal(5), "energy": 1.0}
-        )
-    )(_sum_round(0, 2)),
-    "SumRound.lose": lambda rng: (
-        lambda rnd: Call(
-            rnd.lose, {"worker": 0}, state=lambda: np.array([*rnd.reported, *sorted(rnd.requests)])
-        )
-    )(_sum_round(0, 2)),
-    "SumRound.suffices_without": lambda rng: Call(_sum_round(0, 2).suffices_without, {"worker": 1}),
-    "SumRound.gradient": lambda rng: Call(_answered(rng).gradient, {"out": np.zeros(5)}),
     "Round.gradient": lambda rng: Call(
         _round(rng)[0].gradient, {"out": np.zeros(FEATURES * OUTPUTS), "method": "auto"}
     ),
@@ -1117,7 +1081,6 @@ REASONS = {
         for method in ("tasks", "tolerable")
     },
     "Scheme.fingerprint": "takes nothing",
-    "Scheme.pair_row": "says that there is none",
     "Scheme.cancelling": "takes whatever a shard is, and says nothing of what it does not know",
     "BoundEncoder.__call__": "takes nothing",
     "Scheme.message_rows": "takes nothing",
@@ -1127,30 +1090,19 @@ REASONS = {
     "Scheme.random_arrivals": "for recovery and others, which check",
     "Scheme.senders": "of messages that came: `recovery` and `measure` count them",
     "Round.residual": "takes nothing",
-    "Request.sum_of": "for engines, which give what they kept",
-    "SumRound.residual": "takes nothing",
-    "SumRound.reset": "takes nothing",
-    "SumRound.trust": "takes nothing",
     **{
         f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
         for kind, events in {
-            "Gathering": "begin elapse follow hear intake lapse questions report wants",
-            "GroupedRound": "begin",
-            "SumRound": "begin elapse hear questions require straggles",
-            "AskingRound": "begin elapse hear questions receive straggles",
+            "Gathering": "begin elapse follow hear intake questions",
             "ReactiveRound": "begin elapse hear questions require straggles",
         }.items()
         for event in events.split()
     },
-    "AskingRound": "as Round, and tests/test_suspects.py",
     "ReactiveRound": "as Round, and tests/test_reactive.py",
     "ReactiveRound.intake": "as Round.intake",
     "ReactiveRound.follow": "takes nothing",
     "ReactiveRound.receive": "as Round.receive",
     "ReactiveRound.reset": "takes nothing",
-    "AskingRound.answer": "tests/test_suspects.py",
-    "AskingRound.reset": "takes nothing",
-    "AskingRound.settle": "takes functions, whose answers tests/test_suspects.py forges",
     "Round.intake": "for engines, which give a buffer of their own",
     "Round.follow": "takes nothing",
     "GroupedRound.residual": "takes nothing",

@@ -212,7 +212,7 @@ def test_a_round_decodes_what_others_computed_to_the_last_bit():
                 assert rnd.hear(worker, what, shared).tolist() == [what.worker]
                 shared[:] = np.nan  # the worker reuses this memory for its next answer
         assert rnd.ready
-        assert rnd.costs.asks == 2
+        assert rnd.asks == 2
         assert sorted(rnd.survivors.tolist()) == [0, 1, 2, 3, 4]
         again = code.round(7)
         for worker in rnd.survivors.tolist():

@@ -31,11 +31,7 @@ OTHER = {
     "patience": 0.5,
     "partial": "best",
     "verify": True,
-    "ask": True,
-    "answer_timeout": 0.25,
 }
-# Options that others need.
-NEEDED = {"ask": {"verify": True}}
 
 
 def cluster(kind=SimulatedCluster, **given):
@@ -77,15 +73,15 @@ def test_numbers_are_made_plain():
     assert made == RoundOptions(seed=3, timeout=2.0, patience=1.0, first_round=1, verify=True)
     kinds = {"seed": int, "timeout": float, "patience": float, "first_round": int, "verify": bool}
     assert {name: type(getattr(made, name)) for name in kinds} == kinds
-    endless = RoundOptions(timeout=math.inf, patience=math.inf, answer_timeout=math.inf)
-    assert (endless.patience, endless.answer_timeout) == (math.inf, math.inf)
+    endless = RoundOptions(timeout=math.inf, patience=math.inf)
+    assert endless.patience == math.inf
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_given_is_what_is_not_as_by_default(name):
     assert RoundOptions().given() == {}
     value = OTHER[name]
-    given = {**NEEDED.get(name, {}), name: value}
+    given = {name: value}
     assert RoundOptions(**given).given() == given
     default = getattr(RoundOptions(), name)
     assert RoundOptions(**{name: default}).given() == {}
@@ -128,8 +124,6 @@ WRONG = [
     ({"survivors": [1, 2]}, TypeError, "survivors must be callable, got list"),
     ({"patience": -1}, ValueError, "patience must be finite and not negative"),
     ({"patience": None}, TypeError, "patience must be a real number"),
-    ({"answer_timeout": -1}, ValueError, "answer_timeout must be finite and not negative"),
-    ({"answer_timeout": None}, TypeError, "answer_timeout must be a real number"),
     (
         {"partial": "most"},
         ValueError,

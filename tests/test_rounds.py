@@ -11,11 +11,11 @@ from fastgc import (
     FractionalRepetition,
     Grouped,
     NotDecodableError,
-    PartialWork,
+    Reactive,
     ReedSolomon,
     Uncoded,
 )
-from fastgc.codes import AskingRound, SumRound
+from fastgc.codes import ReactiveRound
 from fastgc.coding.round import Chosen, Gathering, Host
 from fastgc.engines import LocalCluster, SimulatedCluster
 
@@ -39,29 +39,19 @@ class Workers:
         left = [(i, m) for i, count in enumerate(counts) for m in range(count)]
         self.left = [left[at] for at in rng.permutation(len(left))]
         self.left.sort(key=lambda each: each[1])  # each worker's messages come in order
-        self.kept, self.brought, self.asked, self.dead = {}, set(), [], set()
-        compute = self.g.__getitem__ if isinstance(rnd, AskingRound) else None
-        rnd.begin(Host(lambda: self.now, compute, answer_timeout=2.0, least_wait=0.5))
+        self.brought, self.asked, self.dead = set(), [], set()
+        rnd.begin(Host(lambda: self.now, least_wait=0.5))
 
     def message(self, worker, index):
         message = self.code.encode(worker, self.g[self.code.partitions(worker, index)], index=index)
         return message + 3.0 if worker in self.liars else message
-
-    def answer(self, worker, what):
-        if not isinstance(what, int):
-            kept = [self.kept.get((worker, m)) for m in what.indices.tolist()]
-            if any(message is None for message in kept):
-                return None
-            return what.sum_of([(message, 1.0) for message in kept])[0]
-        claimed = self.g[self.code.partitions(worker)] + (worker in self.liars)
-        return AskingRound.answer(self.code, worker, claimed, what)
 
     def state(self):
         rnd = self.rnd
         return (
             rnd.ready,
             rnd.decodable,
-            set(rnd.awaited),
+            set(rnd.owing),
             rnd.survivors.tolist(),
             rnd.taken.tolist(),
             rnd.corrupt,
@@ -72,45 +62,41 @@ class Workers:
         """Check the invariants, which hold after each event."""
         rnd = self.rnd
         for worker, what in rnd.questions():
-            assert worker in set(rnd.awaited)  # 3
+            assert worker in set(rnd.owing)  # 3
             assert not any(w == worker and q is what for w, q in self.asked)
             self.asked.append((worker, what))
         assert not rnd.questions()  # each question is asked once
-        assert not (rnd.ready and set(rnd.awaited))
+        assert not (rnd.ready and set(rnd.owing))
         assert rnd.due > self.now - 1e-9
-        assert set(rnd.awaited).isdisjoint(self.dead)
+        assert set(rnd.owing).isdisjoint(self.dead)
         survivors = rnd.survivors.tolist()
         assert len(set(survivors)) == len(survivors)
         assert set(survivors) <= set(rnd.taken.tolist()) <= self.brought  # 5
 
     def come(self):
-        """One message comes, or is reported as computed, if its worker lives."""
+        """One message comes, if its worker lives."""
         worker, index = self.left.pop(0)
         if worker in self.dead or not self.rnd.wants(worker):
             return
         self.brought.add(self.code.scheme.message_number(worker, index))
-        if self.rnd.keeps:
-            self.kept[worker, index] = self.message(worker, index)
-            self.rnd.report(worker, index)
-        else:
-            ready = self.rnd.receive(worker, self.message(worker, index), index)
-            assert ready == self.rnd.ready
+        ready = self.rnd.receive(worker, self.message(worker, index), index)
+        assert ready == self.rnd.ready
 
     def die(self):
         worker = int(self.rng.integers(self.code.n))
         if worker not in self.dead:
             self.dead.add(worker)
-            self.kept = {key: kept for key, kept in self.kept.items() if key[0] != worker}
             self.rnd.straggles(worker)
 
     def reply(self, at):
         """A worker answers its last question, or one for which nobody waits any more."""
         worker, what = self.asked[at]
-        before, owed = self.state(), worker in set(self.rnd.awaited)
+        before, owed = self.state(), worker in set(self.rnd.owing)
         last = max(i for i, each in enumerate(self.asked) if each[0] == worker)
         if worker in self.dead:
             return
-        self.rnd.hear(worker, what, self.answer(worker, what))
+        brought = self.rnd.hear(worker, what, self.message(what.worker, 0))
+        self.brought |= set(brought.tolist())
         if not owed or at != last:
             assert self.state() == before  # an unexpected answer changes nothing
 
@@ -134,7 +120,7 @@ class Workers:
                     self.come()
             elif rnd.due < math.inf:
                 self.pass_time()
-            elif not (self.left or set(rnd.awaited)):
+            elif not (self.left or set(rnd.owing)):
                 return
             self.look()
         raise AssertionError("the round does not end")
@@ -143,7 +129,7 @@ class Workers:
         """The due time has come: it moves on, or the round waits for nobody."""
         self.now = max(self.now, self.rnd.due)
         self.rnd.elapse()
-        assert self.rnd.due > self.now or not set(self.rnd.awaited)  # 4
+        assert self.rnd.due > self.now or not set(self.rnd.owing)  # 4
 
 
 def of_round(rng):
@@ -155,20 +141,14 @@ def verified(rng):
     return CyclicRepetition(6, stragglers=3).round(P, verify=1), {}
 
 
-def asking(rng):
-    code = FractionalRepetition(6, stragglers=2)
-    liars = rng.permutation(6)[: rng.integers(3)].tolist()
-    return AskingRound(code, P, liars=2), {"liars": liars, "deadly": False}
-
-
 def grouped(rng):
     rnd = Grouped([ReedSolomon(3, stragglers=1), BinaryCode(3, stragglers=1)]).group_round(P)
     rnd.reset([0, 1])
     return rnd, {}
 
 
-def sums(rng):
-    return SumRound(PartialWork(5, load=3), P), {}
+def reactive(rng):
+    return ReactiveRound(Reactive(5, holders=3), P), {}
 
 
 def chosen(rng):
@@ -177,7 +157,7 @@ def chosen(rng):
     return Chosen(code.round(P), numbers, frozenset(range(6)), "raise"), {}
 
 
-@pytest.mark.parametrize("kind", [of_round, verified, asking, grouped, sums, chosen])
+@pytest.mark.parametrize("kind", [of_round, verified, grouped, reactive, chosen])
 def test_every_kind_of_round_keeps_the_protocol(kind):
     ended = 0
     for seed in range(60):
@@ -187,9 +167,9 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
         workers.run()
         if not rnd.ready:
             live = [m for m in workers.brought if rnd.code.scheme.sender(m)[0] not in workers.dead]
-            if not rnd.decodable and kind is not asking:  # the error then says why
+            if not rnd.decodable:  # the error then says why
                 with pytest.raises(NotDecodableError):
-                    rnd.require(np.array(sorted(live if rnd.keeps else workers.brought)))
+                    rnd.require(np.array(sorted(live if kind is reactive else workers.brought)))
             continue
         ended += 1
         whole = workers.g.sum(axis=0)

@@ -625,12 +625,6 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
             ValueError,
             "GCADA decodes groups, which a tracker cannot follow",
         ),
-        (
-            Grouped.repetition(6, 2),
-            {"optimizer": GCADA(2), "verify": 1, "ask": True},
-            ValueError,
-            "suspects cannot be asked in rounds of groups, as GCADA's are: leave ask=True out",
-        ),
         (fastgc.Uncoded(3), {"delays": 0.1}, TypeError, "delays must be a model"),
         (fastgc.Uncoded(3), {"rounds": 0}, ValueError, "rounds must be at least 1, not 0"),
         (fastgc.Uncoded(3), {"rounds": 1.5}, TypeError, "rounds must be an integer, not 1.5"),

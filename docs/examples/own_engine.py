@@ -30,7 +30,6 @@ class Threads:
     wanted = 1  # set by the master, for transports that can wait for several messages at once
     intake = None  # set by the master, for transports whose messages lie in memory of their own
     asks = True  # whether workers answer questions
-    keeping = False  # set by the master, for transports that can leave messages where they are
 
     def __init__(self, task):
         self._task = task

@@ -41,8 +41,8 @@ class Rounds(Codes, options.Simulated, options.Recorded):
     receive: float = options.receive()
     request: float = option(
         0.0,
-        "Seconds that a request to workers takes, for codes that ask for sums (partial-work) or "
-        "for missing partitions (reactive).",
+        "Seconds that a request to workers takes, for codes that ask for missing partitions "
+        "(reactive).",
         min=0.0,
     )
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
@@ -84,7 +84,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     if case.processors is not None:
         title += f"; {options.processors_said(case.processors)}"
     if what.request:
-        title += f"; {what.request:g} s to ask for sums"
+        title += f"; {what.request:g} s to ask a worker"
     _show(title, rows, any(each.residuals is not None for each in found.values()), output)
 
 

@@ -205,16 +205,6 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
         max=MOST_LIARS,
         metavar="WORKERS",
     )
-    ask: bool = option(
-        False,
-        "With --verify S: ask workers whose messages contradict each other, and let the master "
-        "compute what decides who lies. S spare copies are then enough, instead of 2 S.",
-    )
-    answer_timeout: float = option(
-        10.0,
-        "With --ask: seconds that a worker has to answer before the master computes the answer.",
-        min=0.0,
-    )
 
 
 class Shown(Options, panel="What is shown and drawn"):
@@ -632,7 +622,7 @@ def _round_options(job: _Job) -> RoundOptions:
     from ..engines import RoundOptions
 
     asked = job.asked
-    same = "seed", "message_dtype", "patience", "verify", "ask", "answer_timeout"
+    same = "seed", "message_dtype", "patience", "verify"
     how: Any = {name: getattr(asked, name) for name in same}
     return RoundOptions(delays=job.source.model, **how)
 

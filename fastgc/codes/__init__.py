@@ -3,11 +3,9 @@
 from .._base.text import listing
 from ..coding.code import Code, Placed, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder, jit
-from ..coding.reactive import ReactiveRound, Share
-from ..coding.round import Costs, Round
+from ..coding.reactive import ReactiveRound
+from ..coding.round import Round, Share
 from ..coding.scheme import Residuals, Scheme
-from ..coding.sums import Request, SumRound
-from ..coding.suspects import AskingRound
 from ..coding.trust import Approximation, Trust
 from .binary import BinaryCode
 from .catalogue import make, names, register
@@ -26,12 +24,10 @@ from .uncoded import Uncoded
 
 __all__ = [
     "Approximation",
-    "AskingRound",
     "BinaryCode",
     "BoundDecoder",
     "BoundEncoder",
     "Code",
-    "Costs",
     "CouponCollector",
     "CyclicRepetition",
     "Decoder",
@@ -49,13 +45,11 @@ __all__ = [
     "ReactiveRound",
     "Recovery",
     "ReedSolomon",
-    "Request",
     "Residuals",
     "Round",
     "Scheme",
     "Share",
     "Stream",
-    "SumRound",
     "Trust",
     "Uncoded",
     "jit",

@@ -114,7 +114,7 @@ _BUILT_IN: list[tuple[str, type[Code], str, Defaults]] = [
         lambda s, n, k, **_: {"tolerance": (s * (k // n) + min(s, k % n)) / k},
     ),
     ("uc-mmc", Uncoded, "uncoded, a message for each partition", _taking("load")),
-    ("partial-work", PartialWork, "sums on request", _taking("load")),
+    ("partial-work", PartialWork, "UC-MMC, any assignment", _taking("load")),
     (
         "reactive",
         Reactive,

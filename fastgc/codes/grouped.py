@@ -24,7 +24,7 @@ from .._base.arrays import (
 )
 from .._base.text import listed
 from ..coding.code import Code
-from ..coding.round import Gathering, Host, Round
+from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
 from ..kernels.rows import DOUBLE
@@ -324,11 +324,6 @@ class GroupedRound(Gathering):
         groups = listed(self.groups) if self.groups else "none"
         missing = f"{len(self._missing)} of them lack messages" if self._missing else "all ready"
         return f"<GroupedRound of {self.scheme!r}, groups that take part: {groups}; {missing}>"
-
-    def begin(self, host: Host) -> None:
-        """Begin the round; ValueError if suspects are to be asked, which groups cannot do."""
-        if host.compute is not None:
-            raise ValueError("suspects in groups cannot be asked: leave ask=True out")
 
     @property
     def workers(self) -> list[int]:

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
-from .._base.arrays import Bools, Floats, Ints, check_integer
+from .._base.arrays import Ints, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
-from ..kernels.rows import DOUBLE
-
-# Booleans that `fill_vectors` works on at a time.
-_AT_ONCE = 1 << 22
-
-# The largest number of messages for which many rounds are chosen for side by side. With more
-# messages, it is faster to take one round after the other.
-_SIDE_BY_SIDE = 2000
-
-_FIRST = np.zeros(1, dtype=np.int64)
 
 
 class PartialWork(Code):
-    """Every partial gradient counts as soon as it is computed, and few messages are sent.
+    """Every partial gradient is sent, and counts, as soon as it is computed.
 
-    Workers keep the partial gradients that they have computed, and report each to the master in a
-    few bytes. Once every partition has been computed by some worker, the master asks a few workers
-    for one message each: the sum of some of their partial gradients. A round therefore takes as
-    long as with `Uncoded` and the same load (UC-MMC), plus one round trip, and needs about as many
-    messages as a code whose workers send one each.
-
-    All engines can ask their workers. If a worker dies before it answers, or does not answer for as
-    long as the round had taken until then, the master asks other workers for the same partitions.
-    If messages are verified, tracked, chosen beforehand, or of another dtype than gradients,
-    workers send every partial gradient as a message (UC-MMC).
+    A round ends once every partition has been computed by some worker, so the work of stragglers
+    counts too (UC-MMC). It takes as long as with `Uncoded` and the same load, but workers may hold
+    any partitions, in an order for which few computations always suffice.
 
     Parameters
     ----------
@@ -65,11 +47,7 @@ class PartialWork(Code):
     Notes
     -----
     In the paper each partition is computed ℓ times, and messages are ℓ times shorter. Here ℓ = 1:
-    messages are sums, and decoding loses nothing to rounding.
-
-    A worker holds as many partial gradients as its load, whereas a worker that sends a single coded
-    message holds only their sum. A run that is repeated by ``survivors=`` sends every message. Its
-    gradients are the same up to rounding, but not to the last bit.
+    messages are partial gradients, and decoding loses nothing to rounding.
 
     Examples
     --------
@@ -80,7 +58,7 @@ class PartialWork(Code):
     >>> code.threshold, code.stragglers  # computations that always suffice; silent workers
     (7, 2)
     >>> came = [0, 1, 3, 6, 7]  # two computations of workers 0 and 2, and the first of worker 1
-    >>> code.decoding_vector(came).tolist()  # asks workers 0 and 2 for two partial gradients each
+    >>> code.decoding_vector(came).tolist()  # one of the two that are of partition 1
     [1.0, 1.0, 0.0, 1.0, 1.0]
     """
 
@@ -113,94 +91,7 @@ class PartialWork(Code):
         sizes = np.array([len(mine) for mine in held], dtype=np.int64)
         choices = np.array([j for mine in held for j in mine], dtype=np.int64)
         s = int(np.bincount(choices, minlength=k).min()) - 1
-        super().__init__(_SumsScheme(np.arange(k + 1), sizes, choices, stragglers=s))
-
-
-class _SumsScheme(CellScheme):
-    on_request = True
-
-    def vector(self, survivors: Ints) -> Floats:
-        """1 for each message to take, which come from few workers; 0 for all others.
-
-        Messages are taken worker by worker. Next comes the worker whose messages of missing
-        partitions are hardest to get elsewhere: a message counts 1 over the number of workers that
-        could send it. On average this takes few workers more than would suffice.
-        """
-        came = np.zeros((1, self.message_count), dtype=np.bool_)
-        came[0, survivors] = True
-        vectors = np.zeros(came.shape)
-        if not self.fill_vectors(came, "auto", vectors)[0]:
-            self.raise_too_few(survivors)
-        found: Floats = vectors[0, survivors]
-        return found
-
-    def fill_vectors(self, masks: Bools, method: str, out: Floats, unit: float = DOUBLE) -> Bools:
-        if method != "auto":
-            return super().fill_vectors(masks, method, out, unit)
-        good = np.zeros(len(masks), dtype=np.bool_)
-        step = max(1, _AT_ONCE // self.message_count)
-        for at in range(0, len(masks), step):
-            came = masks[at : at + step]
-            holders = np.zeros((self.k, len(came)))
-            np.add.at(holders, self._choices, came.T)
-            good[at : at + step] = enough = holders.all(axis=0)
-            if enough.any():
-                some = at + np.flatnonzero(enough)
-                out[some] = self._chosen(masks[some], holders[:, enough].T)
-        return good
-
-    def _chosen(self, came: Bools, holders: Floats) -> Bools:
-        """Choose one message of each partition in each round; `holders` counts those that came."""
-        # What each message counts. It is 0 if the message did not come, or its partition is taken.
-        worth = came / np.maximum(holders[:, self._choices], 1.0)
-        if self.message_count > _SIDE_BY_SIDE:
-            return np.array([self._chosen_of_many(each) for each in worth])
-        cell = self._choices
-        first = np.asarray(self.first_messages[:-1])
-        sender = np.repeat(np.arange(self.n), self._sizes)
-        taken = np.zeros_like(came)
-        rounds = np.arange(len(came))
-        while rounds.size:
-            next_worker = np.add.reduceat(worth, first, axis=1).argmax(axis=1)
-            mine = (sender == next_worker[:, np.newaxis]) & (worth > 0)
-            taken[rounds] |= mine
-            row, message = np.nonzero(mine)
-            got = np.zeros((rounds.size, self.k), dtype=np.bool_)
-            got[row, cell[message]] = True
-            worth[got[:, cell]] = 0.0
-            lacking = worth.any(axis=1)
-            worth, rounds = worth[lacking], rounds[lacking]
-        return taken
-
-    def _chosen_of_many(self, worth: Floats) -> Bools:
-        """`_chosen` for one round, in O(M log n) for M messages; side by side it is O(n M).
-
-        What a worker's messages count only falls. So the first of a heap is counted again, and
-        taken if it still counts as much.
-        """
-        first = self.first_messages
-        cells = self._choices.tolist()
-        counts = worth.tolist()
-        got = [False] * self.k
-        taken = np.zeros(worth.size, dtype=np.bool_)
-        totals = np.add.reduceat(worth, np.asarray(first[:-1]))
-        heap = [(-total, worker) for worker, total in enumerate(totals.tolist()) if total]
-        heapify(heap)
-        while heap:
-            before, worker = heap[0]
-            numbers = range(first[worker], first[worker + 1])
-            count = [0.0 if got[cells[at]] else counts[at] for at in numbers]
-            total = float(np.add.reduceat(count, _FIRST)[0])  # as side by side, to the last bit
-            if not total:
-                heappop(heap)
-            elif -total != before:
-                heapreplace(heap, (-total, worker))
-            else:
-                heappop(heap)
-                for at, counted in zip(numbers, count, strict=True):
-                    if counted:
-                        taken[at] = got[cells[at]] = True
-        return taken
+        super().__init__(CellScheme(np.arange(k + 1), sizes, choices, stragglers=s))
 
 
 def _checked(assignment: Sequence[Sequence[int]], n: int, k: int) -> list[list[int]]:

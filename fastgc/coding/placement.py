@@ -541,7 +541,7 @@ class PlacedScheme(Scheme):
 # those, and methods, that are not looked up before they are asked for.
 _THE_SAME = (
     *("n", "k", "pieces", "wait", "codes_data", "packed", "integral", "exact", "unbiased"),
-    *("cache", "methods", "on_request"),
+    *("cache", "methods"),
 )
 _THE_SAME_LATER = (
     *("load", "is_complex", "shard_count", "layout", "stragglers", "threshold", "awaited"),

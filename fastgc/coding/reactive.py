@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Sequence
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -19,7 +19,7 @@ from .. import kernels
 from .._base.arrays import Array, Floats, Ints, check_index, check_real
 from ..errors import NotDecodableError
 from ..numerics.graphs import owners
-from .round import NOBODY, Costs, Host, Round
+from .round import NOBODY, Host, Round, Share
 from .scheme import Coded
 from .trust import Watch
 
@@ -27,18 +27,6 @@ Deadline = float | Literal["auto"]
 
 # deadline="auto": _FACTOR times the median of the last _RECENT rounds.
 _FACTOR, _RECENT = 2.0, 32
-
-
-class Share(NamedTuple):
-    """A request to a worker: the message of another worker whose partitions it holds.
-
-    Attributes
-    ----------
-    worker : int
-        The other worker.
-    """
-
-    worker: int
 
 
 def check_deadline(deadline: Deadline) -> Deadline:
@@ -147,7 +135,7 @@ class Dues:
         return not (self._late or self._dead or self._absent)
 
     @property
-    def awaited(self) -> Collection[int]:
+    def owing(self) -> Collection[int]:
         """Workers that owe an answer."""
         return self._open
 
@@ -357,14 +345,14 @@ class ReactiveRound(Round):
         return self._dues.due
 
     @property
-    def awaited(self) -> Collection[int]:
+    def owing(self) -> Collection[int]:
         """Workers that owe an answer."""
-        return self._dues.awaited
+        return self._dues.owing
 
     @property
-    def costs(self) -> Costs:  # type: ignore[override]
+    def asks(self) -> int:  # type: ignore[override]
         """Number of questions asked."""
-        return Costs(self._dues.asked)
+        return self._dues.asked
 
     @property
     def stood_in(self) -> tuple[tuple[int, int, float], ...]:  # type: ignore[override]
@@ -415,7 +403,7 @@ class ReactiveRound(Round):
         return new
 
     def hear(
-        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+        self, worker: int, what: Share, answer: Array | None, *, energy: float = math.nan
     ) -> Ints:
         """Take a worker's `answer` to the question `what`; None if it cannot compute the share.
 

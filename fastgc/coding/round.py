@@ -9,8 +9,7 @@ come, and `Chosen` exactly the messages of an earlier run, so that it decodes th
 
 =============  ====================================================================
 `receive`      a worker has sent a message
-`report`       a worker has computed a message, and keeps it (where the round `keeps`)
-`hear`         a worker has answered a question, or cannot
+`hear`         a worker has sent a share that it was asked for, or cannot
 `straggles`    a worker has died, or was dead when the round began
 `elapse`       the time `due` has come
 =============  ====================================================================
@@ -19,8 +18,8 @@ come, and `Chosen` exactly the messages of an earlier run, so that it decodes th
 
 - `ready`: it needs nothing more, and is over. If it has `linger`, it still takes messages for a
   while.
-- `questions`: what to ask which workers. Whoever runs the round asks them. A round is not ready
-  while it awaits answers (`awaited`).
+- `questions`: which workers to ask for shares of others. Whoever runs the round asks them. Those
+  that have not answered are `owing`.
 - `due`: when to call `elapse`, if nothing else happens before.
 - Otherwise it waits for messages. If no more can come, it is over, too. Whoever runs it uses what
   came if the round is `decodable`, and else raises what `require` raises.
@@ -31,8 +30,7 @@ come, and `Chosen` exactly the messages of an earlier run, so that it decodes th
 2. It gets each message once, and none of a worker that it does not want (`wants`).
 3. A worker that was asked owes an answer to the last question only. A worker that has died, or that
    `elapse` passed over, owes none. An answer that is not owed changes nothing.
-4. `elapse` moves `due` to a later time, or ends the wait for answers. So each round ends, whoever
-   is silent.
+4. `elapse` moves `due` to a later time. So each round ends, whoever is silent.
 5. `survivors` are among the messages that the round got (`taken`), each once.
 """
 
@@ -75,22 +73,16 @@ _NO_MESSAGES = np.empty(0, dtype=np.int64)
 _TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
 
 
-class Costs(NamedTuple):
-    """What a round cost beside its messages.
+class Share(NamedTuple):
+    """A request to a worker: the message of another worker whose partitions it holds.
 
     Attributes
     ----------
-    asks : int
-        Number of questions to workers.
-    numbers : int
-        Real numbers in the answers of suspects.
-    computed : int
-        Partial gradients that the master computed.
+    worker : int
+        The other worker.
     """
 
-    asks: int = 0
-    numbers: int = 0
-    computed: int = 0
+    worker: int
 
 
 class Host(NamedTuple):
@@ -100,25 +92,15 @@ class Host(NamedTuple):
     ----------
     clock : callable
         ``clock()`` returns the seconds by which rounds are timed.
-    compute : callable, optional
-        ``compute(partition)`` lets the master compute a partial gradient of this round. If None,
-        the round does not settle contradictions by itself.
     asks : bool
         Whether workers answer questions.
-    answer_timeout : float
-        Seconds that a suspect has to answer.
     least_wait : float
         Seconds that an answer may take, at least, before others are asked instead.
-    deadline : float
-        Time on the clock at which the round ends at the latest.
     """
 
     clock: Callable[[], float]
-    compute: Callable[[int], Array] | None = None
     asks: bool = True
-    answer_timeout: float = math.inf
     least_wait: float = math.inf
-    deadline: float = math.inf
 
 
 # The host of a round that no host has begun: no time passes.
@@ -146,15 +128,13 @@ class Gathering:
     verifies : bool
         Whether it compares messages with each other. If workers could change messages afterwards,
         it gets copies.
-    keeps : bool
-        Whether workers keep their messages and only `report` them until they are asked.
     replaceable : bool
         Whether other messages can replace one that is not finite, if messages are verified.
         Otherwise its error ends the round.
     due : float
         Time on the `Host`'s clock at which to call `elapse`; inf: not until something happens.
-    costs : Costs
-        The costs of this round so far.
+    asks : int
+        Number of questions to workers so far.
     stood_in : tuple of (int, int, float)
         For each message that a worker computed for its owner: the message, that worker, and when
         it was asked, in seconds since the round began.
@@ -165,10 +145,9 @@ class Gathering:
     linger: float | None = 0.0
     verified: bool = False
     verifies: bool = False
-    keeps: bool = False
     replaceable: bool = True
     due: float = math.inf
-    costs: Costs = Costs()
+    asks: int = 0
     stood_in: tuple[tuple[int, int, float], ...] = ()
 
     @property
@@ -197,7 +176,7 @@ class Gathering:
         return []
 
     @property
-    def awaited(self) -> Collection[int]:
+    def owing(self) -> Collection[int]:
         """Workers that owe an answer. Default: none."""
         return ()
 
@@ -215,24 +194,19 @@ class Gathering:
         """Take a message, as `Round.receive`; return whether the round is ready."""
         raise NotImplementedError
 
-    def report(self, worker: int, index: int) -> bool:
-        """Note that a worker has computed a message and keeps it, if the round `keeps`."""
-        raise NotImplementedError
+    def questions(self) -> Sequence[tuple[int, Share]]:
+        """Return workers to ask, and for whose share. Each question is returned once.
 
-    def questions(self) -> Sequence[tuple[int, Any]]:
-        """Return workers to ask, and what to ask them. Each question is returned once.
-
-        A question is a `fastgc.codes.Request` for a sum, a `fastgc.codes.Share` of another worker,
-        or the seed for `fastgc.codes.AskingRound.answer`. Default: none.
+        Default: none.
         """
         return ()
 
     def hear(
-        self, worker: int, what: Any, answer: Array | None, *, energy: float = math.nan
+        self, worker: int, what: Share, answer: Array | None, *, energy: float = math.nan
     ) -> Ints:
         """Take a worker's answer to a question, None if it has none.
 
-        Return the numbers of the messages that come with it: those in the sum. Default: none.
+        Return the numbers of the messages that come with it. Default: none.
         """
         return _NO_MESSAGES
 

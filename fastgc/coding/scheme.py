@@ -160,9 +160,6 @@ class Scheme(Recorded, ABC):
         ``code.scheme.cache.info()`` describes its use.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
-    on_request : bool
-        Whether workers keep their messages, report each of them, and are asked for one sum of them
-        (`fastgc.codes.SumRound`). On engines that cannot ask, they send each message.
     spare : int
         The smallest number of other workers that hold the partitions of a message. If its worker
         fails, engines that can ask workers ask these others (`fastgc.codes.ReactiveRound`).
@@ -184,7 +181,6 @@ class Scheme(Recorded, ABC):
     wait: int | None = None
     cache: SurvivorCache[Any] | None = None
     methods: tuple[str, ...] = ("auto",)
-    on_request: bool = False
     spare: int = 0
     deadline: float | Literal["auto"] = "auto"
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import Array, Floats, Ints, at_least, check_dtype, check_real
 from .._base.text import duration, listed, plural
-from ..codes import Code, Request, Share
+from ..codes import Code, Share
 from ..coding.format import Format
 from ..coding.round import Gathering
 from ..coding.trust import check_partial
@@ -117,15 +117,6 @@ class RoundOptions:
         of the round, and the report names it. If no more messages can come and the gradient is not
         verified, the round raises `CorruptMessageError` or `UnverifiedError`. Codes with too few
         spare messages are refused.
-    ask : bool
-        Ask workers whose messages contradict each other what each of their partial gradients
-        contributed; the master computes those that decide who lies (`fastgc.codes.AskingRound`).
-        ``verify=s`` then names s liars with s spare messages instead of 2s. To answer, a suspect
-        computes all of its partial gradients once more. The master needs the shards and the
-        gradient function, which it has if it made the cluster.
-    answer_timeout : float, default 10
-        Seconds that a suspect has to answer, unless other messages show before then who lies. After
-        that the master computes the partial gradients of its message.
 
     Raises
     ------
@@ -153,18 +144,15 @@ class RoundOptions:
     patience: float = 10.0
     partial: WhenShort = "raise"
     verify: bool | int = False
-    ask: bool = False
-    answer_timeout: float = 10.0
 
     def __post_init__(self) -> None:
         check_model(self.delays)
         timeout = self.timeout
         if timeout is not None and timeout != math.inf:
             timeout = check_real("timeout", timeout, positive=True)
-        waits = {"patience": self.patience, "answer_timeout": self.answer_timeout}
-        for name, seconds in waits.items():
-            if seconds != math.inf:
-                waits[name] = check_real(name, seconds)
+        patience = self.patience
+        if patience != math.inf:
+            patience = check_real("patience", patience)
         if self.message_dtype is not None:
             check_dtype(self.message_dtype, halves=True)
         tracker: Any = self.tracker
@@ -175,17 +163,11 @@ class RoundOptions:
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}")
         check_partial(self.partial, "raise")
-        if self.ask and not self.verify:
-            raise ValueError(
-                "ask=True asks workers whose messages contradict each other: also say how many may "
-                "be corrupt in a round, as in verify=1"
-            )
         vars(self).update(
             seed=at_least("seed", self.seed, 0),
             timeout=timeout,
             first_round=at_least("first_round", self.first_round, 0),
-            **waits,
-            ask=bool(self.ask),
+            patience=patience,
             verify=liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
         )
 
@@ -234,8 +216,6 @@ class SharedKeywords(TypedDict, total=False):
     patience: float
     partial: WhenShort
     verify: bool | int
-    ask: bool
-    answer_timeout: float
 
 
 class RoundKeywords(SharedKeywords, total=False):
@@ -286,10 +266,7 @@ class RoundReport(NamedTuple):
         Whether every message that the gradient is decoded from was compared with others, and agreed
         (`fastgc.Round.verified`).
     asks : int
-        Questions put to workers: for sums of their messages (`fastgc.PartialWork`), for missing
-        shares of others (`fastgc.Reactive`), or as suspects (``ask=True``).
-    computed : int
-        Partial gradients that the master computed itself, to decide which suspects lie.
+        Questions put to workers, for missing shares of others (`fastgc.Reactive`).
     stood_in : tuple of (int, int, float)
         Messages that another worker than their owner computed (`fastgc.Reactive`): each message,
         that worker, and when it was asked, in seconds from handing out the parameters.
@@ -310,7 +287,6 @@ class RoundReport(NamedTuple):
     corrupt: tuple[int, ...] = ()
     verified: bool = False
     asks: int = 0
-    computed: int = 0
     stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:
@@ -366,8 +342,7 @@ class Kind(IntEnum):
     JOINED = 2  # the worker can be handed rounds, for the first time or again
     DIED = 3
     FAILED = 4  # the worker raised
-    COMPUTED = 5  # the worker computed a message and keeps it, for sums
-    ANSWER = 6  # the worker answered a question
+    ANSWER = 5  # the worker answered a question
 
 
 _KINDS = frozenset(Kind)
@@ -375,7 +350,7 @@ _KINDS = frozenset(Kind)
 
 def can_be_told(kind: int, index: int, messages: int) -> bool:
     """Whether a worker of `messages` messages can report this; what it wrote may be anything."""
-    if kind in (Kind.MESSAGE, Kind.COMPUTED):
+    if kind == Kind.MESSAGE:
         return 0 <= index < messages
     return kind in _KINDS
 
@@ -393,12 +368,12 @@ class Event:
         number of the question. -1: none.
     message : ndarray, optional
         A message has the task's size and dtype. It is not copied: it is valid until the worker is
-        handed another round. An answer is valid until the worker is asked again; None: the worker
-        no longer has what was asked for.
+        handed another round. An answer is one, too, valid until the worker is asked again; None:
+        the worker cannot compute it.
     text : str
         If the worker failed, its traceback; if it died, what is known of the cause.
     energy : float
-        Of a message or a sum, as `fastgc.coding.plan.Encoder.energy`; NaN: not known.
+        Of a message, as `fastgc.coding.plan.Encoder.energy`; NaN: not known.
     time : int
         When the message was complete, by ``time.perf_counter_ns()``; 0: when it is reported.
     """
@@ -523,24 +498,14 @@ class Task:
         """The task without shards, which is the same for all workers; each gets its own `data`."""
         return replace(self, shards=())
 
-    def answer_form(self, worker: int, question: Question) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """Shape and dtype of a worker's answer to a question."""
-        if isinstance(question.what, Request | Share):
-            return (self.message_size,), self.message_dtype
-        kind = np.complex128 if self.code.scheme.is_complex else np.float64
-        return (self.code.partitions(worker).size, self.code.scheme.pieces + 1), np.dtype(kind)
-
-    def answer_in(self, memory: Any, worker: int, question: Question, offset: int = 0) -> Array:
-        """A worker's answer to a question, as an array at `offset` in `memory`."""
-        return np.ndarray(*self.answer_form(worker, question), memory, offset)
+    def answer_in(self, memory: Any, offset: int = 0) -> Array:
+        """An answer to a question, another worker's message, as an array in `memory`."""
+        return np.ndarray((self.message_size,), self.message_dtype, memory, offset)
 
     @property
     def answer_bytes(self) -> int:
-        """Bytes of the largest answer that can come; 0 if nobody is asked."""
-        if not self.asks:
-            return 0
-        claims = 16 * self.code.load * (self.code.scheme.pieces + 1)
-        return max(self.message_size * self.message_dtype.itemsize, claims)
+        """Bytes of an answer; 0 if nobody is asked."""
+        return self.message_size * self.message_dtype.itemsize if self.asks else 0
 
 
 class Question(NamedTuple):
@@ -554,15 +519,13 @@ class Question(NamedTuple):
         How many questions the cluster asked before it.
     round : int
         The round that it is about.
-    what : Request, Share or int
-        A `Request` asks for a sum of messages that the worker has computed in this round. A `Share`
-        asks for another worker's message, which the worker computes. A number is the seed for
-        `fastgc.codes.AskingRound.answer`, on partial gradients that the worker computes once more.
+    what : Share
+        Another worker's message, which the worker computes.
     """
 
     number: int
     round: int
-    what: Request | Share | int
+    what: Share
 
 
 class Transport(Protocol):
@@ -641,14 +604,9 @@ class Answering(Transport, Protocol):
     ----------
     asks : bool
         Whether workers can be asked.
-    keeping : bool
-        Set by the master before it publishes a round: whether workers keep their messages of that
-        round, for sums. They then need not send messages, and report each one that is computed
-        (`Kind.COMPUTED`). A message that is sent all the same counts as such a report.
     """
 
     asks: bool = False
-    keeping: bool = False
 
     def ask(self, worker: int, question: Question) -> None:
         """Ask a worker something about the round published last.

@@ -99,7 +99,6 @@ class _Processes(Answering):
         # may have two rounds in hand: it leaves the older one when it sees the newer one.
         self.ahead = 1 if code.scheme.messages_per_worker == 1 else 2
         self.exposed = True
-        # Messages always lie in shared memory, so keeping them changes nothing.
         self.asks = task.asks
         self._master = os.getpid()
         self._task = task
@@ -470,7 +469,7 @@ class _Processes(Answering):
             self._ask_no_more(worker)
             self._expel(worker, "it answered what it was not asked")
             return
-        answer = self._task.answer_in(memory, worker, question) if kind == Kind.ANSWER else None
+        answer = self._task.answer_in(memory) if kind == Kind.ANSWER else None
         yield Event(Kind.ANSWER, worker, question.round, number, answer, energy=energy)
 
     def _stop(self) -> None:
@@ -685,9 +684,7 @@ def _answer_questions(worker: Worker, task: Task, file: int, memory: Array, line
         with open(file, "rb", closefd=False) as asked:
             while size := asked.read(_SIZE.size):
                 question: Question = pickle.loads(asked.read(*_SIZE.unpack(size)))
-                kind, _, energy, text = reply(
-                    worker, question, task.answer_in(memory, worker.number, question)
-                )
+                kind, _, energy, text = reply(worker, question, task.answer_in(memory))
                 if kind == Kind.FAILED:
                     line.fail(question.round, text)
                     return

@@ -11,14 +11,14 @@ import math
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from .._base.arrays import Array, Floats, Ints, check_dtype, check_index, check_vector
-from ..codes import AskingRound, Code, ReactiveRound, Round, SumRound
+from ..codes import Code, ReactiveRound, Round, Share
+from ..coding.format import Format
 from ..coding.round import Chosen, Gathering, Host
 from ..delays.interface import per_of
 from ..errors import NonFiniteMessageError
@@ -34,7 +34,6 @@ from .interface import (
     parameters_of,
     sample_delays,
 )
-from .worker import asked_of, partial_gradient
 
 _ANSWER = Kind.ANSWER
 
@@ -101,16 +100,15 @@ class RoundLoop:
         self._lost: list[int] = []
         self._questions = 0  # asked so far
         # Questions without an answer, by number: the worker asked, and what it was asked.
-        self._asked: dict[int, tuple[int, Any]] = {}
+        self._asked: dict[int, tuple[int, Share]] = {}
         self._when = np.empty(code.scheme.message_count)  # `Run.when`
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in our memory
         self._copies: Array | None = None  # of messages, for rounds that verify
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
-        self._round: Round | SumRound = _own_round(code, self._dtype, sent, run, gradient)
+        self._round = _own_round(code, self._dtype, sent, run)
         self._decoded = None  # where to decode to, if messages decode to another precision
         if sent.gradient_dtype != self._dtype:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
-        self._sums = _sum_round(code, sent, run)
         self._task = Task(
             code,
             shards,
@@ -122,9 +120,8 @@ class RoundLoop:
             sent.message_dtype,
             per_of(run.delays) == "computation",
             self._parameters,
-            asks=self._sums is not None or run.ask or isinstance(self._round, ReactiveRound),
+            asks=isinstance(self._round, ReactiveRound),
         )
-        self._asked_keywords = asked_of(gradient)
         self._start_workers()
 
     def _start_workers(self) -> None:
@@ -224,7 +221,7 @@ class RoundLoop:
         if workers is not None:
             asked = frozenset(check_index("worker", i, self._code.n) for i in workers)
         self._told_round = self._now()  # the round begins; parameters are handed out later
-        rnd.begin(self._host(theta))
+        rnd.begin(Host(self._now, self._can_ask, self._least_wait))
         self._lend(rnd)
         try:
             run = self._begin(theta, rnd, asked)
@@ -251,29 +248,6 @@ class RoundLoop:
             raise TypeError(f"rnd must be a round of the cluster's code, not {rnd!r}")
         if rnd.code is not own.code or rnd.form != own.form:
             raise ValueError("rnd must be a round of the cluster's code, size and types")
-        if rnd.keeps and not self._can_ask:
-            raise TypeError("rnd takes sums, for which this cluster's workers cannot be asked")
-
-    def _host(self, theta: Array) -> Host:
-        """What the loop offers a round that begins now, at the parameters `theta`."""
-        options, compute = self._options, None
-        if options.ask and options.survivors is None:
-            read = theta.view()
-            read.flags.writeable = False
-            compute = partial(self._compute, read)
-        within, wait = options.answer_timeout, self._least_wait
-        until = self._now() + self._timeout
-        return Host(self._now, compute, self._can_ask, within, wait, until)
-
-    def _compute(self, theta: Array, partition: int) -> Array:
-        """A partial gradient of this round at `theta`, computed by the master."""
-        task, number, asked = self._task, self._number, self._asked_keywords
-        part = task.part(partition, task.shards[partition], number)
-        out = np.empty(task.size, self._form.partial_dtype)
-        partial_gradient(
-            task.gradient, theta, part, out, partition=partition, round=number, asked=asked
-        )
-        return out
 
     def _lend(self, rnd: Gathering) -> None:
         """Give the cluster's memory to `rnd`: the round before can no longer read its messages."""
@@ -334,11 +308,8 @@ class RoundLoop:
         self._bring(run, event)
 
     def _bring(self, run: Run, event: Event) -> None:
-        """Bring the round a message, the report of a kept one, or an answer."""
+        """Bring the round a message, or the answer to a question."""
         rnd, worker, index = run.rnd, event.worker, event.index
-        if rnd.keeps and event.kind != _ANSWER:
-            rnd.report(worker, index)
-            return
         now = 1e-9 * event.time if event.time else self._now()
         # Workers read the clock before they send the event, so times may come out of order.
         passed = run.last = max(run.last, now - run.start)
@@ -393,8 +364,7 @@ class RoundLoop:
             0.0 if run.rnd.decodable and self._code.scheme.exact else math.nan,
             tuple(dict.fromkeys(run.corrupt)),
             run.rnd.verified,
-            run.rnd.costs.asks,
-            run.rnd.costs.computed,
+            run.rnd.asks,
             self._since_start(run),
         )
 
@@ -417,7 +387,7 @@ class RoundLoop:
     _can_ask = True
     # Whether workers can still write to messages after they sent them.
     _exposed = False
-    # `Host.least_wait`: seconds before others are asked for a sum, at the least.
+    # `Host.least_wait`: seconds before others are asked for a share, at the least.
     _least_wait = math.inf
 
     def _now(self) -> float:
@@ -445,7 +415,7 @@ class RoundLoop:
         """Until when a ready round goes on; -inf: it is over."""
         return run.until if self._at_work(run) else -math.inf
 
-    def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
+    def _ask(self, run: Run, asked: dict[int, tuple[int, Share]]) -> None:
         """Put questions to workers: ``asked[number]`` is (worker, what)."""
         raise NotImplementedError
 
@@ -462,53 +432,21 @@ class RoundLoop:
         raise NotImplementedError
 
 
-def _own_round(
-    code: Code, dtype: np.dtype[Any], form: Any, options: RoundOptions, gradient: object
-) -> Round:
+def _own_round(code: Code, dtype: np.dtype[Any], form: Format, options: RoundOptions) -> Round:
     """The round that collects a cluster's messages, for partial gradients of `dtype`."""
     types = form.gradient_size, form.gradient_dtype, form.message_dtype
     if code.scheme.spare and not options.verify:
         return ReactiveRound(code, *types, options.tracker, partial_dtype=dtype)
-    if not options.ask:
-        return code.round(
-            *types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype
-        )
-    if hasattr(gradient, "worker"):
-        raise TypeError(
-            f"workers cannot be asked about partial gradients of {type(gradient).__name__}, which "
-            "computes whole messages: leave ask=True out"
-        )
-    liars = int(options.verify)
-    return AskingRound(code, *types, options.tracker, liars=liars, partial_dtype=dtype)
+    return code.round(*types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype)
 
 
-def _sum_round(code: Code, form: Any, options: RoundOptions) -> SumRound | None:
-    """The round that asks workers for sums; None if they send every message.
-
-    Sums serve only if the code offers them and nothing needs single messages: no `verify`, no
-    tracker, no chosen survivors, no approximation, and messages as precise as the gradient.
-    """
-    plain = (
-        options.survivors is None
-        and options.tracker is None
-        and not options.verify
-        and options.partial == "raise"
-    )
-    if not (code.scheme.on_request and plain):
-        return None
-    if form.message_dtype != form.gradient_dtype or form.message_size != form.gradient_size:
-        return None
-    return SumRound(code, form.gradient_size, form.gradient_dtype)
-
-
-def _decode(rnd: Round | SumRound, out: Array, options: RoundOptions) -> float:
+def _decode(rnd: Round, out: Array, options: RoundOptions) -> float:
     """Decode a round to `out`, or approximate as `options.partial` allows; return the residual."""
     approximation, code = options.partial, rnd.code
     scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if approximation == "raise" or (rnd.decodable and not scaled):
         rnd.gradient(out=out)
         return rnd.residual()
-    assert isinstance(rnd, Round)
     if rnd.decodable and options.tracker is not None:
         rnd.gradient(out=out)  # the tracker records it
     return rnd.best(out, approximation).residual

@@ -15,7 +15,7 @@ import numpy as np
 from .. import kernels
 from .._base.arrays import Array, Ints
 from .._base.text import listed, plural
-from ..codes import Round, SumRound
+from ..codes import Round, Share
 from ..coding.placement import losses, members_of, warn_of_machines
 from ..errors import NotDecodableError, WorkerFailedError
 from .interface import Event, Kind, Question, Task, Transport
@@ -28,10 +28,6 @@ _LOG = logging.getLogger("fastgc")
 
 # Wake-up: the round's intake took messages straight from the transport's memory.
 _TAKEN = Event(Kind.MESSAGE, -1)
-
-# Events that report a finished message: sent, or kept at the worker.
-_COMPUTED = Kind.MESSAGE, Kind.COMPUTED
-_SENT = (Kind.MESSAGE,), _COMPUTED  # those a round is told of; indexed by `Gathering.keeps`
 
 _CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
 
@@ -109,7 +105,7 @@ class Master(RoundLoop):
         self._left = self._options.patience  # seconds of patience left in this round
         self._idle_deaths = [0] * self._code.n  # deaths since the worker's last message
         self._due: dict[int, float] = {}  # lost worker: when to restart it
-        self._heard: set[int] = set()  # numbers of this round's messages that were sent or kept
+        self._heard: set[int] = set()  # numbers of this round's messages that were sent
         self._intake: kernels.unchecked.Arrivals | None = None  # takes messages where they lie
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
@@ -120,10 +116,7 @@ class Master(RoundLoop):
         self.transport = self._open(self._task)
         self._can_ask = getattr(self.transport, "asks", False)
         self._exposed = getattr(self.transport, "exposed", False)
-        if self._sums is not None and self._can_ask:
-            self._round = self._sums
-        if not self._options.ask:  # the master computes nothing, and needs no data
-            self._task = self._task.without_data()
+        self._task = self._task.without_data()  # the master computes nothing
         self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
@@ -216,9 +209,6 @@ class Master(RoundLoop):
                 del self._asked[event.index]
         self._heard.clear()
         self._left = self._options.patience
-        if self._can_ask:
-            asking: Any = transport
-            asking.keeping = rnd.keeps
         transport.publish(number, theta, set().union(*self._busy.values()))
         run.start = self._now()
         run.deadline = run.start + self._timeout
@@ -256,21 +246,19 @@ class Master(RoundLoop):
         rnd, worker, kind = run.rnd, event.worker, event.kind
         if event is _TAKEN:
             run.messages += self._follow(run)
-        elif (event.round == self._number and kind in _SENT[rnd.keeps]) or kind == Kind.ANSWER:
+        elif (event.round == self._number and kind == Kind.MESSAGE) or kind == Kind.ANSWER:
             self._bring(run, event)
         elif kind == Kind.DIED:
             rnd.straggles(worker)
-            if rnd.keeps:  # its kept messages are gone: it must compute them again
-                self._heard.difference_update(range(*self._first[worker : worker + 2]))
         elif worker in run.asked:  # it sent an older round's message, left one, or joined
             self._hand(run, worker)
         if kind in _CHANGES or (self._lost and self._hopes_anew):
             run.hope = self._hope(run)
 
     def _at_work(self, run: Run) -> bool:
-        return not run.asked.isdisjoint(self._busy) or bool(run.rnd.awaited)
+        return not run.asked.isdisjoint(self._busy) or bool(run.rnd.owing)
 
-    def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
+    def _ask(self, run: Run, asked: dict[int, tuple[int, Share]]) -> None:
         transport: Any = self.transport
         for number, (worker, what) in asked.items():
             if worker in self._live:
@@ -334,7 +322,7 @@ class Master(RoundLoop):
         kind, worker = event.kind, event.worker
         if not 0 <= worker < self._code.n:
             return False
-        if kind in _COMPUTED:
+        if kind == Kind.MESSAGE:
             return self._admit_message(event)
         if kind == Kind.ANSWER:
             return self._asked.get(event.index, _NOBODY)[0] == worker
@@ -360,15 +348,15 @@ class Master(RoundLoop):
         return True
 
     def _admit_message(self, event: Event) -> bool:
-        """Note a message that was sent or kept; return False if its worker cannot have it."""
+        """Note a message that was sent; return False if its worker cannot have it."""
         worker, number = event.worker, event.round
         if number not in self._busy.get(worker, ()):
             return False
         sent, end = self._first[worker] + event.index, self._first[worker + 1]
-        if event.index < 0 or sent >= end or (event.kind == Kind.MESSAGE and not self._fits(event)):
+        if event.index < 0 or sent >= end or not self._fits(event):
             return False
         if number < self._number:
-            self._stale += event.kind == Kind.MESSAGE
+            self._stale += 1
         elif sent in self._heard:
             return False
         else:
@@ -458,7 +446,7 @@ class Master(RoundLoop):
             waited = f" and were waited for {patience} s" if patience else ""
             self._make_do(run, f"workers {self._lost} have died{waited}, and the others")
         elif not self._enough(run.rnd):
-            silent = sorted((run.asked & self._busy.keys()).union(run.rnd.awaited))
+            silent = sorted((run.asked & self._busy.keys()).union(run.rnd.owing))
             named = ("not heard from", silent), ("lost", self._lost), ("corrupt", run.corrupt)
             told = ", ".join(f"{what} workers {workers}" for what, workers in named if workers)
             raise TimeoutError(
@@ -489,6 +477,6 @@ class Master(RoundLoop):
             ) from None
 
 
-def _end(rnd: Round | SumRound, transport: Transport) -> None:
+def _end(rnd: Round, transport: Transport) -> None:
     rnd.reset()  # drop its messages: they lie in the transport's memory
     transport.close()

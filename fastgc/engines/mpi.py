@@ -61,7 +61,7 @@ __all__ = ["MPICluster"]
 
 
 _LINE = 64  # bytes of a header, and alignment of what follows it
-# Kind; round; first message or index, or whether messages are kept; delay in seconds, or energy.
+# Kind; round; first message or index; delay in seconds, or energy.
 _HEADER = struct.Struct("=qqqd")
 _NONE = -1
 _BYE = -1  # a worker's last kind, besides those of Kind: it has finished with the cluster
@@ -114,9 +114,9 @@ class MPICluster(Master):
     would wait for it forever, and by ``os._exit`` in a worker; ``-m mpi4py`` does the same for
     ``sys.exit``.
 
-    With some codes (`fastgc.PartialWork`) workers keep their messages, and are asked for sums. One
-    thread of a worker answers while another computes, so MPI must have been initialised with
-    ``MPI_THREAD_MULTIPLE``, which is mpi4py's default. Otherwise workers send every message.
+    Workers of `fastgc.Reactive` are asked for the shares of others. One thread of a worker answers
+    while another computes, so MPI must have been initialised with ``MPI_THREAD_MULTIPLE``, which is
+    mpi4py's default. Otherwise nobody is asked.
 
     Waiting ranks look for messages at increasing intervals, up to a fifth of the time waited, and
     leave the processor to others in between.
@@ -308,7 +308,7 @@ class _Ranks(Answering):
         if buffer == len(self._orders):
             self._orders.append(_aligned(self._nbytes))
         self._order = order = self._orders[buffer]
-        _HEADER.pack_into(order.data, 0, _ROUND, number, self.keeping, 0.0)
+        _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
         if self._task.code.scheme.messages_per_worker > 1:
@@ -450,13 +450,13 @@ class _Link:
         if not can_be_told(kind, index, len(self._slots)):
             self._busy = False
             return Event(Kind.FAILED, self.worker, number, text=NONSENSE)
-        if kind in (Kind.MESSAGE, Kind.COMPUTED):
-            message = self._rows[self._slot] if kind == Kind.MESSAGE else None
+        if kind == Kind.MESSAGE:
+            message = self._rows[self._slot]
             if index + 1 < len(self._slots):
                 self._post(index + 1)
             else:
                 self._busy = False
-            return Event(Kind(kind), self.worker, number, index, message, energy=energy)
+            return Event(Kind.MESSAGE, self.worker, number, index, message, energy=energy)
         if kind == Kind.JOINED and self._late:
             self._late = False
             if self._busy:
@@ -537,7 +537,7 @@ class _Asked:
         if kind == Kind.FAILED:
             text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
         elif kind == Kind.ANSWER:
-            answer = self._task.answer_in(self._slot, self._worker, question, _LINE)
+            answer = self._task.answer_in(self._slot, _LINE)
         if self.due:  # a newer question was asked: nobody needs this answer
             self._post()
         if kind == Kind.FAILED:
@@ -581,10 +581,8 @@ def _serve(comm: MPI.Intracomm) -> bool:
         _wait(comm.Isend([header + text, MPI.BYTE], 0, tag))
 
     def send_message(index: int, energy: float) -> None:
-        kind, sent = Kind.MESSAGE, slots[index]
-        if orders.keeping:
-            kind, sent = Kind.COMPUTED, sent[:_LINE]
-        _HEADER.pack_into(sent.data, 0, kind, orders.round, index, energy)
+        sent = slots[index]
+        _HEADER.pack_into(sent.data, 0, Kind.MESSAGE, orders.round, index, energy)
         if index + 1 == len(slots):
             orders.post()  # before the master answers this message
         _wait(comm.Isend(sent, 0, tag))  # now: MPI moves nothing while gradients are computed
@@ -630,8 +628,7 @@ def _answer_questions(comm: MPI.Intracomm, tag: int, task: Task, worker: Worker)
         question: Question | None = pickle.loads(packed.data)
         if question is None:
             return
-        out = task.answer_in(slot, worker.number, question, _LINE)
-        kind, _, energy, text = reply(worker, question, out)
+        kind, _, energy, text = reply(worker, question, task.answer_in(slot, _LINE))
         slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
         _HEADER.pack_into(slot.data, 0, kind, question.number, len(text), energy)
         _wait(comm.Isend(slot, 0, tag + _ANSWER))
@@ -645,7 +642,6 @@ class _Orders:
         self.parameters = self._memory[_LINE:]  # bytes
         self.round = self.newest = _NONE
         self.first, self.delay = 0, 0.0
-        self.keeping = False  # whether messages of the round are kept
         self._posted = self._ended = False
         self._told = np.zeros(1, np.int64)
         self._listen()
@@ -671,7 +667,7 @@ class _Orders:
                 self.first, self.delay = first, delay
                 continue
             if kind == _ROUND:
-                self.round, self.keeping = number, bool(first)
+                self.round = number
                 return True
             pause = _Pause()
             while self.look():  # news announce the end, too

@@ -215,8 +215,7 @@ class _Actors(Answering):
 
     def _call(self, call: _Call) -> None:
         message = self._actors[call.worker].message
-        to = self._theta, call.message, call.round, call.delay, self.keeping
-        self._calls[message.remote(*to)] = call
+        self._calls[message.remote(self._theta, call.message, call.round, call.delay)] = call
 
     def ask(self, worker: int, question: Question) -> None:
         call = self._actors[worker].answer.remote(question)
@@ -287,8 +286,6 @@ class _Actors(Answering):
                 self._further[worker] = _Call(worker, number, index + 1, delay)
             else:
                 self._left.append(Event(Kind.LEFT, worker, number))
-        if message is None:
-            return Event(Kind.COMPUTED, worker, number, index)
         return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
 
     def _overdue(self) -> list[Event]:
@@ -304,10 +301,10 @@ class _Actors(Answering):
 
 
 def _is_computed(value: Any) -> bool:
-    """Whether an actor returned a message and its energy, or None and the energy of a kept one."""
+    """Whether an actor returned a message and its energy."""
     if not (isinstance(value, tuple) and len(value) == 2):
         return False
-    return isinstance(value[0], np.ndarray | None) and isinstance(value[1], float | int)
+    return isinstance(value[0], np.ndarray) and isinstance(value[1], float | int)
 
 
 def _actor_class(path: list[str], this: str, ray: Any) -> type:
@@ -377,14 +374,13 @@ class _Side:
         return os.uname().nodename
 
     def message(
-        self, theta: Array, index: int, round: int, delay: float, keeps: bool
-    ) -> tuple[Array | None, float] | bytes:
-        """Compute a message, and return or keep it; or return what went wrong."""
+        self, theta: Array, index: int, round: int, delay: float
+    ) -> tuple[Array, float] | bytes:
+        """Compute a message, or return what went wrong."""
         assert self._worker is not None
         try:
             time.sleep(self._worker.sleep_before(index, delay))
-            message, energy = self._worker.message(theta, index, round)
-            return None if keeps else message, energy
+            return self._worker.message(theta, index, round)
         except BaseException:
             return failure(self._worker)
 

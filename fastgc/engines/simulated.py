@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import Array, check_cost, check_real
 from .._base.text import duration, plural
-from ..codes import AskingRound, Code, Encoder, Request, Share
+from ..codes import Code, Encoder, Share
 from ..delays.interface import per_of
 from .interface import Event, Gradient, Kind, RoundKeywords, RoundOptions, RoundReport
 from .loop import RoundLoop, Run
-from .worker import Cancelling
+from .worker import Cancelling, asked_of, partial_gradient
 
 
 class SimulatedCluster(RoundLoop):
@@ -38,10 +38,8 @@ class SimulatedCluster(RoundLoop):
     cost : float or (n,) array
         Seconds to compute one partial gradient, or for each worker if they differ.
     request : float
-        Seconds of a round trip to ask workers: for sums (`PartialWork`), for missing shares
-        (`Reactive`), which they then compute, or as suspects (``ask=True``). Suspects also take the
-        time of their computation once more, and have ``answer_timeout`` simulated seconds in all.
-        The master's own computation takes no time, and neither does decoding.
+        Seconds of a round trip to ask workers for missing shares (`Reactive`), which they then
+        compute. Decoding takes no time.
     receive : float
         Seconds that the master's link needs for each message, one after the other.
     overhead : float
@@ -81,8 +79,6 @@ class SimulatedCluster(RoundLoop):
         **keywords: Unpack[RoundKeywords],
     ) -> None:
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
-        if self._sums is not None:
-            self._round = self._sums
         self._work = check_cost(code.n, cost) * self._loads
         self._request = check_real("request", request)
         self._receive = check_real("receive", receive)
@@ -96,9 +92,10 @@ class SimulatedCluster(RoundLoop):
         self._order: list[int] = []  # numbers of this round's messages, in order of arrival
         self._arrival: list[float] = []  # seconds of arrival, by message number
         self._came, self._sender = 0, -1  # messages that have come, and the sender of the last one
-        self._answers: list[tuple[float, int, int, Any]] = []  # to come: time, number, worker, what
+        # To come: time, number of the question, worker, what it was asked.
+        self._answers: list[tuple[float, int, int, Share]] = []
         self._free = np.zeros(code.n)  # when a worker is done with the shares that it was asked for
-        self._cancelled = Cancelling(self._task)
+        self._cancelled, self._keywords = Cancelling(self._task), asked_of(gradient)
         self._partials: dict[int, Array] = {}  # of this round, computed when first needed
         self._theta: Array = np.empty(0)
         self._closed = False
@@ -147,20 +144,17 @@ class SimulatedCluster(RoundLoop):
         run.deadline = self._timeout
 
     def _wait(self, run: Run, until: float) -> Event | None:
-        keeps = run.rnd.keeps
-        while self._answers and self._answers[0][2] not in run.rnd.awaited:  # nobody waits for it
+        while self._answers and self._answers[0][2] not in run.rnd.owing:  # nobody waits for it
             del self._asked[self._answers.pop(0)[1]]
         due = self._answers[0][0] if self._answers else math.inf
-        if self._came < len(self._order) and not (self._answers and keeps):
+        if self._came < len(self._order):
             number = self._order[self._came]
-            at = max(self._elapsed, self._arrival[number]) + (0.0 if keeps else self._receive)
+            at = max(self._elapsed, self._arrival[number]) + self._receive
             if at <= until and at < min(due, math.inf):
                 self._came += 1
                 self._elapsed = at
                 worker, index = self._places[number]
                 self._sender = worker
-                if keeps:
-                    return Event(Kind.COMPUTED, worker, self._number, index)
                 event = Event(Kind.MESSAGE, worker, self._number, index)
                 if worker not in run.bad and run.rnd.wants(worker):  # else nobody reads it
                     event.message, event.energy = self._message(worker, index)
@@ -168,7 +162,7 @@ class SimulatedCluster(RoundLoop):
         if self._answers and due <= until:
             _, number, worker, what = self._answers.pop(0)
             self._elapsed = due
-            answer, energy = self._answer(worker, what)
+            answer, energy = self._message(what.worker, 0)
             return Event(Kind.ANSWER, worker, self._number, number, answer, energy=energy)
         if until < math.inf:
             self._elapsed = max(self._elapsed, until)
@@ -182,23 +176,13 @@ class SimulatedCluster(RoundLoop):
                 return run.deadline
         return super()._lingers(run)
 
-    def _ask(self, run: Run, asked: dict[int, tuple[int, Any]]) -> None:
-        """Schedule the answers: sums come one by one; suspects first compute again, all at once.
-
-        A worker that is asked for another's share begins it when it is done with the shares before.
-        """
-        again = max(float(self._work[worker]) for worker, _ in asked.values())
-        for place, (number, (worker, what)) in enumerate(asked.items(), 1):
-            if isinstance(what, Share):
-                begin = max(self._elapsed, self._free[worker])
-                work = self._each[worker] * self._loads[what.worker]
-                self._free[worker] = end = float(begin + (self._request + work))
-                at = end + self._receive
-            elif isinstance(what, Request):
-                at = self._elapsed + self._request + self._receive * place
-            else:
-                at = self._elapsed + (self._request + again + self._receive * len(asked))
-            insort(self._answers, (at, number, worker, what), key=itemgetter(0))
+    def _ask(self, run: Run, asked: dict[int, tuple[int, Share]]) -> None:
+        """Schedule the answers: a worker begins a share when it is done with those before."""
+        for number, (worker, what) in asked.items():
+            begin = max(self._elapsed, self._free[worker])
+            work = self._each[worker] * self._loads[what.worker]
+            self._free[worker] = end = float(begin + (self._request + work))
+            insort(self._answers, (end + self._receive, number, worker, what), key=itemgetter(0))
 
     def _at_work(self, run: Run) -> bool:
         if self._answers or run.rnd.due < math.inf:
@@ -255,20 +239,20 @@ class SimulatedCluster(RoundLoop):
             finish(worker, self._form, encoder.sums, message)
         return message, encoder.energy
 
-    def _answer(self, worker: int, what: Request | Share | int) -> tuple[Array, float]:
-        """A worker's answer, and the energy of a sum or message."""
-        if isinstance(what, Share):
-            return self._message(what.worker, 0)
-        if isinstance(what, Request):
-            return what.sum_of([self._message(worker, at) for at in what.indices.tolist()])
-        code = self._code
-        partials = (self._compute(self._theta, j) for j in code.partitions(worker).tolist())
-        types = {"dtype": self._dtype, "message_dtype": self._form.message_dtype}
-        return AskingRound.answer(code, worker, partials, what, **types), math.nan
-
     def _compute(self, theta: Array, partition: int) -> Array:
+        task = self._task
         if partition not in self._partials:
-            self._partials[partition] = super()._compute(theta, partition)
+            out = np.empty(task.size, self._form.partial_dtype)
+            partial_gradient(
+                task.gradient,
+                theta,
+                task.part(partition, task.shards[partition], self._number),
+                out,
+                partition=partition,
+                round=self._number,
+                asked=self._keywords,
+            )
+            self._partials[partition] = out
         return self._partials[partition]
 
     def _cancelled_in(self, partition: int) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import os
 import pickle
 import queue
@@ -54,7 +53,7 @@ _HEADER = struct.Struct("=qqqqd")
 _NONE = -1
 _ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, besides those of Kind
 _START, _BYE = 103, 104
-_KEPT_ROUND, _QUESTION = 105, 106
+_QUESTION = 105
 _LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
 _GRACE = 1.0  # seconds for workers to end when a cluster is closed
@@ -268,9 +267,8 @@ class _Ranks(Answering):
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 
     def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        kind = _KEPT_ROUND if self.keeping else _ROUND
         for worker, delay in zip(workers, delays, strict=True):
-            order = kind, self._number, first, delay, self._theta
+            order = _ROUND, self._number, first, delay, self._theta
             self._links[worker].orders.put(order)
 
     def ask(self, worker: int, question: Question) -> None:
@@ -406,15 +404,11 @@ class _Link:
         if kind == Kind.MESSAGE:
             message = wire.payload(self._slots[index])
             event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
-        elif kind == Kind.COMPUTED:
-            event = Event(Kind.COMPUTED, self.worker, number, index)
         elif kind == Kind.ANSWER:
             question = self._questions.pop(index, None)
             payload, answer = wire.payload(nbytes), None
-            if question is not None:
-                shape, dtype = self._task.answer_form(self.worker, question)
-                fits = nbytes == math.prod(shape) * dtype.itemsize
-                answer = payload.view(dtype).reshape(shape) if fits else None
+            if question is not None and nbytes == self._task.answer_bytes:
+                answer = self._task.answer_in(payload)
             event = Event(Kind.ANSWER, self.worker, number, index, answer, energy=value)
         else:
             text = wire.payload(nbytes).tobytes().decode(errors="replace")
@@ -512,9 +506,8 @@ class _Orders:
         self.theta.flags.writeable = False
         self.round = self.newest = _NONE
         self.first, self.delay, self.ended = 0, 0.0, False
-        self.keeping = False  # whether messages of the round are kept
         self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
-        self._rounds: queue.SimpleQueue[tuple[int, int, float, bool] | None] = queue.SimpleQueue()
+        self._rounds: queue.SimpleQueue[tuple[int, int, float] | None] = queue.SimpleQueue()
         self._end = threading.Event()
         threading.Thread(target=self._receive, daemon=True).start()
 
@@ -526,10 +519,10 @@ class _Orders:
                     break
                 if kind == _QUESTION:
                     self._questions.put(pickle.loads(self._wire.payload(nbytes).tobytes()))
-                elif kind in (_ROUND, _KEPT_ROUND):
+                elif kind == _ROUND:
                     fits = nbytes == self._memory.nbytes  # else the worker failed before it knew it
                     self._wire.payload(self._memory if fits else nbytes)
-                    self._rounds.put((number, first, delay, kind == _KEPT_ROUND))
+                    self._rounds.put((number, first, delay))
                 self.newest = max(self.newest, number)
         self.ended = True
         self._end.set()
@@ -538,7 +531,7 @@ class _Orders:
 
     def __iter__(self) -> Iterator[int]:
         while (order := self._rounds.get()) is not None:
-            self.round, self.first, self.delay, self.keeping = order
+            self.round, self.first, self.delay = order
             yield self.round
 
     def answer(self, worker: Worker) -> None:
@@ -552,11 +545,8 @@ class _Orders:
                 self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
 
     def send(self, index: int, energy: float) -> None:
-        """Send a message, or report that it is kept."""
-        kind, row = Kind.MESSAGE, self._slots[index]
-        if self.keeping:
-            kind, row = Kind.COMPUTED, row[:0]
-        self._wire.send(kind, self.round, index, energy, row)
+        """Send a message."""
+        self._wire.send(Kind.MESSAGE, self.round, index, energy, self._slots[index])
 
     def leave(self) -> None:
         self._wire.send(Kind.LEFT, self.round, 0, 0.0)

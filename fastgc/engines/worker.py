@@ -16,7 +16,6 @@ import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array
-from ..codes import AskingRound, Request, Share
 from .interface import Gradient, Kind, Messages, Question, Task
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
@@ -178,8 +177,6 @@ class Worker:
         self._round = -1
         self._theta: Array = np.empty(0)  # the parameters of `_round`
         self._computing = threading.Lock()  # the gradient function runs in one thread at a time
-        # Messages of this round by index; it may be asked for sums of them.
-        self._kept: dict[int, tuple[Array, float]] = {}
         # If messages are sent together: those computed and not yet sent, by round and index.
         self._computed: dict[tuple[int, int], tuple[Array, float]] = {}
         # The number of equal parts in which a delay is slept.
@@ -208,15 +205,13 @@ class Worker:
         """Compute a message of a round; return it, and its energy.
 
         `theta` is a read-only array. A worker that sends its messages together computes them all
-        before it returns the first. A worker that may be asked keeps its messages.
+        before it returns the first. A worker that may be asked keeps the parameters.
         """
         if not self._asked:
             return self._message(theta, index, round)
         with self._computing:
-            if round != self._round:
-                self._round, self._theta, self._kept = round, theta, {}
-            self._kept[index] = found = self._message(theta, index, round)
-        return found
+            self._round, self._theta = round, theta
+            return self._message(theta, index, round)
 
     def _message(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
         if not self._together:
@@ -255,19 +250,13 @@ class Worker:
     def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
         """Answer a question, from any thread, also while messages are computed.
 
-        Return the answer, and the energy of a sum or message. The answer is written to `out`, which
-        is as `Task.answer_form` says (default: a new array). None if the worker is at another
-        round, has not computed what is asked for, or does not hold it.
+        Return another worker's message, and its energy. The message is written to `out` (default:
+        an array that the next answer overwrites). None if the worker is at another round, or does
+        not hold what the message is computed from.
         """
-        kept, what = self._kept, question.what
         if question.round != self._round:
             return None
-        if isinstance(what, Request):
-            numbers = what.indices.tolist()
-            if not all(index in kept for index in numbers):
-                return None
-            return what.sum_of([kept[index] for index in numbers], out)
-        found = self._share(what.worker) if isinstance(what, Share) else self._claims(what)
+        found = self._share(question.what.worker)
         if found is None or out is None:
             return found
         out[:] = found[0]
@@ -284,21 +273,6 @@ class Worker:
                 self._instead[owner] = _messages(owner, self._task, data, None)
             theta.flags.writeable = False
             return self._instead[owner](theta, 0, round)
-
-    def _claims(self, seed: int) -> tuple[Array, float]:
-        """What its partial gradients contribute (`AskingRound.answer`), computed once more."""
-        task, compute = self._task, self._compute
-        assert isinstance(compute, _Encoded)
-        with self._computing:
-            claims = AskingRound.answer(
-                task.code,
-                self.number,
-                compute.partials(self._theta, self._round),
-                seed,
-                dtype=task.dtype,
-                message_dtype=task.message_dtype,
-            )
-        return claims, math.nan
 
 
 def _messages(
@@ -431,7 +405,7 @@ class Reply(NamedTuple):
 
     kind: Kind  # ANSWER; LEFT if the worker has no answer; FAILED if it raised
     answer: Array | None = None
-    energy: float = math.nan  # of a sum or message
+    energy: float = math.nan  # of the answer
     text: bytes = b""  # the traceback, if it raised
 
 

@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -312,53 +311,6 @@ def messages_sent_together_wait_for_the_last(engine: Engine) -> None:
             assert number == 2 or report.arrivals.min() >= 0.18, "a message came too early"
 
 
-def sums_are_asked_for(engine: Engine) -> None:
-    """With codes on request, if the engine can ask, each worker sends at most one sum, exactly."""
-    rng = np.random.default_rng(6)
-    code = codes.PartialWork(WORKERS, 6, load=3)
-    delays = Delays(*(0.02 * rng.random((4, WORKERS))).tolist(), per="computation")
-    for dtype, p in ((np.float64, 1000), (np.float32, 7), (np.complex128, 3)):
-        shards = list(rng.standard_normal((code.k, p)).astype(dtype))
-        out = np.empty(p, dtype)
-        with engine(code, shards, np.multiply, p, dtype, delays=delays) as cluster:
-            for number in range(6):
-                theta = rng.standard_normal(p).astype(dtype)
-                report = cluster.step(theta, out)
-                _close(out, theta * np.sum(shards, axis=0), dtype)
-                assert report.residual == 0.0
-                assert code.decodable(report.received)
-                senders = {code.scheme.sender(m)[0] for m in report.received.tolist()}
-                assert senders == set(report.survivors.tolist())
-                assert (report.arrivals <= report.wait_seconds).all()
-                assert report.refused == 0
-                # Others are asked for what comes too late. Nobody sends more than it is asked for.
-                assert not report.asks or len(senders) <= report.messages <= report.asks
-                if number % 2:  # rounds in between, whose messages are sent without being asked for
-                    rnd = code.round(p, dtype)
-                    cluster.collect(theta, rnd)
-                    _close(rnd.gradient(), theta * np.sum(shards, axis=0), dtype)
-
-
-def who_does_not_answer_is_passed_over(engine: Engine) -> None:
-    """If a worker dies or is late between its work and its answer, the others are asked."""
-    code = codes.PartialWork(WORKERS, load=3)
-    shards, p, out = [1.0, 2.0, 4.0, 8.0], 5, np.empty(5)
-    for late in (False, True):
-        with engine(code, shards, np.multiply, p) as cluster:
-            if not isinstance(cluster, Master) or not cluster.step(np.ones(p), out).asks:
-                return  # the engine asks nobody, or hides it
-            silent = _silence(cluster, late)
-            for number in range(1, 5):
-                report = cluster.step(np.full(p, number + 1.0), out)
-                np.testing.assert_array_equal(out, 15.0 * (number + 1))
-                assert silent
-                assert report.refused == 0
-                assert report.lost == (() if late else tuple(silent))
-                assert number == 1 or not late or report.messages <= report.asks
-                assert silent[0] not in report.survivors or (late and number > 1)
-            assert len(silent) == 1
-
-
 def holders_are_asked_for_what_is_late(engine: Engine) -> None:
     """If workers can be asked, rounds end without the late ones, exactly; so does the next one."""
     code = codes.Reactive(WORKERS, 6, holders=3, deadline=0.1)
@@ -377,48 +329,6 @@ def holders_are_asked_for_what_is_late(engine: Engine) -> None:
                 helpers = {share: helper for share, helper, _ in report.stood_in}
                 assert helpers[0] in code.scheme.holders_of(0)
             assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
-
-
-def suspects_are_asked(engine: Engine) -> None:
-    """With two copies of each partition, one liar is named, whatever it or another answers."""
-    code = codes.FractionalRepetition(WORKERS, stragglers=1)
-    shards, p, out = [1.0, 2.0, 4.0, 8.0], 6, np.empty(6)
-    lies: list[Callable[[Any], Event]] = [
-        lambda event: event,  # a true answer
-        lambda event: replace(event, message=2 * event.message),
-        lambda event: replace(event, message=event.message * np.nan),
-        lambda event: replace(event, message=event.message[:, :1]),
-    ]
-    with engine(code, shards, np.multiply, p, verify=1, ask=True, answer_timeout=5.0) as cluster:
-        if not isinstance(cluster, Master):
-            return  # there is no way to make its workers lie
-        report = cluster.step(np.ones(p), out)
-        assert report.verified
-        assert (report.asks, report.computed, report.corrupt) == (0, 0, ())
-        listen = cluster.transport.listen
-        lie: list[Callable[[Any], Event]] = []
-        mute: list[int] = []
-
-        def lying(seconds: float) -> Iterable[Event]:
-            for event in listen(seconds):
-                if event.worker == 1 and event.kind == Kind.MESSAGE and event.message is not None:
-                    event = replace(event, message=event.message + 1.0)
-                elif event.worker == 1 and event.kind == Kind.ANSWER and event.message is not None:
-                    event = lie[0](event)
-                if event.kind == Kind.ANSWER and event.worker in mute:
-                    event = replace(event, message=None)
-                yield event
-
-        cluster.transport.listen = lying  # type: ignore[method-assign]
-        for number, silent in enumerate([[], [], [], [], [1], [3], [1, 3]]):
-            lie[:], mute[:] = [lies[number % len(lies)]], silent
-            report = cluster.step(np.full(p, number + 1.0), out)
-            np.testing.assert_array_equal(out, 15.0 * (number + 1))
-            assert report.asks in (0, 2)  # 0 if the transport cannot ask: the master computes all
-            assert report.corrupt == (1,)
-            assert report.verified
-            assert 1 not in report.survivors
-            assert report.refused == 0
 
 
 def rounds_are_numbered(engine: Engine) -> None:
@@ -680,48 +590,6 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
 
     transport.publish = publish_first  # type: ignore[method-assign]
     transport.listen = listen_too  # type: ignore[method-assign]
-
-
-def _silence(cluster: Master, late: bool) -> list[int]:
-    """Silence the first worker that is asked; if `late`, it answers in the next round.
-
-    Returns a list, which then has the worker's number.
-    """
-    transport: Any = cluster.transport
-    listen, publish, ask = transport.listen, transport.publish, transport.ask
-    restart = transport.restart
-    silent: list[int] = []
-    told: list[Event] = []
-    held: list[Any] = []
-
-    def ask_others(worker: int, question: Any) -> None:
-        if not silent:
-            silent.append(worker)
-            if late:
-                held.append(question)
-                return
-            told.append(Event(Kind.DIED, worker))
-        elif worker == silent[0] and not late:
-            raise AssertionError("a worker was asked after its death")
-        ask(worker, question)
-
-    def ask_late(number: int, theta: Array, in_use: set[int]) -> None:
-        publish(number, theta, in_use)
-        while held:
-            ask(silent[0], held.pop())
-
-    def listen_to_others(seconds: float) -> Iterable[Event]:
-        events, told[:] = list(told), []
-        found = list(listen(0.0 if events else seconds))
-        return events + [e for e in found if late or e.worker not in silent]
-
-    def restart_others(worker: int) -> None:
-        if late or worker not in silent:
-            restart(worker)
-
-    transport.ask, transport.publish = ask_others, ask_late
-    transport.listen, transport.restart = listen_to_others, restart_others
-    return silent
 
 
 def _enough(code: Code, rng: np.random.Generator) -> Ints:

@@ -90,8 +90,8 @@ class Record:
     selected : tuple of int
         The workers that an adaptive method selected. Empty if all were to compute, or, with
         `downloads` 0, if none was.
-    asks, computed : int
-        Questions that workers were asked, and partial gradients that the master computed, as in
+    asks : int
+        Questions that workers were asked, as in
         `fastgc.engines.RoundReport`.
     stood_in : tuple of (int, int, float)
         Messages that another worker than their owner computed, as in `fastgc.engines.RoundReport`.
@@ -119,7 +119,6 @@ class Record:
     evaluated: bool = True
     selected: tuple[int, ...] = ()
     asks: int = 0
-    computed: int = 0
     stood_in: tuple[tuple[int, int, float], ...] = ()
 
     def __repr__(self) -> str:

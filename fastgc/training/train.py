@@ -134,7 +134,7 @@ def train(
         A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
         there, exactly to the last bit. The history then has all rounds, and `callback` gets the new
         ones. You may resume with more `rounds`, on another engine, and with other `survivors`,
-        `patience`, `answer_timeout`, `partial`, `timeout`, `until` and `evaluate_every`. To keep a
+        `patience`, `partial`, `timeout`, `until` and `evaluate_every`. To keep a
         schedule the same over more rounds, give its own number of rounds: ``CosineDecay(150)``.
     every : int
         Rounds between checkpoints; another one is saved after the last round.
@@ -143,7 +143,7 @@ def train(
     **keywords
         Single options of `fastgc.engines.RoundOptions`, which override those of `options`:
         ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``, ``patience``,
-        ``partial``, ``verify``, ``ask`` and ``answer_timeout``. ``survivors`` may also be an
+        ``partial`` and ``verify``. ``survivors`` may also be an
         earlier run, a `History` or its records: each gradient is then decoded from the messages
         that it used, in that order, so that parameters are the same to the last bit.
 
@@ -509,7 +509,6 @@ class Training:
             evaluated=False,
             selected=() if len(asked) == self.code.n else tuple(asked),
             asks=report.asks,
-            computed=report.computed,
             stood_in=report.stood_in,
         )
 
@@ -760,7 +759,3 @@ def _check_groups(code: Code, method: GCADA, how: RoundOptions) -> None:
             f"{code!r} need not be"
         )
     check_partial(name, how.partial)
-    if how.ask:
-        raise ValueError(
-            f"suspects cannot be asked in rounds of groups, as {name}'s are: leave ask=True out"
-        )

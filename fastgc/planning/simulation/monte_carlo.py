@@ -49,7 +49,6 @@ from .rounds import (
     FollowedRound,
     Kernel,
     MessageByMessage,
-    OnRequest,
     Reacting,
     RoundByRound,
     SharedProcessors,
@@ -173,11 +172,8 @@ def simulate(
     messages, each takes an m-th of this time. If its code sends them together, all of them come at
     the end; the round then receives every message that comes with the last one needed.
 
-    Workers of `PartialWork` send sums on request. They keep their messages until the messages
-    computed suffice. The workers that the master then asks answer at once with one message each,
-    and only these are counted and received. Workers of `Reactive` are asked for missing shares, as
-    in `fastgc.codes.ReactiveRound`: a worker begins a share when it has been asked and has finished
-    the shares it was asked for before.
+    Workers of `Reactive` are asked for missing shares, as in `fastgc.codes.ReactiveRound`: a worker
+    begins a share when it has been asked and has finished the shares it was asked for before.
 
     Parameters
     ----------
@@ -389,8 +385,6 @@ def _simulator(
         return MessageByMessage(code, watch)
     if method == "auto" and code.scheme.spare:
         return Reacting(code, request)
-    if method == "auto" and code.scheme.on_request and isinstance(code.scheme.rule, Cells):
-        return OnRequest(code, request)
     if method == "auto" and code.scheme.waits:
         return ByRule(code, watch)
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)

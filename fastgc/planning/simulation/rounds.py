@@ -16,14 +16,13 @@ from ..._base.arrays import Array, Bools, Floats, Ints, check_real, check_reals
 from ..._base.text import duration, plural
 from ...codes import Code
 from ...coding.reactive import Dues
-from ...coding.rules import Cells, Span, Waiting
+from ...coding.rules import Span, Waiting
 from ...kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
 from ...numerics.solve import SOLVED
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
 # starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.
 _DRAWN_AT_ONCE = 1 << 19
-_AT_ONCE = 1 << 20  # messages of the rounds that `OnRequest` decodes in one call
 _SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
 
 
@@ -250,56 +249,6 @@ class FirstWorkers(MessageByMessage):
         return int(order[high])
 
 
-class OnRequest:
-    """Rounds of a code whose workers keep their messages until the master asks for their sum.
-
-    The master asks as soon as the messages computed suffice. A round ends one round trip later,
-    `request` seconds, plus the time to receive one sum from each worker asked. The code's rule is
-    `Cells`, and needs all cells.
-    """
-
-    def __init__(self, code: Code, request: float) -> None:
-        rule = code.scheme.rule
-        assert isinstance(rule, Cells)
-        self._code, self._request = code, request
-        self._first = np.asarray(code.scheme.first_messages)
-        self._counts = np.asarray(code.scheme.message_counts)
-        self._sender = np.repeat(np.arange(code.n), self._counts)
-        self._by_cell = np.argsort(rule.cell, kind="stable")
-        self._cells = np.searchsorted(rule.cell[self._by_cell], np.arange(rule.weight.size))
-        self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
-
-    def __call__(  # noqa: D102
-        self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
-    ) -> tuple[Array, ...]:
-        wait, work = delays.draw(first, rounds)
-        # Without interruption, a round's `late` depends on the round before: one at a time.
-        step = max(1, _AT_ONCE // self._sender.size) if how.interrupted else 1
-        parts = []
-        for at in range(0, rounds, step):
-            begin, whole = late + wait[at : at + step], work[at : at + step]
-            arrival = begin[:, self._sender] + whole[:, self._sender] * self._shares
-            times, asked, done = self._some(begin, whole, arrival, how.receive)
-            parts.append((times, asked, asked, done))
-            if not how.interrupted:
-                finish_messages(arrival[0], self._sender, float(times[0]) + how.overhead, late)
-        return tuple(np.concatenate(each) for each in zip(*parts, strict=True))
-
-    def _some(
-        self, begin: Floats, work: Floats, arrival: Floats, receive: float
-    ) -> tuple[Floats, Ints, Ints]:
-        """Return each round's time, workers asked, and computations done when the master asks."""
-        each = np.minimum.reduceat(arrival[:, self._by_cell], self._cells, axis=1)
-        ready = each.max(axis=1, keepdims=True)
-        came = arrival <= ready
-        vectors = self._code.decoding_vectors(came)
-        asked = np.logical_or.reduceat(vectors != 0, self._first[:-1], axis=1).sum(axis=1)
-        sent = np.maximum.reduceat(np.where(came, self._shares, 0.0), self._first[:-1], axis=1)
-        done = computed(ready, begin, work, self._loads, sent)
-        times = ready[:, 0] + self._request + receive * asked
-        return times, asked, done.sum(axis=1).astype(np.int64)
-
-
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
@@ -330,7 +279,7 @@ class Reacting(RoundByRound):
         if dues.in_time(through.tolist()):
             now, at, received, times = float(through[-1]), n, order, through.tolist()
         while dues.missing:
-            while answers and answers[0][2] not in dues.awaited:  # no longer of use
+            while answers and answers[0][2] not in dues.owing:  # no longer of use
                 heappop(answers)
             answer = answers[0][0] if answers else math.inf
             message = max(now, arrival[order[at]]) + receive if at < n else math.inf
