@@ -168,7 +168,7 @@ class BinaryScheme(Scheme):
 
     @property
     def row_norms(self) -> Floats:
-        return self.row_sums / self.wanted
+        return self.row_sums / self.k
 
     @cached_property
     def rule(self) -> Tiling:

@@ -144,7 +144,7 @@ class _CyclicScheme(Scheme):
 
     @cached_property
     def row_norms(self) -> Floats:
-        return self._sizes**2 / self.wanted
+        return self._sizes**2 / self.k
 
     @cached_property
     def row_sums(self) -> Floats:

@@ -75,11 +75,6 @@ class Grouped(Code):
         for g, code in enumerate(self.codes):
             if not isinstance(code, Code):
                 raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
-            if code.scheme.pieces != self.codes[0].scheme.pieces:
-                raise ValueError(
-                    f"codes[{g}], {code!r}, cuts gradients into {code.scheme.pieces} pieces, but "
-                    f"codes[0] into {self.codes[0].scheme.pieces}: they must be equal"
-                )
             if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "
@@ -158,7 +153,6 @@ class GroupedScheme(Scheme):
         tolerated = [scheme.stragglers for scheme in schemes]
         known = [s for s in tolerated if s is not None]
         self.stragglers = min(known) if len(known) == len(tolerated) else None
-        self.pieces = schemes[0].pieces
         self.exact = all(scheme.exact for scheme in schemes)
         self.unbiased = all(scheme.exact or scheme.unbiased for scheme in schemes)
         self.integral = all(scheme.integral for scheme in schemes)

@@ -473,11 +473,6 @@ class LagrangeScheme(Scheme):
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
         return Equations(rows, (first == second).astype(np.float64), real_part=self.is_complex)
 
-    @property
-    def wanted(self) -> int:
-        """Numbers that decoding must make 1: one for each pair of a block with itself."""
-        return self._points
-
     def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
         # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
         # differences, all rounded.

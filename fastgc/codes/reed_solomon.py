@@ -306,7 +306,7 @@ class ReedSolomonScheme(Scheme):
     @cached_property
     def row_norms(self) -> Floats:
         with np.errstate(over="ignore"):
-            return np.exp(log_totals(self._clusters, 2) - math.log(self.wanted))
+            return np.exp(log_totals(self._clusters, 2) - math.log(self.k))
 
     @cached_property
     def row_sums(self) -> Floats:

@@ -25,13 +25,13 @@ def even_cuts(k: int, cells: int) -> Ints:
 def entries_of(cuts: Ints, first: Ints, cells: Ints, values: Array) -> tuple[Ints, Ints, Array]:
     """Return `Scheme.entries` of messages that are given by cells, cut as in `CellScheme`.
 
-    `first`, (messages + 1,), is where each message begins in `cells`, and the end. `values`, (m,)
-    or (m, pieces), are the coefficients of all partitions of each of the m cells listed.
+    `first`, (messages + 1,), is where each message begins in `cells`, and the end. `values`, (m,),
+    are the coefficients of all partitions of each of the m cells listed.
     """
     sizes = cuts[cells + 1] - cuts[cells]
     ends = np.append(0, np.cumsum(sizes))
     held = np.arange(ends[-1]) + np.repeat(cuts[cells] - ends[:-1], sizes)
-    return ends[first], held, np.repeat(values, sizes, axis=0)
+    return ends[first], held, np.repeat(values, sizes)
 
 
 class SumScheme(Scheme):
@@ -72,7 +72,7 @@ class SumScheme(Scheme):
 
     @property
     def row_norms(self) -> Floats:
-        return self.row_sums / self.wanted
+        return self.row_sums / self.k
 
 
 class CellScheme(SumScheme):

@@ -220,7 +220,7 @@ class Code(Recorded):
 
         Returns
         -------
-        (w,) or (w, pieces) float64 or complex128 array
+        (w,) float64 or complex128 array
         """
         return self.scheme.coefficients(worker, index)
 
@@ -228,7 +228,6 @@ class Code(Recorded):
         """Return B as a dense array with a row for each message, for small n and for tests.
 
         For codes of the data (`LagrangeCode`) the columns are coded blocks instead of partitions.
-        If messages have pieces, the array has three dimensions: messages, partitions, pieces.
         """
         return self.scheme.matrix()
 
@@ -664,7 +663,7 @@ class Code(Recorded):
 
         Parameters
         ----------
-        vector : (f,) or (f, pieces) array
+        vector : (f,) array
             complex128, or float64 for real codes.
         survivors, messages, out, p, check_finite
             As in `decode`.
@@ -777,7 +776,7 @@ class Code(Recorded):
         ----------
         survivors : (f,) integer array, or (N,) bool array
             As in `decoding_vector`.
-        vector : (f,) or (f, pieces) array, optional
+        vector : (f,) array, optional
             Default: the decoding vector, or the best vector if the messages do not suffice.
 
         Returns

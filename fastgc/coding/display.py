@@ -29,15 +29,10 @@ def evenly(count: int, most: int) -> Ints:
 
 
 def grid(scheme: Scheme, workers: Ints, columns: int) -> Array:
-    """Return coefficients of these workers; partitions that share a column show the largest.
-
-    If a gradient is sent in pieces, coefficients are those of the first piece.
-    """
+    """Return coefficients of these workers; partitions that share a column show the largest."""
     found = np.zeros((workers.size, columns), np.complex128 if scheme.is_complex else np.float64)
     for line, worker in zip(found, workers.tolist(), strict=True):
         held, values = scheme.partitions(worker), scheme.coefficients(worker)
-        if values.ndim == 2:
-            values = values[:, 0]
         order = np.argsort(np.abs(values), kind="stable")  # the last value in a column stays
         line[held[order] * columns // scheme.shard_count] = values[order]
     return found

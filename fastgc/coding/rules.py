@@ -476,7 +476,7 @@ class Span(NamedTuple):
         rows are complex, too many, or so nearly dependent that their rank is unclear.
         """
         given = self.equations(np.arange(0))
-        if given.target.ndim > 1 or self.messages * len(given.target) > SPARED:
+        if self.messages * given.target.size > SPARED:
             return None
         given = self.equations(np.arange(self.messages))
         if given.real_part or given.rows.dtype.kind == "c" or not np.isfinite(given.rows).all():
@@ -506,10 +506,9 @@ class _SpanTally:
 
     def __init__(self, rule: Span) -> None:
         self._rule = rule
-        target = rule.equations(np.arange(0)).target
-        self._target = target.reshape(len(target), -1).T  # one row a piece
-        self._whole = float(np.linalg.norm(target))
-        self._wanted: Bools = np.asarray(self._target.any(axis=0))
+        self._target = rule.equations(np.arange(0)).target
+        self._whole = float(np.linalg.norm(self._target))
+        self._wanted: Bools = self._target != 0
         self.reset()
 
     def reset(self) -> None:
@@ -517,9 +516,9 @@ class _SpanTally:
         self._lacking = self._wanted.copy()
         self._open = int(self._lacking.sum())
         self._ahead: list[int] = []
-        self._basis: NDArray[np.number] = np.empty((0, self._target.shape[1]))  # with spare rows
+        self._basis: NDArray[np.number] = np.empty((0, self._target.size))  # with spare rows
         self._rank = 0  # rows of the basis in use
-        self._left = self._target
+        self._left: NDArray[np.number] = self._target
         self._ready = False
 
     def add(self, message: int) -> bool:
@@ -552,7 +551,7 @@ class _SpanTally:
         if rest > len(row) * np.finfo(np.float64).eps:
             new = new / rest
             self._keep(new)
-            self._left = self._left - np.outer(self._left @ new.conj(), new)
+            self._left = self._left - (self._left @ new.conj()) * new
 
     def _keep(self, new: NDArray[np.number]) -> None:
         """Add a row to the basis, doubling its room if it is full."""

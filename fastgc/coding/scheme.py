@@ -140,9 +140,6 @@ class Scheme(Recorded, ABC):
         `awaited` if every worker sends one message.
     packed : bool
         Whether complex codes send pairs of real numbers as complex ones.
-    pieces : int
-        Pieces of equal length that gradients are cut into, m. A message is as long as a piece, and
-        the gradient is decoded piece by piece, each with its own vector.
     codes_data : bool
         Whether the data are coded instead of the gradients, which must then be quadratic in them.
     integral : bool
@@ -220,10 +217,9 @@ class Scheme(Recorded, ABC):
         -------
         partitions : (w,) integers
             Distinct, in the order of computation, in 0 .. k-1.
-        coefficients : (w,) or (w, pieces) numbers
-            Coefficients of B, real or complex; with `pieces`, one for each piece of a partition's
-            gradient. A worker that sends several messages sends equal shares of the partitions, in
-            order.
+        coefficients : (w,) numbers
+            Coefficients of B, real or complex. A worker that sends several messages sends equal
+            shares of the partitions, in order.
         """
 
     @cached_property
@@ -354,7 +350,7 @@ class Scheme(Recorded, ABC):
 
         Returns
         -------
-        (f,) or (f, pieces) array
+        (f,) array
         """
         return self._vector_by_rows(survivors, DOUBLE)
 
@@ -457,32 +453,26 @@ class Scheme(Recorded, ABC):
 
         Returns
         -------
-        (k,) or (k, pieces, pieces) array
-            For each partition. With `pieces`, for each piece of the partition's gradient in each
-            piece of the decoded gradient.
+        (k,) array
+            For each partition.
         """
         wide = np.clongdouble if self.is_complex else np.longdouble
-        m = self.pieces
-        total = np.zeros((self.shard_count, m, m), dtype=wide)
-        a = vector.reshape(len(vector), m)
-        used = np.flatnonzero(a.any(axis=1))
-        survivors, a = survivors[used], a[used].astype(wide)
-        if m == 1 and self.n * self.load <= ENTRIES_KEPT:
+        total = np.zeros(self.shard_count, dtype=wide)
+        used = np.flatnonzero(vector)
+        survivors, a = survivors[used], vector[used].astype(wide)
+        if self.n * self.load <= ENTRIES_KEPT:
             first, held, values = self.entries
             sizes = first[survivors + 1] - first[survivors]
             at = np.arange(sizes.sum()) + np.repeat(
                 first[survivors] - np.cumsum(sizes) + sizes, sizes
             )
-            factor = np.repeat(a[:, 0], sizes)
-            np.add.at(total.reshape(-1), held[at], factor * values[at])
+            np.add.at(total, held[at], np.repeat(a, sizes) * values[at])
         else:
             for number, factor in zip(survivors.tolist(), a, strict=True):
                 held, values = self._message_row(number)
-                total[held] += values.reshape(-1, m, 1) * factor
-        total -= np.eye(m)
-        if self.layout == "complex":
-            total = total.real
-        return total.reshape(self.shard_count) if m == 1 else total
+                total[held] += values * factor
+        total -= 1
+        return total.real if self.layout == "complex" else total
 
     def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
         """Expected squared error of each coefficient, as it was computed.
@@ -503,17 +493,12 @@ class Scheme(Recorded, ABC):
     @property
     def message_roundings(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and of B."""
-        return sums_of(self.load * self.pieces / self.messages_per_worker) + 2
+        return sums_of(self.load / self.messages_per_worker) + 2
 
     @property
     def data_roundings(self) -> float:
         """Roundings that coded data add to each partial gradient. Default: none."""
         return 0.0
-
-    @property
-    def wanted(self) -> int:
-        """Numbers that decoding must make 1: one for each piece of each partition."""
-        return self.k * self.pieces
 
     def computation_roundings(self, terms: int) -> int:
         """Roundings in a computation of `terms` terms that are due to the code. Default: none."""
@@ -524,7 +509,7 @@ class Scheme(Recorded, ABC):
         """Squared 2-norm of each message, if that of the gradient is 1."""
         with np.errstate(over="ignore"):
             norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.message_rows()]
-        return np.array(norms) / self.wanted
+        return np.array(norms) / self.k
 
     @cached_property
     def row_sums(self) -> Floats:
@@ -622,11 +607,8 @@ class Scheme(Recorded, ABC):
 
     def equations(self, survivors: Ints) -> Equations:
         """The equations that a decoding vector of these messages must satisfy."""
-        rows = self._dense_rows(survivors).reshape(len(survivors), self.shard_count * self.pieces)
-        target: Floats = np.ones(self.k)
-        if self.pieces > 1:
-            target = np.tile(np.eye(self.pieces), (self.k, 1))
-        return Equations(rows, target, real_part=self.layout == "complex")
+        real = self.layout == "complex"
+        return Equations(self._dense_rows(survivors), np.ones(self.k), real_part=real)
 
     def touched(self, number: int) -> Ints:
         """Columns of `equations` in which a message's row is not 0. Default: from `equations`."""
@@ -641,7 +623,7 @@ class Scheme(Recorded, ABC):
         if found is None:
             ascending = np.sort(survivors)
             solved, residual = self.solution(ascending, unit)
-            vector = np.zeros((self.message_count, *solved.shape[1:]), dtype=solved.dtype)
+            vector = np.zeros(self.message_count, dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
             self._known_solutions.keep(key, found, vector.nbytes)
@@ -670,7 +652,7 @@ class Scheme(Recorded, ABC):
         kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
         with np.errstate(over="ignore", invalid="ignore"):
             size = float(np.linalg.norm(lacking.astype(kind)))
-        return size / math.sqrt(self.wanted)
+        return size / math.sqrt(len(lacking))
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
@@ -713,11 +695,8 @@ class Scheme(Recorded, ABC):
         return bound
 
     def _empty_vector(self, size: int) -> Array:
-        """Room for decoding vectors of `size` messages, contiguous for each of the `pieces`."""
-        kind = np.complex128 if self.is_complex else np.float64
-        if self.pieces == 1:
-            return np.empty(size, dtype=kind)
-        return np.empty((self.pieces, size), dtype=kind).T
+        """Room for decoding vectors of `size` messages."""
+        return np.empty(size, dtype=np.complex128 if self.is_complex else np.float64)
 
     # ------------------------------------------------------------------ what follows: sizes
 
@@ -727,7 +706,7 @@ class Scheme(Recorded, ABC):
         try:
             return self._made_formats[key]
         except (KeyError, TypeError):  # TypeError: not a dtype; `Format.of` raises a clear error
-            found = Format.of(self.layout, p, dtype, message_dtype, self.pieces)
+            found = Format.of(self.layout, p, dtype, message_dtype)
         if len(self._made_formats) >= FORMATS_KEPT:
             self._made_formats.clear()
         self._made_formats[key] = found
@@ -740,7 +719,7 @@ class Scheme(Recorded, ABC):
     @property
     def message_weight(self) -> float:
         """Size of a message relative to that of a gradient, for long real gradients."""
-        p = 2 * self.pieces
+        p = 2
         form = self.format(p, np.float64)
         return form.message_size * form.message_dtype.itemsize / (p * 8)
 
@@ -884,7 +863,7 @@ class Scheme(Recorded, ABC):
         Returns
         -------
         (w,) int64 array
-        (w,) or (w, pieces) float64 or complex128 array
+        (w,) float64 or complex128 array
 
         Raises
         ------
@@ -909,15 +888,14 @@ class Scheme(Recorded, ABC):
             )
         held, values = row
         held, values = as_array(f"partitions of {what}", held), as_array(what, values)
-        shape = (held.size,) if self.pieces == 1 else (held.size, self.pieces)
         if held.ndim != 1 or held.dtype.kind not in "iu":
             raise TypeError(
                 f"{what} must begin with a vector of integers, the partitions, not with "
                 f"{held.dtype} of shape {held.shape}"
             )
-        if values.shape != shape or values.dtype.kind not in "biufc":
+        if values.shape != held.shape or values.dtype.kind not in "biufc":
             raise ValueError(
-                f"{what} must have numbers of shape {shape} for its {held.size} partitions, not "
+                f"{what} must have as many numbers as its {held.size} partitions, not "
                 f"{values.dtype} of shape {values.shape}"
             )
         ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
@@ -975,8 +953,7 @@ class Scheme(Recorded, ABC):
     def _dense_rows(self, numbers: Ints) -> Array:
         rows = [self._message_row(int(number)) for number in numbers]
         dtype = np.complex128 if self.is_complex else np.float64
-        pieces = () if self.pieces == 1 else (self.pieces,)
-        dense = np.zeros((len(numbers), self.shard_count, *pieces), dtype=dtype)
+        dense = np.zeros((len(numbers), self.shard_count), dtype=dtype)
         for line, (held, values) in zip(dense, rows, strict=True):
             line[held] = values
         return dense
@@ -992,7 +969,7 @@ class Scheme(Recorded, ABC):
         (messages + 1,) int64 array
             The last is the end.
         (entries,) int64 array
-        (entries,) or (entries, pieces) array
+        (entries,) array
         """
         held, values = zip(*self.message_rows(), strict=True)
         first = np.cumsum([0, *(each.size for each in held)])

@@ -111,9 +111,8 @@ def expected_trust(
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = (np.abs(vector) ** 2).reshape(survivors.size, -1).sum(axis=1)
-        weights = squares * scheme.row_norms[survivors]
-        weights[~vector.reshape(survivors.size, -1).any(axis=1)] = 0  # messages not used
+        weights = np.abs(vector) ** 2 * scheme.row_norms[survivors]
+        weights[vector == 0] = 0  # messages not used
         growth = _total(scheme, survivors, weights)
     return trust_of(scheme, growth, vector, survivors, scheme.row_norms[survivors], form)
 
@@ -159,7 +158,7 @@ def trust_of(
         wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
     wrong = math.hypot(wrong, math.sqrt(lost))
     larger = max(growth_squared, inside) if inside >= 0 else growth_squared
-    terms = int(np.count_nonzero(vector)) // scheme.pieces
+    terms = int(np.count_nonzero(vector))
     rounded = not _copied(scheme, survivors, form)
     squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
     return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
@@ -184,7 +183,7 @@ def _rounding(
     # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
     # as sums grow), and one for the last rounding.
     message, known = unit_roundoff(form.message_dtype), inside >= 0
-    added = scheme.load * scheme.pieces / scheme.messages_per_worker
+    added = scheme.load / scheme.messages_per_worker
     sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
@@ -210,15 +209,11 @@ def _rounding(
 
 def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
     """Whether each message is a partial gradient as it was computed, in no lower precision."""
-    if (
-        scheme.load * scheme.pieces != scheme.messages_per_worker
-        or scheme.is_complex
-        or scheme.codes_data
-    ):
+    if scheme.load != scheme.messages_per_worker or scheme.is_complex or scheme.codes_data:
         return False
     if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
         return False
-    return bool((np.abs(scheme.row_norms[survivors] * scheme.wanted - 1) < 4 * DOUBLE).all())
+    return bool((np.abs(scheme.row_norms[survivors] * scheme.k - 1) < 4 * DOUBLE).all())
 
 
 def _scatter(scheme: Scheme, survivors: Ints, energies: Floats) -> float:
@@ -274,8 +269,6 @@ def trust_of_sums(
 ) -> Trust:
     """Estimate trust from the squared norms of a gradient and its messages, and their energies."""
     squares = np.abs(vector) ** 2
-    if squares.ndim > 1:  # over all pieces
-        squares = squares.sum(axis=1)
     used = squares > 0
     taken, squares = survivors[used], squares[used]
     spread = _total(scheme, taken, squares * norms[used])
@@ -431,27 +424,27 @@ def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partia
         vector = least_squares(scheme.equations(survivors))[0]
     else:
         vector = scheme._vector_by(survivors, unit=unit)
-    residual, means = _assess(scheme, survivors, vector)
+    residual, mean = _assess(scheme, survivors, vector)
     if partial == "unbiased" and residual > SOLVED:
-        if not means.min() > _NOTHING:
+        if not mean > _NOTHING:
             raise NotDecodableError(
                 f"no combination of these {survivors.size} messages is unbiased: they hold nothing "
                 "of the gradient",
                 max(1, scheme.rule.missing(survivors)),
             )
-        vector = vector / (means if scheme.pieces > 1 else means[0])
-        residual, means = _assess(scheme, survivors, vector)
-    return Nearest(vector, residual, float(means.mean()))
+        vector = vector / mean
+        residual, mean = _assess(scheme, survivors, vector)
+    return Nearest(vector, residual, mean)
 
 
-def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, Floats]:
-    """Return a vector's residual, and the mean coefficient that it gives each piece."""
+def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, float]:
+    """Return a vector's residual, and the mean coefficient that it gives partitions."""
     lacking = scheme.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
-        # Coded data: each block with itself is a partition. Pieces: each in its own place.
-        own = lacking if lacking.ndim == 1 else np.diagonal(lacking, axis1=-2, axis2=-1)
-        means = own.real.astype(np.float64).reshape(-1, scheme.pieces).mean(axis=0) + 1
-    return scheme._residual_of(lacking), means
+        # Of coded data, each block with itself is a partition.
+        own = lacking if lacking.ndim == 1 else np.diagonal(lacking)
+        mean = float(own.real.astype(np.float64).mean()) + 1
+    return scheme._residual_of(lacking), mean
 
 
 # Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of
@@ -466,7 +459,7 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
 
     `masks`, of shape (sets, messages), are True for messages that came.
     """
-    real = not (scheme.is_complex or scheme.pieces > 1 or scheme.codes_data)
+    real = not (scheme.is_complex or scheme.codes_data)
     if not real or scheme.message_count * scheme.k > _DENSE:
         return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
@@ -476,7 +469,7 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
         enough = np.ones(len(masks), dtype=np.bool_)
         _fill_shortest(scheme, masks, vectors)
     lacking = np.linalg.norm(vectors @ scheme.matrix() - 1, axis=1)
-    left: Floats = lacking / math.sqrt(scheme.wanted)
+    left: Floats = lacking / math.sqrt(scheme.k)
     left[~enough] = [scheme.residual(mask) for mask in masks[~enough]]
     return left
 

@@ -257,7 +257,7 @@ class Inspector:
         # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
         self._own = rounding**2 + sums**2 * projection.passes
         with np.errstate(over="ignore", invalid="ignore"):
-            self._norms = np.sqrt(scheme.row_norms * (scheme.k * scheme.pieces))
+            self._norms = np.sqrt(scheme.row_norms * scheme.k)
             parts = sums**2 * steps + partial**2 * before
             self._parts = parts * scheme.row_sums**2
         # For a message of energy 1, whose partial gradients were added one by one.
@@ -307,7 +307,7 @@ class Inspector:
 
     def matter(self, survivors: Ints, vector: Array) -> Bools:
         """Mark messages that would change the gradient noticeably if others of their size."""
-        everything = Parity.of(vector.reshape(survivors.size, -1).T)  # a row for each piece
+        everything = Parity.of(vector[np.newaxis])
         found = np.zeros(survivors.size, dtype=np.bool_)
         if everything.first.size:
             found, _ = self._visible(survivors, everything)
@@ -443,12 +443,10 @@ class Inspector:
 
         `norms` are the messages' sums of squares.
         """
-        a = vector.reshape(norms.size, -1)
-        used = a.any(axis=1)
+        used = vector != 0
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.abs(np.array(self._values)[used] @ a[used]).max(initial=0.0)
-            total /= self._projection.unit
-            spread = math.sqrt((np.abs(a[used]) ** 2).sum(axis=1) @ norms[used])
+            total = np.abs(np.array(self._values)[used] @ vector[used]) / self._projection.unit
+            spread = math.sqrt(np.abs(vector[used]) ** 2 @ norms[used])
         return max(SMALL, CANCELLED * spread) < total and spread < LARGE
 
     def inspect(self, survivors: Ints) -> Finding:

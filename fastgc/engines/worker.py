@@ -327,7 +327,6 @@ class _Encoded:
         if (
             len(self._data[index]) != 1
             or task.code.scheme.codes_data
-            or form.pieces > 1
             or form.partial_dtype != form.row_dtype
             or form.sum_dtype != form.message_dtype
         ):

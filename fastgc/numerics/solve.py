@@ -39,8 +39,7 @@ class Equations(NamedTuple):
     Attributes
     ----------
     rows : (f, unknowns) array
-    target : (unknowns,) or (unknowns, m) array
-        One column for each of m pieces of the gradient.
+    target : (unknowns,) array
     real_part : bool
         Whether only the real part of the combination counts.
     """
@@ -53,7 +52,7 @@ class Equations(NamedTuple):
 def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     """Return the shortest vector that minimises ``||vector @ rows - target||``, and the residual.
 
-    The vector is of shape (f,) or (f, m), and the residual is relative to the target's norm.
+    The residual is relative to the target's norm.
     """
     rows = given.rows
     if given.real_part:  # rows to be combined with real numbers
@@ -103,7 +102,7 @@ def near_exact_vector(
 
     Returns
     -------
-    (f,) or (f, m) array
+    (f,) array
     float
         What is left of the target, relative to its norm.
     """
@@ -134,7 +133,7 @@ def near_exact_of(
 
     def assess(vector: NDArray[np.number]) -> tuple[NDArray[np.number], float, float]:
         left = target - combine(vector)
-        rounding = 2 * unit * float(np.linalg.norm(sizes * vector.T))
+        rounding = 2 * unit * float(np.linalg.norm(sizes * vector))
         return left, float(np.linalg.norm(left)) / whole, rounding / whole
 
     vector = solve(target)
@@ -158,7 +157,7 @@ def near_exact_solution(
     rows: NDArray[np.number], target: NDArray[np.number], unit: float = DOUBLE
 ) -> tuple[NDArray[np.number], float]:
     """As `near_exact_vector`, for rows alone: least squares finds the shortest vector."""
-    if rows.size >= _LARGE and rows.dtype.kind == "f" and target.ndim == 1:
+    if rows.size >= _LARGE and rows.dtype.kind == "f":
         line, column = np.nonzero(rows)
         found = _sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
         if found is not None:
@@ -168,7 +167,7 @@ def near_exact_solution(
 
     def solve(wanted: NDArray[np.number]) -> NDArray[np.number]:
         shortest: NDArray[np.number] = np.linalg.lstsq(scaled, wanted)[0]
-        return (shortest.T / sizes).T
+        return shortest / sizes
 
     return near_exact_vector(solve, rows, sizes, target, unit)
 
@@ -244,12 +243,11 @@ def _ridge(
     entry of the diagonal before its column's turn, so none is zero.
     """
     f, unknowns = rows.shape
-    columns = target.reshape(unknowns, -1)
     kind = np.result_type(rows, target, np.float64)
-    system = np.zeros((unknowns + f, f + columns.shape[1]), dtype=kind)
+    system = np.zeros((unknowns + f, f + 1), dtype=kind)
     system[:unknowns, :f] = (rows / sizes[:, None]).T
-    system[:unknowns, f:] = columns
+    system[:unknowns, f] = target
     np.fill_diagonal(system[unknowns:], 2 * unit)
     triangle: NDArray[np.number] = np.asarray(np.linalg.qr(system, mode="r"))[:f]
-    vector = np.linalg.solve(triangle[:, :f], triangle[:, f:])
-    return (vector / sizes[:, None]).reshape(f, *target.shape[1:])
+    vector: NDArray[np.number] = np.linalg.solve(triangle[:, :f], triangle[:, f])
+    return vector / sizes

@@ -59,8 +59,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     code : Code
-        A code. Of many workers or partitions, about 600 are shown, evenly spaced. If a gradient is
-        sent in pieces, the coefficients are those of the first piece.
+        A code. Of many workers or partitions, about 600 are shown, evenly spaced.
     ax
         As in `fastgc.plotting`.
 

@@ -90,16 +90,14 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
 
 def amplification_of(code: Code, survivors: Ints, vector: Array) -> float:
     """`amplification` of a given vector."""
-    size = np.abs(vector).reshape(survivors.size, -1)
-    used = np.flatnonzero(size.any(axis=1))
+    used = np.flatnonzero(vector)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float((code.scheme.row_sums[survivors[used]] @ size[used]).max(initial=0.0))
+        return float(code.scheme.row_sums[survivors[used]] @ np.abs(vector[used]))
 
 
 def log_amplification(code: Code, survivors: Ints, logs: Array) -> float:
     """Logarithm of `amplification`, of a vector given by the logarithms of its moduli."""
-    each = logs.reshape(survivors.size, -1) + code.scheme.log_row_sums[survivors, None]
-    return float(np.logaddexp.reduce(each).max())
+    return float(np.logaddexp.reduce(logs + code.scheme.log_row_sums[survivors]))
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
@@ -129,8 +127,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
 
 def _checked(code: Code, vector: ArrayLike, survivors: Ints) -> Array:
     a = as_array("the vector", vector)
-    columns = code.scheme.pieces
-    if a.shape != (survivors.shape if columns == 1 else (survivors.size, columns)):
+    if a.shape != survivors.shape:
         raise ValueError(f"{survivors.size} survivors, but a vector of shape {a.shape}")
     return a
 
@@ -216,25 +213,25 @@ def assess(
     terms: int = 0,
 ) -> tuple[Assessment, float]:
     """An `Assessment`, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
-    size = np.abs(vector).reshape(survivors.size, -1)  # a column for each piece of the gradient
+    size = np.abs(vector)
     kind, computed = check_dtype(dtype, halves=True), _EXTENDED
-    used = np.flatnonzero(size.any(axis=1))
+    used = np.flatnonzero(size)
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = size[used] * scheme.row_sums[survivors[used], None]
-        factor = factors.sum(axis=0)
+        factors = size[used] * scheme.row_sums[survivors[used]]
+        factor = float(factors.sum())
         deviation = np.abs(scheme.deviation(survivors, vector)).astype(np.float64)
-        lacking = deviation.reshape(-1, scheme.pieces).sum(axis=0)
+        lacking = float(deviation.sum())
         lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
         rounding = _roundings(scheme, kind, coarse, used.size, streaming, terms) @ factors
-        bound = float(np.linalg.norm(rounding + lacking)) / math.sqrt(scheme.k)
+        bound = float(rounding + lacking) / math.sqrt(scheme.k)
         if coarse > unit_roundoff(kind):
             # The gradient is rounded; it is at most k times as long as the longest partial one.
             bound += coarse * (math.sqrt(scheme.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
     norm = scheme.residual(survivors, vector)
-    return Assessment(float(factor.max(initial=0.0)), bound, float(deviation.max())), norm
+    return Assessment(factor, bound, float(deviation.max())), norm
 
 
 def _roundings(
@@ -245,7 +242,7 @@ def _roundings(
     half = is_half(kind)
     result = _SINGLE if half else message  # unit roundoff of sums
     parts = 2 if scheme.is_complex else 1  # roundings in a product
-    w = -(-scheme.load // scheme.messages_per_worker) * scheme.pieces
+    w = -(-scheme.load // scheme.messages_per_worker)
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
     if streaming:  # each coefficient is rounded, too
         encode += _gamma(parts * w + parts + 1, result)
@@ -496,20 +493,15 @@ def _many(
     first, held, values = scheme.entries
     if not np.diff(first).all():
         return None
-    m = scheme.pieces
     form = scheme.format(computed[0].size, dtype)
-    padded = np.zeros((len(computed), m * form.length))
+    padded = np.zeros((len(computed), form.length))
     padded[:, : form.gradient_size] = computed
-    reals: Array = padded
-    if scheme.layout == "packed":
-        reals = padded.view(np.complex128)
-    given = reals.reshape(len(computed), m, -1)
-    values = values.reshape(-1, m, 1)
+    given: Array = padded.view(np.complex128) if scheme.layout == "packed" else padded
     messages = np.empty((count, form.message_size), dtype=form.message_dtype)
     for at in range(0, count, _TOGETHER):
         end = min(at + _TOGETHER, count)
         some = slice(first[at], first[end])
-        terms = (values[some] * given[held[some]]).sum(axis=1)
+        terms = values[some, np.newaxis] * given[held[some]]
         sums = np.add.reduceat(terms, first[at:end] - first[at])
         messages[at:end] = sums.view(form.message_dtype)
         progress(end, count)

@@ -59,7 +59,7 @@ SETS = 300
 # Largest factor between trust and the true error, over the sets that are checked.
 OFF = 30.0
 
-P = 37  # elements of a gradient: odd, so that no number of pieces divides it
+P = 37  # elements of a gradient: odd, so that pairs of reals are padded
 
 
 class Subject:
@@ -106,7 +106,7 @@ class Subject:
     def left_by(self, survivors: Ints, vector: Array) -> float:
         """Return the share of the gradient that a vector leaves out."""
         rows, target = self._system(survivors)
-        lacking = rows.T @ vector.reshape(survivors.size, -1) - target
+        lacking = rows.T @ vector - target
         if self.code.scheme.layout == "complex":
             lacking = lacking.real
         return float(np.linalg.norm(lacking) / np.linalg.norm(target))
@@ -118,7 +118,7 @@ class Subject:
     def _system(self, survivors: Ints) -> tuple[Array, Floats]:
         """Return the rows of messages, and what they are to span."""
         rows = self._matrix[survivors].reshape(survivors.size, -1)
-        return rows, np.tile(np.eye(self.code.scheme.pieces), (self.code.k, 1))
+        return rows, np.ones(self.code.k)
 
     @cached_property
     def work(self) -> tuple[list[Any], list[Array], Array, Array]:

@@ -515,7 +515,7 @@ def _check_options(engine: Any, options: _Keywords, device: Any) -> bool:
 def _parts(code: Code, message_dtype: Any) -> int:
     """Return the number of parts in which losses are sent, to be as precise as in float32."""
     rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True))
-    return _PARTS if rounded and code.scheme.pieces == 1 else 1
+    return _PARTS if rounded else 1
 
 
 def _warn_of_complex(code: Code) -> None:
