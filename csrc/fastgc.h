@@ -143,8 +143,7 @@ typedef enum {
 /* Flags of combinations. */
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
-    FGC_CHECK = 2,
-    FGC_CHOSEN = 16 /* in fgc_decode_objects: messages of all workers are given, not of survivors */
+    FGC_CHECK = 2
 };
 
 /* The following functions are split over threads if they take long enough: see fgc_pool_set. Their
@@ -351,59 +350,6 @@ typedef struct {
  * FGC_TOO_FEW if sums are not 1 and fewer messages than `need` came; else the same as fgc_cells_vector. */
 fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
-
-/* How rows of one dtype are combined to a vector. Each row is contiguous. */
-typedef struct {
-    const void *rows, *out; /* addresses of dtypes */
-    fgc_mode mode;
-    int doubles;    /* whether reals are doubles; else floats */
-    int64_t bytes;  /* of an element of a row */
-    int64_t reals;  /* 2 if `mode` takes each element of rows and output as two reals, else 1 */
-    int64_t padded; /* 1: messages consist of pairs, so that a gradient of odd length is padded by one; or 0 */
-} fgc_dtypes;
-
-/* The objects that functions read. For all others they return FGC_MISPLACED. Rows are a 2-D array, or a
- * tuple of vectors. The caller copies a list, since other threads may change it meanwhile. */
-typedef struct {
-    int64_t head;      /* bytes of an object before its type, where the fgc_array of an array begins */
-    const void *type;  /* address of NumPy's array type */
-    const void *tuple; /* address of the type of tuples, whose length follows it */
-    int64_t items;     /* bytes of a tuple before the addresses of its items */
-    const fgc_dtypes *dtypes;
-    int64_t count;
-} fgc_known;
-
-/* How to decode array objects. Functions do not write to it, so threads may share it. */
-typedef struct {
-    const fgc_known *known;
-    const void *numbers, *vectors; /* addresses of dtypes: of survivors, int64, and of decoding vectors */
-    int64_t messages, reals;       /* of a round; doubles in a coefficient, 1 or 2 */
-    int64_t work;                  /* bytes of work space */
-    fgc_rule rule;                 /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES, */
-    const void *plan;              /* and an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
-    const int64_t *number;         /* of each message in this plan; NULL if they are numbered alike */
-    fgc_method method;             /* this and the following are for an fgc_cyclic: */
-    double longest[2];             /* as in fgc_decoding_vector, for messages of floats and of doubles */
-    int64_t factors;               /* with so many survivors and so many stragglers, refuse: transforms */
-                                   /* are faster */
-} fgc_decoder;
-
-/* Read survivors from one array object, and write their decoding vector to another; or write the
- * combination of messages by this vector. With FGC_CHOSEN, `messages` has a row for each message of a round,
- * otherwise one for each survivor. Nothing is written unless FGC_OK or FGC_NOT_FINITE is returned. Any other
- * status means only that the caller must decode step by step. FGC_MISPLACED: an object is not the
- * contiguous, aligned array that is expected, or the output overlaps a row, or `factors` is reached. */
-fgc_status fgc_vector_of_object(const fgc_decoder *of, uintptr_t out, uintptr_t survivors);
-fgc_status fgc_decode_objects(const fgc_decoder *of, uintptr_t messages, uintptr_t out, int flags,
-                              uintptr_t survivors);
-
-/* How to encode array objects, under the same rules: `partials` has `count` rows. */
-typedef struct {
-    const fgc_known *known;
-    const double *coef;
-    int64_t count;
-} fgc_encoder;
-fgc_status fgc_encode_objects(const fgc_encoder *of, uintptr_t partials, uintptr_t out);
 
 /* The initial values of `least` and `spin`, in nanoseconds. */
 enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };

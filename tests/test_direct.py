@@ -1,6 +1,5 @@
 """Fast paths straight to a kernel return and refuse the same as calls with full checks."""
 
-import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,6 @@ def three_ways(run, rows, out, count):
         "stacked": lambda: run.stacked(rows, out, count),
         "separate": lambda: run.separate(list(rows[:count]), out, count),
         "listed": lambda: run.listed(listed, out, count),
-        "objects": lambda: run.objects(list(rows[:count]), out, count),
     }
 
 
@@ -107,7 +105,6 @@ def test_no_byte_of_a_row_is_written(mode):
         out = room[at : at + size * made.itemsize].view(made)
         for way, arrays in (
             (partial(run.separate, two, out, 2), two),
-            (partial(run.objects, two, out, 2), two),
             (partial(run.listed, listed, out, 2), two),
             (partial(run.stacked, stacked, out, 2), [stacked]),
         ):
@@ -121,10 +118,10 @@ def test_no_byte_of_a_row_is_written(mode):
     for off in (1, 2, 3):
         begin = start + off
         rows = [room[begin + at : begin + at + length * row.itemsize].view(row) for at in (0, 32)]
-        assert run.separate(rows, out, 2) == run.objects(rows, out, 2) == Status.MISPLACED
+        assert run.separate(rows, out, 2) == Status.MISPLACED
         assert (out == 3).all()
     gaps = [np.zeros(2 * length, row)[::2], two[1]]
-    assert run.separate(gaps, out, 2) == run.objects(gaps, out, 2) == Status.MISPLACED
+    assert run.separate(gaps, out, 2) == Status.MISPLACED
     assert (out == 3).all()
 
 
@@ -233,13 +230,9 @@ FORMS = {
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("what", FORMS)
-def test_whatever_comes_is_taken_or_refused_alike(what, known, monkeypatch):
+def test_whatever_comes_is_taken_or_refused_alike(what):
     """Earlier calls have prepared the fast path for arrays that differ only in what is strange."""
-    if not known and fastgc.backend() == "c":  # how arrays are laid out in memory
-        calls = importlib.import_module("fastgc.kernels.c.calls")
-        monkeypatch.setattr(calls, "_HEAD", 0)
     rng, code, size = np.random.default_rng(0), ReedSolomon(5, stragglers=2), 6
     stack, numbers, strange = rng.standard_normal((3, size)), np.array([3, 0, 4]), FORMS[what]
     outs = {

@@ -392,7 +392,7 @@ def test_decode_does_not_copy_messages(monkeypatch):
 
     monkeypatch.setattr(kernels.unchecked, "combine", spy)
     separate = [messages[i] for i in (3, 0, 1)]
-    code.decode((3, 0, 1), tuple(separate))
+    code.combine(code.decoding_vector((3, 0, 1)), (3, 0, 1), tuple(separate))
     assert seen.pop() == [m.ctypes.data for m in separate]
     stacked = np.zeros((3, 10))[:, 2:8]
     stacked[:] = separate

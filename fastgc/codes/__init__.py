@@ -2,10 +2,10 @@
 
 from .._base.text import listing
 from ..coding.code import Code, Placed, Recovery
-from ..coding.plan import BoundDecoder, BoundEncoder, Decoder, Encoder, jit
+from ..coding.plan import BoundDecoder, BoundEncoder, Encoder, jit
 from ..coding.reactive import ReactiveRound
 from ..coding.round import Round, Share
-from ..coding.scheme import Residuals, Scheme
+from ..coding.scheme import Decoder, Residuals, Scheme
 from ..coding.trust import Approximation, Trust
 from .binary import BinaryCode
 from .catalogue import make, names, register

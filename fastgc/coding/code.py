@@ -22,8 +22,6 @@ from .._base.arrays import (
 )
 from .._base.text import listed
 from ..errors import NotDecodableError, warn_caller
-from ..kernels import choice
-from ..kernels.jitted import CHECK
 from ..kernels.rows import DOUBLE
 from . import display
 from .arguments import Recorded, check_between
@@ -37,19 +35,9 @@ from .placement import (
     survived,
     what_would_do,
 )
-from .plan import (
-    BoundDecoder,
-    BoundEncoder,
-    Decoder,
-    Decoders,
-    Encoder,
-    Encoders,
-    Plan,
-    decode,
-    encode,
-)
+from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
 from .round import DeviceRound, Round
-from .scheme import Residuals, Scheme
+from .scheme import Decoder, Residuals, Scheme
 from .trust import (
     Approximation,
     Partial,
@@ -60,8 +48,6 @@ from .trust import (
     residuals,
     warn_of_precision,
 )
-
-_INT64 = np.dtype(np.int64)
 
 
 class Recovery(NamedTuple):
@@ -188,16 +174,6 @@ class Code(Recorded):
     def threshold(self) -> int | None:
         return self.scheme.threshold
 
-    # Functions of C that check the arrays of a usual call, and do all of it: see `plan`.
-
-    @cached_property
-    def _object_decoders(self) -> Decoders:
-        return Decoders(self.scheme)
-
-    @cached_property
-    def _object_encoders(self) -> Encoders:
-        return Encoders(self.scheme)
-
     # --------------------------------------------------------------------- who computes what
 
     def partitions(self, worker: int, index: int | None = None) -> Ints:
@@ -296,23 +272,6 @@ class Code(Recorded):
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
         """
-        rows: Any = partials
-        if type(rows) is list:  # C takes only a tuple, which no other thread can change
-            rows = tuple(rows)
-        first = rows[0] if type(rows) is tuple and rows else rows
-        if (
-            type(first) is np.ndarray
-            and type(worker) is int
-            and type(index) is int
-            and message_dtype is None
-            and (objects := self._object_encoders[choice.active, worker, index])
-        ):
-            target = out
-            if out is None and first.ndim:
-                to, p = objects.dtypes.get(first.dtype), first.shape[-1]
-                target = None if to is None else np.empty(p + (p & to.padded), to.out)
-            if not objects.encode(id(rows), id(target)):
-                return target  # type: ignore[return-value]
         found: Array = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found
 
@@ -419,15 +378,6 @@ class Code(Recorded):
             if out is not None or method != "auto":
                 raise ValueError("log=True takes neither out nor a method")
             return self.scheme.log_vector(self.scheme.check_survivors(survivors))
-        if (
-            type(survivors) is np.ndarray
-            and method == "auto"
-            and message_dtype is np.float64
-            and (objects := self._object_decoders[choice.active])
-        ):
-            made = np.empty(survivors.size, objects.vectors) if out is None else out
-            if not objects.vector(id(made), id(survivors)):
-                return made
         survivors = check_workers("survivors", survivors, self.scheme.message_count)
         target = None
         unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)
@@ -620,30 +570,7 @@ class Code(Recorded):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
-        rows: Any = messages
-        if type(rows) is list:  # as in `encode`
-            rows = tuple(rows)
-        first = rows[0] if type(rows) is tuple and rows else rows
-        if (
-            type(first) is np.ndarray
-            and method == "auto"
-            and (p is None or out is None)
-            and partial is None
-            and tracker is None
-            and (objects := self._object_decoders[choice.active])
-        ):
-            target = out
-            if out is None and first.ndim:
-                to, size = objects.dtypes.get(first.dtype), first.shape[-1]
-                if p is not None:
-                    size = p if type(p) is int and 0 < p <= size else -1
-                target = None if to is None or size < 0 else np.empty(size, to.out)
-            flags = CHECK if check_finite else 0
-            if not objects.decode(id(rows), id(target), flags, id(survivors)):
-                return target  # type: ignore[return-value]
-        came: Any = survivors
-        if not (type(came) is np.ndarray and came.dtype is _INT64 and came.ndim == 1):
-            came = check_workers("survivors", survivors, self.scheme.message_count)
+        came = check_workers("survivors", survivors, self.scheme.message_count)
         found: Array | Approximation = decode(
             self.scheme, came, messages, out, p, method, partial, check_finite, tracker
         )
@@ -674,7 +601,7 @@ class Code(Recorded):
             As in `decode`.
         """
         checked = self.scheme.check_survivors(survivors)
-        plan, given = Plan.of_thread(self.scheme, checked, messages, out, p, check_finite)
+        plan, given = planned(self.scheme, checked, messages, out, p, check_finite)
         coef = plan.checked_vector(vector, checked.size)
         found: Array = plan.combine(coef, checked, given, out)
         return found
@@ -717,8 +644,7 @@ class Code(Recorded):
         >>> decode([0, 1, 2])
         array([6., 8.])
         """
-        objects = self._object_decoders[choice.active]
-        bound = BoundDecoder(self.scheme, messages, out, p, check_finite, objects)
+        bound = BoundDecoder(self.scheme, messages, out, p, check_finite)
         warn_of_precision(self.scheme, bound.form)
         return bound
 

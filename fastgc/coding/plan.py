@@ -4,20 +4,16 @@
 `fastgc.coding.code.Code` keep plans: `decode` one for each thread and format, `encode` one for each
 message and format. `bind` and `bind_encoder` return decoders and encoders that are bound to arrays.
 
-Most calls bring contiguous arrays that fit, and need one combination of them. A call takes the
-first of three ways that does not refuse it:
-
-1. C checks the array objects and does the whole call: `Decoders`, `Encoders`.
-2. A prepared kernel checks where the rows lie, and combines them: `Plan.run`, `EncodingPlan.run`.
-3. Python checks everything, says what is wrong, and does the rest: `Plan.decode`,
-   `EncodingPlan.encode`.
+Most calls bring contiguous arrays that fit, and need one combination of them: a prepared kernel
+checks where the rows lie, and combines them. Otherwise Python checks everything, says what is
+wrong, and does the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +21,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
 from .._base.arrays import (
-    GRADIENT_DTYPES,
     Array,
     Ints,
     Output,
@@ -34,167 +29,82 @@ from .._base.arrays import (
     check_dtype,
     check_integer,
     check_vector,
-    check_workers,
     is_half,
     kind_of,
     lies_elsewhere,
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from ..kernels.dispatch import Backend
-from ..kernels.jitted import (
-    CHECK,
-    CHOSEN,
-    DecodeObjects,
-    Dtypes,
-    EncodeObjects,
-    JittedCode,
-    bind_decode,
-    bind_encode_objects,
-    jitted_code,
-)
-from ..kernels.rows import DOUBLE, PACKED
-from .format import Format, TensorFormat, real_of, scaled_vector
-from .scheme import FORMATS_KEPT, Coded, Scheme, make_room
+from ..kernels.jitted import JittedCode, jitted_code
+from .format import Format, TensorFormat, real_of
+from .scheme import FORMATS_KEPT, Coded, Decoder, Scheme, make_room
 from .trust import Approximation, check_partial, expected_trust, nearest_vector
-
-_INT64 = np.dtype(np.int64)
-
 
 # ------------------------------------------------------------------------------------- decoding
 
 
-class Decoders(dict[Backend | None, DecodeObjects | None]):
-    """Functions that decode unchecked arrays in one call, by backend; None if there are none.
-
-    There are none for schemes without `Scheme.jit_rule`, nor for schemes that look vectors up in a
-    cache, may warn of doubt, or decode in pieces.
-    """
-
-    def __init__(self, scheme: Scheme) -> None:
-        self._scheme = scheme
-
-    def __missing__(self, backend: Backend | None) -> DecodeObjects | None:
-        if backend is None:
-            return self[kernels.choice.load()]
-        scheme, found = self._scheme, None
-        rule = None
-        if not (scheme.gated or scheme.pieces > 1 or scheme.cache is not None):
-            rule = scheme.jit_rule()
-        if rule is not None:
-            dtypes = []
-            for dtype in GRADIENT_DTYPES:
-                with suppress(TypeError):  # a real dtype, but the code sends complex messages
-                    form = _format_of(scheme, np.empty(2, dtype), None)
-                    kinds = form.message_dtype, form.gradient_dtype
-                    dtypes.append(_dtypes(*kinds, form.decode_mode))
-            found = bind_decode(rule, tuple(dtypes))
-        self[backend] = found
-        return found
-
-
-def _dtypes(rows: np.dtype[Any], out: np.dtype[Any], mode: int) -> Dtypes:
-    return Dtypes(rows, out, mode, int(mode == PACKED and rows.kind != "c"))
-
-
 class Plan:
-    """How messages of one format are decoded, with everything prepared.
+    """How messages of one format are decoded, with everything prepared, for one thread at a time.
 
-    `vector` is a buffer for decoding vectors, with an entry for each message of a round. With
-    `check_finite` gradients are searched for NaN and Inf.
+    With `check_finite` gradients are searched for NaN and Inf.
 
     Attributes
     ----------
     run : Combinations or None
-        Combines messages, wherever they lie, by ``vector[:f]``. None if decoding takes more than
-        one combination, or may warn: use `decode` or `combine`.
-    at_once : tuple or None
-        What `decode` needs of a thread's plan that has `run`: a memoryview of the thread's
-        survivors; a function ``fill(f, method)``, which writes the vector of the first f; `run`;
-        dtype and shape of gradients. None for other plans.
+        Combines messages, wherever they lie, by the decoder's vector. None if decoding takes more
+        than one combination, or may warn.
     """
 
-    __slots__ = ("at_once", "check", "form", "run", "scheme", "shape")
+    __slots__ = ("check", "decoder", "form", "run", "scheme", "shape")
 
-    def __init__(self, scheme: Scheme, form: Format, vector: Array, check_finite: bool) -> None:
-        self.scheme, self.form, self.check = scheme, form, check_finite
-        self.at_once: Any = None
-        self.shape = (form.gradient_size,)
+    def __init__(self, decoder: Decoder, form: Format, check_finite: bool) -> None:
+        self.decoder, self.scheme, self.form = decoder, decoder.scheme, form
+        self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.unchecked.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
-        if whole and not (form.scaled or form.pieces > 1 or scheme.gated):
+        if whole and not (form.scaled or form.pieces > 1 or self.scheme.gated):
             row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
-            self.run = _bind(form, form.decode_mode, vector, row, gradient, check_finite)
+            self.run = _bind(form, form.decode_mode, decoder.vector, row, gradient, check_finite)
 
     @classmethod
     def of_thread(
-        cls,
-        scheme: Scheme,
-        survivors: Ints,
-        messages: Any,
-        out: Output | None,
-        p: int | None,
-        check_finite: bool,
-    ) -> tuple[Plan, Any]:
-        """Return this thread's plan for such messages, and the messages as rows."""
-        given = as_rows("the messages", messages)
-        if len(given) != survivors.size:
-            raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-        if not survivors.size:
-            scheme.raise_too_few(survivors)
+        cls, scheme: Scheme, given: Any, out: Output | None, p: int | None, check_finite: bool
+    ) -> Plan:
+        """Return this thread's plan for such messages, of which there is one or more."""
         first = given[0]
-        if type(given) is not np.ndarray:
+        if type(first) is not np.ndarray:
             first = next(filter(lies_elsewhere, given), first)
         kind, size = kind_of("a message", first), _size_of(out, p)
         if kind.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
         device = first.device if lies_elsewhere(first) else None
         active = kernels.choice.active or kernels.choice.load()
-        key: Any = active, kind.dtype, kind.size, size, check_finite
-        if device is not None:  # the keys of `decode`, which takes arrays on the host, have none
-            key += (device,)
-        own = scheme._thread_own
-        known: dict[Any, Plan] = vars(own).setdefault("plans", {})
-        if key not in known:
+        key = active, kind.dtype, kind.size, size, check_finite, device
+        known: dict[Any, Plan] = vars(scheme._thread_own).setdefault("plans", {})
+        plan = known.get(key)
+        if plan is None:
             form = _format_of(scheme, kind, size)
-            if getattr(own, "backend", None) is not active or form.unit not in own.bound:
-                scheme._bind_own(own, form.unit)
-            if len(known) >= FORMATS_KEPT:
-                known.clear()
-            _, survivors, vector, fill = own.bound[form.unit]
+            decoder = scheme._own_decoder(form.unit)
             if device is not None:
                 form = TensorFormat.on(device, form)
-            known[key] = plan = cls(scheme, form, vector, check_finite)
-            if plan.run is not None:
-                plan.at_once = survivors, fill, plan.run, form.gradient_dtype, plan.shape
-        return known[key], given
+            if len(known) >= FORMATS_KEPT:
+                known.clear()
+            known[key] = plan = cls(decoder, form, check_finite)
+        return plan
 
-    def decode(
-        self,
-        survivors: Ints,
-        messages: Any,
-        out: Output | None,
-        method: str,
-        partial: Any,
-        tracker: Any,
-    ) -> Any:
-        """Decode as `Code.decode` does, with every option and check."""
-        scheme, form = self.scheme, self.form
-        residual, mean = 0.0, 1.0
-        if partial is None:
-            vector = scheme._vector_by(survivors, method, form.unit)
-            warn_of_doubt(scheme, survivors, vector, form)
-        else:
-            checked = scheme.check_survivors(survivors)
-            vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
-        if tracker is not None:
-            predicted = residual
-            if not scheme.rule.missing(survivors):
-                kinds = form.gradient_dtype, form.message_dtype
-                predicted = expected_trust(scheme, survivors, *kinds).relative_error
-            tracker.record(scheme, survivors, vector, form, predicted)
-        gradient = self.combine(vector, survivors, messages, out)
-        return gradient if partial is None else Approximation(gradient, residual, mean)
+    def decode(self, survivors: Ints, messages: Any, out: Output | None, method: str) -> Any:
+        """Decode the gradient. Returns `out`, or a new array."""
+        run, form = self.run, self.form
+        if (
+            run is not None
+            and (target := fitting(out, form.gradient_dtype, self.shape)) is not None
+        ):
+            f = self.decoder.compute(survivors, method)
+            if not _ran(run, messages, target, f):
+                return target
+        vector = self.decoder(survivors, method).copy(order="A")
+        warn_of_doubt(self.scheme, survivors, vector, form)
+        return self.combine(vector, survivors, messages, out)
 
     def checked_vector(self, vector: ArrayLike, size: int) -> Array:
         """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
@@ -223,6 +133,23 @@ class Plan:
         return gradient if out is None else out
 
 
+def planned(
+    scheme: Scheme,
+    survivors: Ints,
+    messages: Any,
+    out: Output | None,
+    p: int | None,
+    check_finite: bool,
+) -> tuple[Plan, Any]:
+    """Return this thread's plan for messages of these survivors, and the messages as rows."""
+    given = as_rows("the messages", messages)
+    if len(given) != survivors.size:
+        raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
+    if not survivors.size:
+        scheme.raise_too_few(survivors)
+    return Plan.of_thread(scheme, given, out, p, check_finite), given
+
+
 def decode(
     scheme: Scheme,
     came: Ints,
@@ -234,41 +161,29 @@ def decode(
     check_finite: bool,
     tracker: Any,
 ) -> Any:
-    """Decode as `Code.decode` does: by `at_once` of the thread's plan, or else step by step."""
-    dtype, size, stacked = None, p, type(messages) is np.ndarray
-    if stacked:
-        if messages.ndim == 2 and messages.flags.c_contiguous:
-            dtype, length = messages.dtype, messages.shape[1]
-    elif type(messages) is list and messages and type(messages[0]) is np.ndarray:
-        dtype, length = messages[0].dtype, messages[0].size
-    if out is not None:
-        size = out.size if p is None and type(out) is np.ndarray else -1  # -1 is in no plan's key
-    fits = dtype is not None and (size is None or type(size) is int)
-    if fits and partial is None and tracker is None:
-        try:
-            key = kernels.choice.active, dtype, length, size, check_finite
-            plan = scheme._thread_own.plans[key]
-        except (AttributeError, KeyError):
-            plan = None
-        f = len(messages)
-        if plan is not None and 0 < f == came.size <= scheme.message_count:
-            if plan.at_once is None:
-                return plan.decode(came, messages, out, method, None, None)
-            buffer, fill, run, kind, shape = plan.at_once
-            target = fitting(out, kind, shape)
-            if target is not None:
-                try:
-                    buffer[:f] = came
-                except ValueError:  # a memoryview refuses arrays that are not aligned
-                    buffer[:f] = came.copy()
-                fill(f, method)
-                if not (run.stacked if stacked else run.objects)(messages, target, f):
-                    return target
+    """Decode as `Code.decode` does."""
+    if partial is None and tracker is None:
+        plan, given = planned(scheme, came, messages, out, p, check_finite)
+        return plan.decode(came, given, out, method)
     check_partial(partial, None)
     if partial is not None and not came.size:
         raise ValueError("there is no approximation without any message")
-    plan, given = Plan.of_thread(scheme, came, messages, out, p, check_finite)
-    return plan.decode(came, given, out, method, partial, tracker)
+    plan, given = planned(scheme, came, messages, out, p, check_finite)
+    form, residual, mean = plan.form, 0.0, 1.0
+    if partial is None:
+        vector = scheme._vector_by(came, method, form.unit)
+        warn_of_doubt(scheme, came, vector, form)
+    else:
+        checked = scheme.check_survivors(came)
+        vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
+    if tracker is not None:
+        predicted = residual
+        if not scheme.rule.missing(came):
+            kinds = form.gradient_dtype, form.message_dtype
+            predicted = expected_trust(scheme, came, *kinds).relative_error
+        tracker.record(scheme, came, vector, form, predicted)
+    gradient = plan.combine(vector, came, given, out)
+    return gradient if partial is None else Approximation(gradient, residual, mean)
 
 
 def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
@@ -280,63 +195,15 @@ def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | N
     return None
 
 
-class Decoder:
-    """Decoding vectors for hot loops, with buffers and pointers prepared once.
-
-    Two threads must not use it at the same time.
-
-    Attributes
-    ----------
-    survivors : (N,) int64 array
-    vector : (N,) complex128 or float64 array
-        Buffers that each call overwrites; N is the number of messages in a round.
-    fill_vector : callable
-        ``fill_vector(f, method)``: `fill`, but f is not checked, and nothing is returned.
-    """
-
-    __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
-
-    def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
-        self.scheme = scheme
-        self.survivors = np.empty(scheme.message_count, dtype=np.int64)
-        self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
-        self.vector = scheme._empty_vector(scheme.message_count)
-        self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
-        self.backend = kernels.choice.active  # not None: the line above has loaded one
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.scheme!r}>"
-
-    def __call__(self, survivors: ArrayLike, method: str = "auto") -> Array:
-        """Return the decoding vector of `survivors`: a view of `vector`, valid until the next call.
-
-        Survivors and errors are as in `Code.decoding_vector`.
-        """
-        return self.vector[: self._compute(survivors, method)]
-
-    def _compute(self, survivors: ArrayLike, method: str) -> int:
-        """Write `vector`. Returns the number of survivors."""
-        checked: Ints
-        if type(survivors) is np.ndarray and survivors.dtype is _INT64 and survivors.ndim == 1:
-            checked = survivors
-        else:
-            checked = check_workers("survivors", survivors, self.survivors.size)
-        f = len(checked)
-        if f > self.survivors.size:
-            self.scheme.check_survivors(checked)
-        try:
-            self._buffer[:f] = checked
-        except ValueError:  # a memoryview refuses arrays that are not aligned
-            self._buffer[:f] = checked.copy()
-        self.fill_vector(f, method)
-        return f
-
-    def fill(self, f: int, method: str = "auto") -> Array:
-        """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
-        if not 0 <= f <= self.survivors.size:
-            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self.fill_vector(f, method)
-        return self.vector[:f]
+def _ran(run: kernels.unchecked.Combinations, rows: Any, target: Array, count: int) -> int:
+    """Combine rows if they fit. Returns a status: anything but 0 means that they may not."""
+    if type(rows) is not np.ndarray:
+        if type(rows[0]) is not np.ndarray:  # C compares the others with the first one
+            return kernels.Status.MISPLACED
+        return run.separate(rows, target, count)
+    if rows.ndim == 2 and rows.flags.c_contiguous:
+        return run.stacked(rows, target, count)
+    return kernels.Status.MISPLACED
 
 
 class BoundDecoder:
@@ -355,16 +222,10 @@ class BoundDecoder:
     """
 
     __slots__ = (
-        "_arrays",
-        "_at_once",
         "_check",
-        "_coefficients",
         "_decoder",
-        "_gated",
         "_once",
-        "_passes",
         "_rows",
-        "_sums",
         "_target",
         "_whole",
         "form",
@@ -374,13 +235,7 @@ class BoundDecoder:
     )
 
     def __init__(
-        self,
-        scheme: Scheme,
-        messages: Any,
-        out: Output | None,
-        p: int | None,
-        check_finite: bool,
-        objects: DecodeObjects | None = None,
+        self, scheme: Scheme, messages: Any, out: Output | None, p: int | None, check_finite: bool
     ) -> None:
         device = messages.device if lies_elsewhere(messages) else None
         whole = view_of("messages", messages) if device is None else messages
@@ -399,30 +254,16 @@ class BoundDecoder:
         self.gradient: Any = target if out is None else out
         self._rows, self._whole, self._target = rows, whole, target
         self._decoder = decoder = Decoder(scheme, form.unit)
-        # The last piece may go beyond the gradient's end.
-        padded = device is None and form.pieces > 1 and form.pieces * form.length > target.size
-        self._sums = form.empty(form.pieces * form.length, target.dtype) if padded else target
-        # Coefficients of messages: the vector, or a buffer for its product with messages' scales.
-        self._coefficients = np.empty_like(decoder.vector) if form.scaled else decoder.vector
-        self._passes: list[Callable[[int], int]] = []
-        if device is None:
-            mode, pieces = form.decode_mode, self._sums.reshape(form.pieces, -1)
-            columns = self._coefficients.reshape(len(decoder.vector), -1).T
-            self._passes = [
-                kernels.unchecked.bind_combine(
-                    mode, rows, decoder.survivors, coef, form.reals(piece, mode), check=check_finite
-                )
-                for coef, piece in zip(columns, pieces, strict=True)
-            ]
-        self._gated = scheme.gated
-        simple = len(self._passes) == 1 and not (self._gated or form.scaled)
-        self._once = self._passes[0] if simple else None
-        self._at_once: Any = None
-        if simple and objects and form.message_dtype in GRADIENT_DTYPES:
-            # C knows types and dtypes by address: neither a subclass nor an unpickled dtype.
-            all_, sums = (np.asarray(each).view(each.dtype.char) for each in (whole, target))
-            self._arrays, flags = (all_, sums), CHOSEN + (CHECK if check_finite else 0)
-            self._at_once = partial(objects.decode, id(all_), id(sums), flags)
+        self._once: Callable[[int], int] | None = None
+        if Plan(decoder, form, check_finite).run is not None:
+            self._once = kernels.unchecked.bind_combine(
+                form.decode_mode,
+                rows,
+                decoder.survivors,
+                decoder.vector,
+                form.reals(target, form.decode_mode),
+                check=check_finite,
+            )
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -434,16 +275,9 @@ class BoundDecoder:
         Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
         NonFiniteMessageError, after which its contents are undefined.
         """
-        at_once = self._at_once  # the steps below do what it refuses, or say what is wrong
-        if (
-            at_once is not None
-            and type(survivors) is np.ndarray
-            and method == "auto"
-            and not at_once(id(survivors))
-        ):
-            return self.gradient  # type: ignore[no-any-return]
-        f = self._decoder._compute(survivors, method)
-        if status := self._step_by_step(f) if self._once is None else self._once(f):
+        f = self._decoder.compute(survivors, method)
+        status = self._step_by_step(f) if self._once is None else self._once(f)
+        if status:
             if status == kernels.Status.NO_MEMORY:
                 raise MemoryError("no memory for the addresses of what is combined")
             numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
@@ -452,28 +286,15 @@ class BoundDecoder:
 
     def _step_by_step(self, f: int) -> int:
         """Decode where that takes more than one combination. Returns a status."""
-        form, scheme, target = self.form, self.scheme, self._target
+        form, scheme = self.form, self.scheme
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
-        if self._gated:
-            warn_of_doubt(scheme, numbers, vector, form)
-        scales, unit = None, 1.0
+        warn_of_doubt(scheme, numbers, vector, form)
+        scales = None
         if form.scaled:
             ends = form.ends(self._whole, numbers)
             scales = form.scales(ends, vector, lambda at: scheme.sender(int(numbers[at]))[0])
-        if not self._passes:
-            rows = self._rows.select(numbers)
-            finite = form.combine(rows, vector, target, self._check, scales)
-            return kernels.Status.OK if finite else kernels.Status.NOT_FINITE
-        if scales is not None:
-            self._coefficients[:f], unit = scaled_vector(vector, scales)
-        for combine_piece in self._passes:
-            if status := combine_piece(f):
-                return status
-        if unit != 1.0:
-            form.rescale(self._sums, unit)
-        if self._sums is not target:
-            target[:] = self._sums[: target.size]
-        return kernels.Status.OK
+        finite = form.combine(self._rows.select(numbers), vector, self._target, self._check, scales)
+        return kernels.Status.OK if finite else kernels.Status.NOT_FINITE
 
 
 def _size_of(out: Output | None, p: int | None) -> int | None:
@@ -578,38 +399,6 @@ def jit(code: Coded) -> JittedCode:
 # ------------------------------------------------------------------------------------- encoding
 
 
-class Encoders(dict[tuple[Backend | None, int, int], EncodeObjects | None]):
-    """Functions that encode unchecked arrays in one call, by backend, worker and index of message.
-
-    None if a message has pieces or a coefficient that is 0, or if the backend has no such function.
-    """
-
-    def __init__(self, scheme: Scheme) -> None:
-        self._scheme = scheme
-
-    def __missing__(self, key: tuple[Backend | None, int, int]) -> EncodeObjects | None:
-        backend, worker, index = key
-        if backend is None:
-            return self[kernels.choice.load(), worker, index]
-        self._scheme.message_number(worker, index)
-        coef = np.ascontiguousarray(self._scheme.coefficients(worker, index))
-        whole = coef.ndim == 1 and coef.all()  # C would not read a partial gradient times 0
-        found = bind_encode_objects(coef, self._dtypes) if whole else None
-        make_room(self, coef.size)
-        self[key] = found
-        return found
-
-    @cached_property
-    def _dtypes(self) -> tuple[Dtypes, ...]:
-        found = []
-        for dtype in GRADIENT_DTYPES:
-            with suppress(TypeError):
-                form = _partial_format(self._scheme, np.empty(2, dtype), None)
-                if form.adds_up:
-                    found.append(_dtypes(form.partial_dtype, form.message_dtype, form.encode_mode))
-        return tuple(found)
-
-
 class EncodingPlan:
     """How a worker's message is made from such partial gradients: kept for `encode`'s next call.
 
@@ -644,14 +433,36 @@ class EncodingPlan:
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
             self.run = _bind(form, form.encode_mode, self.coef, row, message)
-        known = scheme._made_encodings
-        if len(known) >= FORMATS_KEPT:
-            known.clear()
-        known[kernels.choice.active, worker, index, len(coef), *row, message_dtype] = self
+
+    @classmethod
+    def kept(
+        cls, scheme: Scheme, worker: Any, index: Any, given: Any, message_dtype: DTypeLike | None
+    ) -> EncodingPlan:
+        """Return the plan for such partial gradients, made at their first call."""
+        known: dict[Any, EncodingPlan] = scheme._made_encodings
+        key = None
+        first = given[0] if len(given) else None
+        if type(first) is np.ndarray and first.ndim == 1 and type(worker) is type(index) is int:
+            what = first.dtype, first.size, len(given), message_dtype
+            key = kernels.choice.active or kernels.choice.load(), worker, index, *what
+        try:
+            return known[key]
+        except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
+            made = cls(scheme, worker, index, given, message_dtype)
+        with suppress(TypeError):
+            if key is not None:
+                make_room(known, made.coef.size)
+                known[key] = made
+        return made
 
     def encode(self, given: Any, out: Output | None) -> Any:
-        """Encode as `Code.encode` does, with every check."""
+        """Return a message, in `out` or in a new array."""
         form, coef, mode = self.form, self.coef, self.form.encode_mode
+        run, made = self.run, None
+        if run is not None:
+            made = fitting(out, form.message_dtype, self.shape)
+        if run is not None and made is not None and not _ran(run, given, made, len(coef)):
+            return made
         what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
         rows = form.rows(what, range(len(coef)), given, kind, size, mode)
         if out is None:
@@ -681,30 +492,9 @@ def encode(
     index: Any,
     message_dtype: DTypeLike | None,
 ) -> Any:
-    """Encode as `Code.encode` does: by `run` of a plan that is kept, or else step by step."""
-    dtype, stacked = None, type(partials) is np.ndarray
-    if stacked:
-        if partials.ndim == 2 and partials.flags.c_contiguous:
-            dtype, length = partials.dtype, partials.shape[1]
-    elif type(partials) is list and partials and type(partials[0]) is np.ndarray:
-        dtype, length = partials[0].dtype, partials[0].size
-    if dtype is not None and type(worker) is int and type(index) is int:
-        count = len(partials)
-        try:
-            key = kernels.choice.active, worker, index, count, dtype, length, message_dtype
-            plan = scheme._made_encodings[key]
-        except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
-            plan = None
-        if plan is not None and plan.run is None:
-            return plan.encode(partials, out)
-        if plan is not None:
-            message = fitting(out, plan.form.message_dtype, plan.shape)
-            if message is not None:
-                run = plan.run.stacked if stacked else plan.run.objects
-                if not run(partials, message, count):
-                    return message
+    """Encode as `Code.encode` does."""
     given = as_rows("the partial gradients", partials)
-    return EncodingPlan(scheme, worker, index, given, message_dtype).encode(given, out)
+    return EncodingPlan.kept(scheme, worker, index, given, message_dtype).encode(given, out)
 
 
 def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:

@@ -61,9 +61,9 @@ from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
 from .display import strip
 from .format import Format, TensorFormat, TensorRows, scale_of, square_norm, square_norm_of
-from .plan import Decoder, Plan, fitting, warn_of_doubt
+from .plan import Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
-from .scheme import Coded
+from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 from .verify import Finding, Inspector, liars_of
 
@@ -341,8 +341,7 @@ class Round(Gathering):
         if self._inspector is not None:
             self._inspector.require_enough()
         alone = not (liars or scheme.gated or tracker is not None)
-        plan = Plan(scheme, form, self._decoder.vector, check_finite=False)
-        self._directly = plan.run if alone else None
+        self._directly = Plan(self._decoder, form, False).run if alone else None
         self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
         # Whether messages can be taken where they lie, and nothing but their norms matters.
         self._plain = (

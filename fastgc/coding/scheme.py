@@ -660,39 +660,15 @@ class Scheme(Recorded, ABC):
 
     def _vector_by(self, survivors: Ints, method: str = "auto", unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
-        f = survivors.size
-        if f > self.message_count:
-            self.check_survivors(survivors)  # raises, and names one that is too many
-        own = self._thread_own
-        # Bound once per thread: binding takes five times as long as one call.
-        try:
-            backend, buffer, whole, fill = own.bound[unit]
-            bound = backend is kernels.choice.active
-        except (AttributeError, KeyError):
-            bound = False
-        if not bound:
-            backend, buffer, whole, fill = self._bind_own(own, unit)
-        try:
-            buffer[:f] = survivors
-        except ValueError:  # a memoryview takes no array that is not aligned
-            buffer[:f] = survivors.copy()
-        fill(f, method)
-        vector: Array = whole[:f].copy(order="A")
-        return vector
+        return self._own_decoder(unit)(survivors, method).copy(order="A")
 
-    def _bind_own(
-        self, own: threading.local, unit: float
-    ) -> tuple[kernels.dispatch.Backend, memoryview, Array, VectorFunction]:
-        """Bind to a thread's own buffers, by the backend in use: an entry of `own.bound`."""
-        active = kernels.choice.active or kernels.choice.load()
-        if getattr(own, "backend", None) is not active:
-            own.survivors = np.empty(self.message_count, dtype=np.int64)
-            own.bound, own.backend = {}, active
-        vector = self._empty_vector(self.message_count)
-        fill = self.bind_vector(own.survivors, vector, unit)
-        # Assigning survivors to a memoryview takes half the time.
-        own.bound[unit] = bound = active, own.survivors.data, vector, fill
-        return bound
+    def _own_decoder(self, unit: float) -> Decoder:
+        """Return the thread's decoder; binding takes as long as five calls."""
+        known: dict[float, Decoder] = vars(self._thread_own).setdefault("decoders", {})
+        found = known.get(unit)
+        if found is None or found.backend is not kernels.choice.active:
+            known[unit] = found = Decoder(self, unit)
+        return found
 
     def _empty_vector(self, size: int) -> Array:
         """Room for decoding vectors of `size` messages."""
@@ -1033,6 +1009,61 @@ class Scheme(Recorded, ABC):
         """Raise ValueError: ``survivors[at]`` was named before."""
         what = "worker" if self.messages_per_worker == 1 else "message"
         raise ValueError(f"{called}[{at}] names {what} {survivors[at]} a second time")
+
+
+class Decoder:
+    """Decoding vectors for hot loops, with buffers and pointers prepared once.
+
+    Two threads must not use it at the same time.
+
+    Attributes
+    ----------
+    survivors : (N,) int64 array
+    vector : (N,) complex128 or float64 array
+        Buffers that each call overwrites; N is the number of messages in a round.
+    fill_vector : callable
+        ``fill_vector(f, method)``: `fill`, but f is not checked, and nothing is returned.
+    """
+
+    __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
+
+    def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
+        self.scheme = scheme
+        self.survivors = np.empty(scheme.message_count, dtype=np.int64)
+        self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
+        self.vector = scheme._empty_vector(scheme.message_count)
+        self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
+        self.backend = kernels.choice.active or kernels.choice.load()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.scheme!r}>"
+
+    def __call__(self, survivors: ArrayLike, method: str = "auto") -> Array:
+        """Return the decoding vector of `survivors`: a view of `vector`, valid until the next call.
+
+        Survivors and errors are as in `Code.decoding_vector`.
+        """
+        return self.vector[: self.compute(survivors, method)]
+
+    def compute(self, survivors: ArrayLike, method: str = "auto") -> int:
+        """Write `vector`, as in a call. Returns the number of survivors."""
+        checked = check_workers("survivors", survivors, self.survivors.size)
+        f = len(checked)
+        if f > self.survivors.size:
+            self.scheme.check_survivors(checked)
+        try:
+            self._buffer[:f] = checked
+        except ValueError:  # a memoryview refuses arrays that are not aligned
+            self._buffer[:f] = checked.copy()
+        self.fill_vector(f, method)
+        return f
+
+    def fill(self, f: int, method: str = "auto") -> Array:
+        """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
+        if not 0 <= f <= self.survivors.size:
+            raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
+        self.fill_vector(f, method)
+        return self.vector[:f]
 
 
 class Coded(Protocol):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from .._base.arrays import Array, Floats, Ints
 from .cyclic import CyclicTables
@@ -102,88 +99,4 @@ def release() -> int:
 @kernel
 def addresses_in_c(rule: VectorRule) -> Ints | None:
     """`JittedCode.c`; None in backends other than C."""
-    return None
-
-
-class Dtypes(NamedTuple):
-    """Dtypes of an array's rows, and of the vector that they are combined to.
-
-    Attributes
-    ----------
-    rows, out : numpy dtype
-        float32, float64, complex64 or complex128.
-    mode : int
-        As in `fastgc.kernels.combine`.
-    padded : int
-        1 if real messages stand for complex pairs, and so are one longer than gradients of odd
-        length; otherwise 0.
-    """
-
-    rows: np.dtype[Any]
-    out: np.dtype[Any]
-    mode: int
-    padded: int
-
-
-class DecodeObjects(NamedTuple):
-    """Functions that decode unchecked arrays, which are given by their ``id``.
-
-    Messages are rows of an array, or a tuple of vectors. The functions check the arrays, and
-    threads may call them at the same time. Any status but ``Status.OK`` means only that the caller
-    must decode step by step, to say what is wrong if anything is. Nothing has been written then,
-    except with ``Status.NOT_FINITE``.
-
-    Attributes
-    ----------
-    decode : callable
-        ``decode(id(messages), id(out), flags, id(survivors))``. Flags: `CHECK` looks for numbers
-        that are not finite; with `CHOSEN`, `messages` has a row for each message of a round,
-        otherwise for each survivor.
-    vector : callable
-        ``vector(id(out), id(survivors))``: writes the decoding vector for float64 messages.
-    vectors : numpy dtype
-        Dtype of decoding vectors.
-    dtypes : dict
-        `Dtypes` by the dtype of messages.
-    """
-
-    decode: Callable[[int, int, int, int], int]
-    vector: Callable[[int, int], int]
-    vectors: np.dtype[Any]
-    dtypes: dict[np.dtype[Any], Dtypes]
-
-
-class EncodeObjects(NamedTuple):
-    """A function that encodes unchecked arrays, under the rules of `DecodeObjects`.
-
-    Attributes
-    ----------
-    encode : callable
-        ``encode(id(partials), id(out))``.
-    dtypes : dict
-        `Dtypes` by the dtype of partial gradients.
-    """
-
-    encode: Callable[[int, int], int]
-    dtypes: dict[np.dtype[Any], Dtypes]
-
-
-CHECK, CHOSEN = 2, 16  # csrc/fastgc.h's flags
-
-
-@kernel
-def bind_decode(rule: VectorRule, dtypes: tuple[Dtypes, ...]) -> DecodeObjects | None:
-    """Prepare functions that decode messages of these dtypes.
-
-    Returns None in backends and interpreters where C reads no array objects.
-    """
-    return None
-
-
-@kernel
-def bind_encode_objects(coef: Array, dtypes: tuple[Dtypes, ...]) -> EncodeObjects | None:
-    """Prepare to encode partial gradients of these dtypes; None if C reads no array objects.
-
-    `coef` must be contiguous.
-    """
     return None

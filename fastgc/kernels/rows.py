@@ -50,24 +50,21 @@ class Combinations(NamedTuple):
     stacked : callable
         ``stacked(memory, out, count)``: the rows lie one after the other in `memory`.
     separate : callable
-        ``separate(arrays, out, count)``: `arrays` is a sequence of `count` rows.
+        ``separate(arrays, out, count)``: a list of `count` objects, of which the first is an array.
+        ``MISPLACED`` unless all are contiguous vectors of its dtype and length.
     listed : callable
         ``listed(rows, out, count)``: the first `count` of `Rows`.
-    objects : callable
-        ``objects(arrays, out, count)``: a list of `count` objects, of which the first is an array.
-        ``MISPLACED`` unless all are contiguous vectors of its dtype and length.
     """
 
     stacked: Callable[[Any, Array, int], int]
-    separate: Callable[[Sequence[Array], Array, int], int]
+    separate: Callable[[Sequence[Any], Array, int], int]
     listed: Callable[[Rows, Array, int], int]
-    objects: Callable[[list[Any], Array, int], int]
 
 
 _dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
 
 
-def alike(arrays: list[Any]) -> bool:
+def alike(arrays: Sequence[Any]) -> bool:
     """Whether all are vectors of the first one's dtype and length."""
     # To compare one property of all at a time takes half the time of comparing array by array.
     count, first = len(arrays), arrays[0]
@@ -262,6 +259,10 @@ class _Chosen:
 
     def __len__(self) -> int:
         return self.which.size
+
+    def __getitem__(self, at: int) -> Array:
+        found: Array = self.arrays[self.which[at]]
+        return found
 
     def __iter__(self) -> Iterator[Array]:
         return map(self.arrays.__getitem__, self.which.tolist())

@@ -14,7 +14,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,11 +22,9 @@ import numpy as np
 
 from .._cffi import ffi, lib
 from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
-from ..jitted import CyclicRule, DecodeObjects, EncodeObjects, PlacedRule, release
+from ..jitted import CyclicRule, PlacedRule, release
 from ..numpy.cover import CellsPlan, TilingPlan
 from ..rows import (
-    PACKED,
-    REAL,
     Combinations,
     address,
     alike,
@@ -41,11 +39,9 @@ __all__ = [
     "bind_arrivals",
     "bind_cells",
     "bind_combine",
-    "bind_decode",
     "bind_decoding_vector",
     "bind_edges",
     "bind_encode",
-    "bind_encode_objects",
     "bind_functional",
     "bind_polar",
     "bind_square_sum",
@@ -243,34 +239,24 @@ def bind_square_sum(x):
 
 
 def _layout():
-    """Return the bytes of an array before its ``fgc_array``, and of a tuple before its items.
-
-    Both are 0 if objects have another layout than that (csrc/fastgc.h), which they have had on
-    CPython so far. The probe is a view that is not contiguous: base, strides and flags are not the
-    usual ones.
-    """
+    """Return the bytes of an array before its ``fgc_array``; 0 if they lie otherwise."""
     probe = np.empty((3, 4))[:, 1:]
     if sys.implementation.name != "cpython":
-        return 0, 0
-    # An object's last field is its type.
-    head, items = object.__basicsize__ - ffi.sizeof("void *"), tuple.__basicsize__
+        return 0
+    head = object.__basicsize__ - ffi.sizeof("void *")  # an object's last field is its type
     seen = ffi.cast("fgc_array *", id(probe) + head)
     numbers = (seen.type, seen.data, seen.dtype, seen.base)
     same = (id(type(probe)), probe.ctypes.data, id(probe.dtype), id(probe.base))
-    pair = (probe, None)
-    words = ffi.cast("uintptr_t *", id(pair) + head)
     known = (
         tuple(int(ffi.cast("uintptr_t", number)) for number in numbers) == same
         and seen.dimensions == probe.ndim
         and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
         and seen.flags == probe.flags.num
-        and (words[0], words[1]) == (id(tuple), len(pair))
-        and tuple(ffi.cast("uintptr_t *", id(pair) + items)[0:2]) == (id(probe), id(None))
     )
-    return (head, items) if known else (0, 0)
+    return head if known else 0
 
 
-_HEAD, _ITEMS = _layout()
+_HEAD = _layout()
 
 
 def bind_apart(mode, coef, length, dtype, size, check=False):
@@ -294,6 +280,11 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
         return function(stack, buffer(rows), buffer(real, out), count)
 
     def separate(rows, out, count):
+        if _HEAD:  # an array of objects holds their addresses; C reads the rest from the objects
+            table = np.fromiter(rows, object, count)
+            return function(given, buffer(ids, table), buffer(real, out), count)
+        if not alike(rows):
+            return misplaced
         try:
             addresses = new(pointers, list(map(buffer, rows)))
         except ValueError:  # some row is not contiguous
@@ -306,15 +297,7 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
             addresses = rows.c = buffer(ids, rows.addresses)
         return function(anywhere, addresses, buffer(real, out), count)
 
-    def objects(arrays, out, count):
-        if not _HEAD:
-            return separate(arrays, out, count) if alike(arrays) else misplaced
-        # An array of objects holds their addresses. C reads the rest from the objects: Python would
-        # take as long for this as C takes to combine the rows.
-        table = np.fromiter(arrays, object, count)
-        return function(given, buffer(ids, table), buffer(real, out), count)
-
-    return Combinations(stacked, separate, listed, objects)
+    return Combinations(stacked, separate, listed)
 
 
 def bind_add(mode, coef, weights, length, dtype, out, energy):
@@ -334,75 +317,6 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
         return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)
 
     return add
-
-
-@lru_cache(maxsize=16)
-def _known(dtypes):
-    """Return an ``fgc_known`` of these dtypes, and `DecodeObjects.dtypes`."""
-    table = ffi.new("fgc_dtypes[]", len(dtypes))
-    for struct, each in zip(table, dtypes, strict=True):
-        doubled = each.mode in (REAL, PACKED) and each.rows.kind == "c"
-        struct.rows, struct.out = _pointer(each.rows), _pointer(each.out)
-        struct.mode, struct.doubles = each.mode, kind_of(each.rows) == "double"
-        struct.bytes, struct.reals = each.rows.itemsize, 2 if doubled else 1
-        struct.padded = each.padded
-    pointed_to[table] = dtypes
-    known = struct_of(
-        "fgc_known",
-        head=_HEAD,
-        type=_pointer(np.ndarray),
-        tuple=_pointer(tuple),
-        items=_ITEMS,
-        dtypes=table,
-        count=len(dtypes),
-    )
-    return known, {each.rows: each for each in dtypes}
-
-
-def _pointer(thing):
-    return ffi.cast("void *", id(thing))
-
-
-def bind_decode(rule, dtypes):
-    if not _HEAD:
-        return None
-    number, cyclic = ffi.NULL, {}
-    while isinstance(rule, PlacedRule):
-        number = rule.number if number is ffi.NULL else rule.number[number]
-        rule = rule.inner
-    if isinstance(rule, CyclicRule):
-        longest = rule.longest.tolist()
-        cyclic = {"method": rule.method, "longest": longest, "factors": rule.factors}
-    vectors = np.dtype(np.complex128 if cyclic else np.float64)
-    known, by_rows = _known(dtypes)
-    of, plan, messages, work = rule_struct(rule)
-    struct = struct_of(
-        "fgc_decoder",
-        known=known,
-        numbers=_pointer(np.dtype(np.int64)),
-        vectors=_pointer(vectors),
-        messages=messages,
-        reals=2 if cyclic else 1,
-        work=work,
-        rule=of,
-        plan=ffi.cast("void *", plan),
-        number=number,
-        **cyclic,
-    )
-    pointed_to[struct]["of"] = plan
-    decode, vector = (
-        partial(call, struct) for call in (lib.fgc_decode_objects, lib.fgc_vector_of_object)
-    )
-    return DecodeObjects(decode, vector, vectors, by_rows)
-
-
-def bind_encode_objects(coef, dtypes):
-    if not _HEAD:
-        return None
-    known, by_rows = _known(dtypes)
-    coef_ = ffi.from_buffer("double[]", coef)
-    struct = struct_of("fgc_encoder", known=known, coef=coef_, count=len(coef))
-    return EncodeObjects(partial(lib.fgc_encode_objects, struct), by_rows)
 
 
 # -------------------------------------------------------------------- what compiled functions call

@@ -374,7 +374,7 @@ def bind_apart(
         return Status.OK if finite else Status.NOT_FINITE
 
     def separate(rows: Sequence[Array], out: Array, count: int) -> int:
-        if not all(row.flags.c_contiguous for row in rows):
+        if not (alike(rows) and all(row.flags.c_contiguous for row in rows)):
             return Status.MISPLACED
         return listed(Rows.of(rows, length, dtype), out, count)
 
@@ -382,10 +382,7 @@ def bind_apart(
         flat = np.frombuffer(rows, np.uint8)[: count * length * dtype.itemsize]
         return separate([*flat.reshape(count, -1)], out, count)
 
-    def objects(arrays: list[Any], out: Array, count: int) -> int:
-        return separate(arrays, out, count) if alike(arrays) else Status.MISPLACED
-
-    return Combinations(stacked, separate, listed, objects)
+    return Combinations(stacked, separate, listed)
 
 
 def bind_add(
