@@ -55,7 +55,6 @@ COMMANDS = (
     "simulate rs",
     "simulate binary",
     "plan rs binary",
-    "sweep rs binary",
     "stability rs",
     "worst rs",
     "spare rs",

@@ -71,11 +71,11 @@ def test_version_and_help():
         assert short.exit_code == long.exit_code == 0
         assert short.stdout == long.stdout
     listed = re.findall(r"│ ([a-z]+) ", run("-h").stdout)
-    assert listed == ["train", "codes", "plan", "simulate", "sweep", "sequential", "fit",
+    assert listed == ["train", "codes", "plan", "simulate", "sequential", "fit",
                       "stability", "worst", "spare", "info"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["train", "plan", "simulate", "sweep", "sequential"])
+@pytest.mark.parametrize("name", ["train", "plan", "simulate", "sequential"])
 def test_delays_are_explained(name):
     result = run(name, "--delays", "help")
     assert result.exit_code == 0
@@ -1394,13 +1394,6 @@ def test_tables_for_latex(tmp_path):
     assert cells[:2] == ["rs", figures["load"]]
     assert float(cells[2]) == pytest.approx(1e3 * float(figures["mean"]), rel=5e-3)
     assert all(line.count("&") == 8 for line in (lines[5], *lines[7:9]))
-    # Several tables follow each other.
-    result = run("sweep", "--code", "rs", "-n", "4", "-s", "1", "--rounds", "10", "--latex",
-                 str(file), "--delays", "exponential:mean=1", "--delays", "none")  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert file.read_text().count(r"\begin{tabular}") == 2
-    assert r"$10^" not in file.read_text()
-    assert re.search(r"\$\d \\cdot 10\^\{-1\d\}\$", file.read_text())
 
 
 @pytest.mark.parametrize(
@@ -1588,7 +1581,6 @@ PLANNED = {
     "trustworthy",
     "mean_exists",
     "residual",
-    "measured",
 }
 
 
@@ -1629,7 +1621,6 @@ def test_plan_table_markdown_json_and_plot(tmp_path):
     for choice in found["choices"]:
         assert set(choice) == PLANNED
         assert choice["time"] == pytest.approx(choice["wait"] + choice["decode"])
-        assert choice["measured"] is None
     every = json.loads(run("plan", "rs,uncoded", *small, "--all", "--json").stdout)["choices"]
     rows = list(csv.DictReader(run("plan", "rs,uncoded", *small, "--csv", "-").stdout.splitlines()))
     assert [row["name"] for row in rows] == [choice["name"] for choice in found["choices"]]
@@ -1720,46 +1711,10 @@ def test_plan_for_shared_processors():
     assert "Coding loses" not in result.stdout
 
 
-def test_plan_live_records_and_measures(tmp_path):
-    record, plot = tmp_path / "times.json", tmp_path / "loads.svg"
-    small = ("--memory", "2", "--rounds", "50", "--all", "--json")
-    names = ("plan", "rs,uncoded,binary,uc-mmc")
-    cluster = ("-n", "3", "--live", "3", "--delays", "exponential:mean=0.001")
-    result = run(*names, *cluster, *small, "--record", str(record), "--plot", str(plot))
-    assert result.exit_code == 0, result.output
-    assert f"times written to {record}" in result.stderr
-    assert plot.exists()
-    choices = json.loads(result.stdout)["choices"]
-    # Only the best loads of the three best codes.
-    best = list({choice["name"]: choice for choice in reversed(choices)}.values())[::-1]
-    best.sort(key=lambda choice: choice["time"])
-    assert [choice for choice in choices if choice["measured"] is not None] == best[:3]
-    assert len(choices) > 4
-    held = json.loads(record.read_text())
-    assert np.shape(held["times"]) == (3, 3)
-    assert "3 rounds of 3 local workers" in held["source"]
-    assert held["size"] == 1000
-    assert held["codes"] == best[:3]
-    again = run(*names, *small, "--recorded", str(record))
-    assert again.exit_code == 0, again.output
-    assert {choice["measured"] for choice in json.loads(again.stdout)["choices"]} == {None}
-
-
-def test_plan_live_table():
-    small = ("-n", "2", "--live", "2", "--delays", "none", "--rounds", "20")
-    result = run("plan", "rs,uncoded", *small, "--markdown")
-    assert result.exit_code == 0, result.output
-    head, *rows = table(result.stdout)
-    assert head[4:6] == ["measured", "time is off by"]
-    assert all(row[4] and row[5].endswith("%") for row in rows)
-    assert "real" in run("plan", "rs,uncoded", *small).stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["rs,turbo"], "unknown code 'turbo': choose among rs"),
-        (["rs,turbo", "--live", "2"], "unknown code 'turbo': choose among rs"),
         (["--cost", "inf"], "cost must be seconds, finite and not negative, not inf"),
         (["-k", "0"], "k must be at least 1"),
         (["-k", "41", "--memory", "2"], "memory=2: 20 workers must hold 41 partitions"),
@@ -1769,18 +1724,8 @@ def test_plan_live_table():
         (["--bandwidth", "nan"], "bandwidth must be positive"),
         (["--delays", "gauss:mean=1"], "unknown delay model"),
         (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
-        (
-            ["-n", "2", "--live", "1", "--delays", "3 of exponential:mean=1"],
-            "of 3 workers, not of 2",
-        ),
-        (["--record", "times.json"], "--record needs --live"),
-        (["--live", "2", "--record", "no/such/folder/times.json"], "there is no folder"),
-        (["--live", "2", "--record", "."], "is a folder"),
-        (["--live", "2", "--recorded", str(RECORDED)], "--live and --recorded exclude each other"),
-        (["--live", "2", "--cost", "0"], "--cost and --live exclude each other"),
-        (["rs,lcc:load=4", "--live", "2"], "lcc:load=4 decodes only gradients that are quadratic"),
         (["--recorded", "nowhere.json"], "nowhere.json"),
-        (["--recorded", "else.json"], "else.json is no recording of `fastgc plan --record`"),
+        (["--recorded", "else.json"], "else.json is no recording of times"),
         (["--recorded", __file__], "the name of a file of times ends in one of .npy, .npz, .json"),
         (["--recorded", str(RECORDED), "--cost", "1"], "leave out cost, unit and per, which"),
         (["--recorded", str(RECORDED), "--per", "computation"], "leave out cost, unit and per"),
@@ -1788,7 +1733,6 @@ def test_plan_live_table():
         (["--processors", "two"], "--processors must be how many there are, as in 2, or name"),
         (["--processors", "0"], "processors must be"),
         (["--processors", "1/2"], "processors must be how many all 20 workers share"),
-        (["--live", "2", "--processors", "2"], "--processors and --live exclude each other"),
         (["--unit", "ms"], "--unit describes a table: name the table by --recorded"),
         (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
         (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),

@@ -35,7 +35,6 @@ SMALL = {
     "codes": ("--trials", "2"),
     "plan": ("--rounds", "20"),
     "simulate": ("--rounds", "20"),
-    "sweep": ("--rounds", "20"),
     "sequential": ("--rounds", "40"),
     "stability": ("--trials", "2", "--patterns", "random"),
     "worst": ("--steps", "2"),
@@ -97,7 +96,7 @@ def test_codes_and_sizes_are_written_alike(command):
 
 def test_former_options_need_what_they_needed():
     for arguments in (["--code"], ["--code", "-n", "8"], ["--sizes"], ["--n"]):
-        result = run("sweep", *arguments)
+        result = run("stability", *arguments)
         assert result.exit_code == 2
         assert "requires an argument" in result.stderr, arguments
 
@@ -130,13 +129,6 @@ def test_commands_of_one_size_refuse_several(command):
     assert "takes one size, as in 20 or 20/4, not '8,9'" in refused(command, "-n", "8,9")
     assert "takes one number, as in 4, not '0:2'" in refused(command, "-n", "8", "-s", "0:2")
     assert "stragglers must be in 0 .. n-1 = 7, not 8" in refused(command, "-n", "8/8")
-
-
-def test_sizes_of_a_grid_may_be_pairs():
-    rows = json.loads(done("sweep", "rs", "-n", "6:8:2,12/5", "-s", "0:1,0.5", "--rounds", "5",
-                           "--json").stdout)  # fmt: skip
-    found = [(row["n"], row["stragglers"]) for row in rows]
-    assert found == [(6, 0), (6, 1), (6, 3), (8, 0), (8, 1), (8, 4), (12, 5)]
 
 
 @given(
@@ -223,18 +215,6 @@ def test_simulate_takes_recorded_times(held, table):
     assert found["rs"]["mean"] == pytest.approx(expected)
 
 
-def test_sweep_takes_recorded_times(held, table):
-    how = {"cost": held.cost, "rounds": 50, "interrupted": False}
-    small = ("sweep", "rs", "binary", "-s", "2,3", "--rounds", "50", "--json")
-    for times in (("--recorded", str(RECORDED)), table):
-        cells = json.loads(done(*small, *times).stdout)
-        assert len(cells) == 4
-        for cell in cells:
-            code = fastgc.codes.make(cell["code"], 12, stragglers=cell["stragglers"])
-            expected = simulation.simulate(code, held.delays, **how).mean
-            assert cell["seconds"] == pytest.approx(expected), cell["code"]
-
-
 def test_codes_take_recorded_orders(held, table):
     code = fastgc.BinaryCode(12, stragglers=3)
     how = {"cost": held.cost, "rounds": 50, "interrupted": False}
@@ -271,7 +251,7 @@ def test_workers_of_recorded_times_are_delayed_by_what_is_not_computation(held, 
     assert seen[0].how.delays == held.delays
 
 
-@pytest.mark.parametrize("command", ["train", "codes", "plan", "simulate", "sweep", "sequential"])
+@pytest.mark.parametrize("command", ["train", "codes", "plan", "simulate", "sequential"])
 def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     times = ("--recorded", str(RECORDED))
     assert "--workers and --recorded exclude each other" in refused(command, *times, "-n", "12")
@@ -286,10 +266,7 @@ def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     assert "no such file" in refused(command, "--recorded", str(tmp_path / "none.csv"))
 
 
-def test_what_else_does_not_go_with_recorded_times():
-    times = ("--recorded", str(RECORDED))
-    assert "--work and --recorded exclude" in refused("sweep", *times, "--work", "1")
-    assert "--live and --recorded exclude" in refused("sweep", *times, "--live", "3")
+def test_costs_are_of_times():
     assert "--cost is of times" in refused("codes", "rs", "--cost", "1")
 
 
@@ -440,7 +417,7 @@ def test_examples_of_the_help_run(command, times):
     line = said.removeprefix("Example: ")
     program, name, *arguments = shlex.split(line)
     assert (program, name) == ("fastgc", command)
-    if command in ("train", "plan", "sweep", "sequential"):
+    if command in ("train", "plan", "sequential"):
         arguments += ["--rounds", "40"]
     done(name, *arguments)
 
@@ -498,5 +475,4 @@ def test_codes_of_many_workers_are_repeated_less_often():
         (0, 12, 0),
     ):
         assert repeated(asked, 2000, n) == expected, (asked, n)
-    assert "200 rounds each" in done("sweep", "uncoded", "-n", "10,50000", "-s", "0").output
     assert "10000 rounds" in done("simulate", "uncoded", "-n", "3", "-s", "0").output

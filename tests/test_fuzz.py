@@ -1051,8 +1051,6 @@ REASONS = {
     "Stream": "made by ReedSolomon.stream",
     "GroupedRound": "made by Grouped.group_round",
     "Choice": "made by planning.plan",
-    "Sweep": "made by planning.sweep",
-    "planning.sweep": "computes nothing by itself: test_sweep.py",
     "Simulation": "made by simulation.simulate",
     "SequentialCluster": "starts worker processes, or what an engine does",
     **{
@@ -1153,8 +1151,6 @@ REASONS = {
     "StabilityTracker.write_jsonl": "writes a file",
     "stability.write_jsonl": "writes a file",
     "stability.write_csv": "writes a file",
-    "planning.record": "starts worker processes",
-    "planning.measured_rounds": "starts worker processes",
     "fastgc.train": "starts worker processes",
     "fastgc.backend": "takes nothing",
     "fastgc.backends": "takes nothing",

@@ -1183,14 +1183,11 @@ def test_titles_stay_on_one_line(width):
     """This holds for users' classes with long names, at every width."""
     name = "fastgc.codes:FractionalRepetition"
     run = fastgc.simulation.simulate(fastgc.Uncoded(6), LATE, rounds=50)
-    cell = fastgc.planning.Cell(name, 100, 100, 10, "none", seconds=0.0123, largest_error=1e-15)
-    cells = [cell, cell._replace(n=200, stragglers=20, largest_error=3e-13)]
     plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic"], rounds=50)
     plan.choices[:] = [replace(choice, name=name) for choice in plan.choices]
     with matplotlib.rc_context(plotting.style(width)):
         for first in (
             plotting.time_curves({name: run}),
-            plotting.sweep_curves(cells),
             plotting.load_curves(plan),
             plotting.error_curves([history(f"{name} {each}", [1], [0.5]) for each in "abc"]),
         ):

@@ -93,10 +93,10 @@ def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
     """Return the messages from which each round of recorded times is decoded."""
     from ..planning.simulation import follow
 
-    processors = source.processors("")
-    cost = source.cost(0.0, code.k, processors)
-    how: Any = {"seed": what.seed, "interrupted": False, "processors": processors}
-    followed = follow(code, source.model, cost=cost, rounds=trials, **how)
+    cost = source.cost(0.0, code.k, None)
+    followed = follow(
+        code, source.model, cost=cost, rounds=trials, seed=what.seed, interrupted=False
+    )
     return [each.received for each in followed.rounds]
 
 

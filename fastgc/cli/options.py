@@ -137,8 +137,8 @@ def recorded(help: str = "Take the times in this file instead of --delays") -> A
     """Recorded times, as `read_recorded` reads them."""
     return option(
         None,
-        f"{help}: what plan --record wrote, or a table of rounds and workers (csv, txt, npy, npz, "
-        "json, parquet). The file says how many workers there are. For a table, --cost says how "
+        f"{help}: a table of rounds and workers (csv, txt, npy, npz, json, parquet), or a "
+        "recording (json). The file says how many workers there are. For a table, --cost says how "
         "many seconds of each time one partition takes.",
         metavar="FILE",
     )
@@ -349,12 +349,6 @@ class Source(NamedTuple):
         """Number of workers of recorded times; None for a model."""
         return None if self.recording is None else self.recording.times.shape[1]
 
-    def processors(self, text: str) -> Any:
-        """Return the processors that an option gives, or else those of the recording."""
-        if text or self.recording is None:
-            return processors_of(text)
-        return self.recording.processors
-
     def cost(self, given: Any, k: int, processors: Any) -> Any:
         """Return the seconds of a lone worker for one of k partitions: as given, or as recorded."""
         if self.recording is None:
@@ -384,7 +378,7 @@ class Case(NamedTuple):
     @classmethod
     def of(cls, what: Any, source: Source, n: int, s: int, cost: Any, rounds: int) -> Case:
         """Make the case of a command's options; `cost` and `rounds` hold where none are given."""
-        processors = source.processors(what.processors)
+        processors = processors_of(what.processors)
         alone = source.cost(cost, what.partitions or n, processors)
         return cls(source, n, s, processors, alone, repeated(what.rounds, rounds, n))
 
@@ -397,13 +391,6 @@ def source_of(context: typer.Context, what: Any) -> Source:
     from ..delays import parse
 
     return Source(parse(what.delays), what.delays)
-
-
-def refuse_recorded(context: typer.Context, instead: str, *names: str) -> None:
-    """Raise ValueError if the command line gives an option that recorded times replace."""
-    for name in names:
-        if is_given(context, name):
-            raise ValueError(f"--{name} and {instead} exclude each other: leave out --{name}")
 
 
 def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording | None:
@@ -420,7 +407,9 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     from ..delays.interface import check_per
     from ..planning import Recording
 
-    refuse_recorded(context, "--recorded", *names)
+    for name in names:
+        if is_given(context, name):
+            raise ValueError(f"--{name} and --recorded exclude each other: leave out --{name}")
     per: Any = what.per.lower()
     check_per(per)
     cost = what.cost if is_given(context, "cost") else None

@@ -630,8 +630,7 @@ def _round_options(job: _Job) -> RoundOptions:
 def _engine(job: _Job) -> Any:
     """Return the engine: its name, or a function that makes simulated workers."""
     asked, n, _, source = job
-    processors = source.processors("")
-    cost = source.cost(asked.cost, asked.partitions or n, processors)
+    cost = source.cost(asked.cost, asked.partitions or n, None)
     if asked.engine != "simulated":
         if asked.cost and source.recording is None:
             raise ValueError(

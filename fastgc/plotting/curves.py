@@ -22,7 +22,6 @@ from .panels import (
     WIDE,
     Line,
     Panel,
-    Style,
     above,
     across,
     draw_panels,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..delays import Fit
-    from ..planning import Cell, Choice, Plan
+    from ..planning import Choice, Plan
     from ..planning.simulation import Simulation
     from ..sequential import Compared
     from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
@@ -66,7 +65,6 @@ __all__ = [
     "spending_panels",
     "stability_curves",
     "stability_figure",
-    "sweep_curves",
     "time_curves",
     "tracking_curves",
     "worst_curves",
@@ -75,7 +73,6 @@ __all__ = [
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
 _Q = np.linspace(0, 0.999, 400)
-_TIMES = [f"{name}{end}" for name in ("seconds", "measured") for end in ("", "_low", "_high")]
 
 _Curve = tuple[str, list[float], list[float]]  # a run's name, times, and errors at these times
 
@@ -715,100 +712,6 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
             lambda choice: choice.amplification_interval,
         ),
     )
-
-
-def sweep_curves(cells: Sequence[Cell], ax: Any = None, caption: str = "") -> Axes:
-    """Draw times and errors of cells against stragglers, or against workers if only these vary.
-
-    Colours are codes. If stragglers and workers vary, dashes are numbers of workers. If some code
-    leaves out parts of gradients, residuals are drawn instead of errors. Bars are 95% intervals.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Cells of `fastgc.planning.sweep`. Cells that were not computed are gaps.
-    ax, caption
-        As in `fastgc.plotting`; two axes for each of the delays, the times first. The default
-        caption is the delays, if they are the same.
-    """
-    shown = [cell for cell in cells if not math.isnan(cell.seconds)]
-    if not shown:
-        raise ValueError("nothing to draw: no cell was computed")
-    delays = list(dict.fromkeys(cell.delays for cell in shown))
-    panels = [
-        panel
-        for told in delays
-        for panel in _sweep_panels([cell for cell in cells if cell.delays == told], shown)
-    ]
-    return draw_panels(ax, caption or (delays[0] if len(delays) == 1 else ""), *panels)
-
-
-def _sweep_panels(mine: Sequence[Cell], shown: Sequence[Cell]) -> list[Panel]:
-    """Return panels of times and errors under the same delays, on axes that suit all `shown`."""
-    unit, per_second = time_unit(max(cell.seconds for cell in shown))
-    by_workers = len({cell.stragglers for cell in shown}) == 1 < len({cell.n for cell in shown})
-    several = len({cell.n for cell in shown}) > 1 and not by_workers
-    left_out = any(cell.residual > APPROXIMATE for cell in shown)
-    lines: dict[tuple[str, str], list[Cell]] = {}
-    for cell in mine:  # cells that were not computed stay in: they make gaps in lines
-        dash = f"n = {cell.n}" if several else ""
-        lines.setdefault((cell.code, dash), []).append(cell)
-    notes = {
-        code: leaves_out(cell.residual for cell in mine if cell.code == code) for code, _ in lines
-    }
-    times, errors, measured = [], [], False
-    for (code, dash), of in lines.items():
-        if all(math.isnan(cell.seconds) for cell in of):
-            continue
-        of.sort(key=lambda cell: cell.n if by_workers else cell.stragglers)
-        at = [cell.n if by_workers else cell.stragglers for cell in of]
-        seconds, low, high, real, real_low, real_high = (
-            per_second * np.array([getattr(cell, name) for cell in of]) for name in _TIMES
-        )
-        there = not np.isnan(real).all()
-        measured |= there
-        # If points show measured times, simulated times are lines without markers.
-        style: Style = "line" if there else "joined"
-        told: Any = {"note": notes[code], "dash": dash}
-        label = catalogue.describe(code)
-        times.append(Line(label, at, seconds, style, (low, high), **told))
-        if there:
-            times.append(Line(label, at, real, "points", (real_low, real_high), **told))
-        wrong = [cell.residual if left_out else cell.largest_error for cell in of]
-        errors.append(Line(label, at, wrong, "joined", **told))
-    computed = [cell for cell in mine if not math.isnan(cell.seconds)]
-    best = min(computed, key=lambda cell: cell.seconds)
-    worst = max(computed, key=lambda cell: cell.residual if left_out else cell.largest_error)
-    wrong_at = f"{_called(worst.code)}, {_size(worst, shown)}"
-    x_label = "workers n" if by_workers else "stragglers tolerated s"
-    if len({cell.delays for cell in shown}) > 1:
-        x_label += f"\n{shorten(mine[0].delays, 40)}"
-    real_said = "; points: measured" * measured
-    return [
-        Panel(
-            f"fastest: {_called(best.code)}, {_size(best, shown)}: {duration(best.seconds)}",
-            x_label,
-            f"time of a round ({unit}{real_said})",
-            times,
-            log_y=spread(times, zeros=True),
-        ),
-        Panel(
-            f"worst: {wrong_at}: leaves out {100 * worst.residual:.2g}%"
-            if left_out
-            else f"worst: {wrong_at}: {worst.largest_error:.0e}",
-            x_label,
-            "left out, root mean square" if left_out else "largest relative error",
-            errors,
-            log_y=spread(errors, zeros=True) and not left_out,
-        ),
-    ]
-
-
-def _size(cell: Cell, shown: Sequence[Cell]) -> str:
-    """Return the sizes that tell a cell from the other cells of its code."""
-    sizes = {"n": {each.n for each in shown}, "s": {each.stragglers for each in shown}}
-    mine = {"n": cell.n, "s": cell.stragglers}
-    return ", ".join(f"{key}={mine[key]}" for key, of in sizes.items() if len(of) > 1 or key == "s")
 
 
 def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = "") -> Axes:
