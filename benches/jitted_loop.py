@@ -38,20 +38,22 @@ def shuffle(order, f, state):
 
 
 @numba.njit(cache=True)
-def train(code, targets, partials, messages, f, lr, rounds):
+def train(tables, partitions, coefficients, targets, partials, messages, f, lr, rounds):
     """Train in a loop that is compiled as a whole; `partials` and `messages` are work space."""
     n, p = targets.shape
-    theta, gradient = np.zeros(p), np.empty(p)
+    theta, gradient, vector = np.zeros(p), np.empty(p), np.empty(f, np.complex128)
     order, state = np.arange(n), np.uint64(0)
     for _ in range(rounds):
         for j in range(n):
             for t in range(p):
                 partials[j, t] = theta[t] - targets[j, t]
         for i in range(n):
-            nb.encode(code, i, partials, messages[i])
+            nb.combine_rows(coefficients[i], partials, messages[i], partitions[i])
         state = shuffle(order, f, state)
-        if nb.decode(code, order[:f], messages, gradient) != 0:
-            raise ValueError("not decodable, or not finite")
+        if nb.decoding_vector(tables, nb.SPREAD, order[:f], vector)[0] != 0:
+            raise ValueError("not decodable")
+        if not nb.combine_rows(vector, messages, gradient, order[:f]):
+            raise ValueError("not finite")
         theta -= lr * gradient
     return theta
 
@@ -101,7 +103,9 @@ def fastest(loop_in_c, n, s, p):
     code, f, lr = fastgc.ReedSolomon(n, stragglers=s), n - s, 0.5 / n
     targets, *room = (lined(n, p) for _ in range(3))
     targets[:] = np.sin(np.arange(n * p, dtype=float)).reshape(n, p)
-    plan, root = fastgc.codes.jit(code), int(code.scheme.tables.q[0])
+    tables, root = code.scheme.tables, int(code.scheme.tables.q[0])
+    partitions = np.array([code.partitions(i) for i in range(n)])
+    coefficients = np.array([code.coefficients(i) for i in range(n)])
 
     def c(rounds):
         sizes = map(str, (n, s, p, rounds, 2, root))  # two runs: the first touches new memory
@@ -118,7 +122,7 @@ def fastest(loop_in_c, n, s, p):
         return run
 
     python = in_python(code, targets, *room, f, lr)
-    compiled = partial(train, plan, targets, *room, f, lr)
+    compiled = partial(train, tables, partitions, coefficients, targets, *room, f, lr)
     loops = {"Python": timed(python), "@njit": timed(compiled), "C": c}
     found = {name: run(5)[1] for name, run in loops.items()}
     for theta in found.values():

@@ -31,7 +31,6 @@ CALLS = {
     "combine": "kernels.combine(kernels.PACKED, listed, coef, out)",
     "combine_rows": "nb.combine_rows(coef, rows, out)",
     "accumulate": "nb.accumulate(1j, rows[0], out)",
-    "square_sum": "nb.square_sum(out)",
 }
 
 

@@ -126,7 +126,6 @@ def test_a_scheme_that_fills_vectors_itself_is_asked():
         np.testing.assert_allclose(gradient, expected, rtol=1e-12)
         np.testing.assert_allclose(vector, 2 * code.decoding_vector(survivors), rtol=1e-12)
     np.testing.assert_allclose(doubled.bind(messages)(survivors), expected, rtol=1e-12)
-    assert doubled.scheme.jit_rule() is None
 
 
 # ---------------------------------------------------------------------------------------- verbs

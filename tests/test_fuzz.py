@@ -1039,8 +1039,6 @@ REASONS = {
     "GroupedRound.lapse": "as of Round",
     "Round.lapse": "takes a text, to show it",
     "BoundDecoder": "made by Code.bind",
-    "codes.jit": "takes a code alone: test_jitted.py",
-    "Scheme.jit_rule": "takes nothing",
     "Scheme.touched": "of numbers that its caller has checked: test_raptor.py",
     "BoundEncoder": "made by Code.bind_encoder",
     "Decoder": "made by Code.decoder",

@@ -145,6 +145,7 @@ def test_what_an_order_is_chosen_for():
     np.testing.assert_array_equal(solve(even, ones, True), exactly)
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize("transpose", [False, True])
 def test_no_column_is_worse_than_in_lejas_order(transpose):
     """Each column's largest error is no worse, neither absolutely nor relative to a number."""
@@ -184,6 +185,7 @@ def test_no_column_is_worse_than_in_lejas_order(transpose):
                 assert max(e) <= max(8 * max(single), largest * Fraction(1e-12))
 
 
+@pytest.mark.any_backend
 @pytest.mark.parametrize("transpose", [False, True])
 def test_nodes_on_a_ray(transpose):
     """Real nodes that are turned are solved like real ones; nodes beside a ray like others."""
@@ -721,30 +723,6 @@ def test_overflow_warns():
 
 def test_public_names():
     assert set(vandermonde.__all__) == {"leja_order", "roots_order", "solve"}
-
-
-@pytest.mark.long
-@pytest.mark.numba
-@pytest.mark.any_backend
-def test_from_compiled_code():
-    import numba
-
-    from fastgc.kernels.numba import leja_order, vandermonde_column
-
-    @numba.njit
-    def moments(nodes, b):
-        order = np.empty(nodes.size, np.int64)
-        leja_order(nodes, order)
-        found, column = np.empty_like(b), b.copy()
-        vandermonde_column(nodes[order], column, True)
-        found[order] = column
-        return found
-
-    rng = np.random.default_rng(0)
-    for complex_ in (False, True):
-        nodes = nodes_of(rng, 14, complex_)
-        b = rng.standard_normal(14).astype(nodes.dtype)
-        np.testing.assert_allclose(moments(nodes, b), solve(nodes, b, True), rtol=1e-9)
 
 
 def test_any_truth_transposes():

@@ -2,7 +2,7 @@
 
 from .._base.text import listing
 from ..coding.code import Code, Placed, Recovery
-from ..coding.plan import BoundDecoder, BoundEncoder, Encoder, jit
+from ..coding.plan import BoundDecoder, BoundEncoder, Encoder
 from ..coding.reactive import ReactiveRound
 from ..coding.round import Round, Share
 from ..coding.scheme import Decoder, Residuals, Scheme
@@ -52,7 +52,6 @@ __all__ = [
     "Stream",
     "Trust",
     "Uncoded",
-    "jit",
     "make",
     "names",
     "register",

@@ -179,9 +179,6 @@ class BinaryScheme(Scheme):
         run = kernels.unchecked.bind_tiling(self._tiling, survivors, vector)
         return self._filling(run, survivors)
 
-    def jit_rule(self) -> kernels.unchecked.TilingPlan:
-        return self._tiling
-
     @cached_property
     def _tiling(self) -> kernels.unchecked.TilingPlan:
         return kernels.unchecked.tiling_plan(*self.rule)

@@ -207,9 +207,6 @@ class GraphScheme(SumScheme):
         np.put_along_axis(rows, ends, weight[ends], axis=1)
         return Equations(rows, weight)
 
-    def jit_rule(self) -> kernels.unchecked.EdgesPlan:
-        return self._plan
-
     def vector(self, survivors: Ints) -> Floats:
         plan = self._plan if self.wait is None else self._plan._replace(need=0)
         found = self._empty_vector(survivors.size)

@@ -66,7 +66,6 @@ from ..kernels.cyclic import (
     StreamCalls,
     cyclic_tables,
 )
-from ..kernels.jitted import CyclicRule
 from ..kernels.rows import DOUBLE
 from ..numerics import vandermonde
 from ..numerics.parity import CHECKS, Parity
@@ -434,11 +433,6 @@ class ReedSolomonScheme(Scheme):
         if beyond.any():
             self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
         return found
-
-    def jit_rule(self) -> CyclicRule:
-        longest = [self._longest(self.unit_of(kind)) for kind in (np.float32, np.float64)]
-        method, factors = _PRODUCTS[self._products], self._transforms_from
-        return CyclicRule(self.tables, method, np.array(longest), factors)
 
     @cached_property
     def copies(self) -> Ints | None:

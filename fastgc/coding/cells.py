@@ -8,7 +8,6 @@ import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, Bools, Floats, Ints, check_index
-from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from .cache import VectorFunction
@@ -157,9 +156,6 @@ class CellScheme(SumScheme):
     @property
     def _plan(self) -> kernels.unchecked.CellsPlan:
         return kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
-
-    def jit_rule(self) -> VectorRule | None:
-        return self._plan if self.wait is None else super().jit_rule()
 
     def vector(self, survivors: Ints) -> Floats:
         found = self._empty_vector(survivors.size)

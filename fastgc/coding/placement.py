@@ -20,7 +20,6 @@ import numpy as np
 from .._base.arrays import Array, Bools, Ints, check_index
 from .._base.text import listed, plural
 from ..errors import warn_caller
-from ..kernels.jitted import PlacedRule, VectorRule
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
 from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
@@ -514,10 +513,6 @@ class PlacedScheme(Scheme):
                 raise OverflowError(f"{error} (numbered as in {self.inner!r})") from None
 
         return fill
-
-    def jit_rule(self) -> VectorRule | None:
-        inner = self.inner.jit_rule()
-        return None if inner is None else PlacedRule(self._number, inner)
 
     def follower(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> Follower | None:
         theirs = np.zeros_like(survivors)

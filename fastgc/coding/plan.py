@@ -35,9 +35,8 @@ from .._base.arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from ..kernels.jitted import JittedCode, jitted_code
 from .format import Format, TensorFormat, real_of
-from .scheme import FORMATS_KEPT, Coded, Decoder, Scheme, make_room
+from .scheme import FORMATS_KEPT, Decoder, Scheme, make_room
 from .trust import Approximation, check_partial, expected_trust, nearest_vector
 
 # ------------------------------------------------------------------------------------- decoding
@@ -346,54 +345,6 @@ def warn_of_doubt(scheme: Scheme, survivors: Ints, vector: Array, form: Format) 
             f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
             InstabilityWarning,
         )
-
-
-def jit(code: Coded) -> JittedCode:
-    """Convert a code for ``@njit`` functions, which then encode and decode without Python.
-
-    ``fastgc.kernels.numba.encode(code, worker, partials, out)`` and ``decode(code, survivors,
-    messages, out)`` take the result as `code`. They do what the code's own `encode` and `decode`
-    do, in float32, float64, complex64 and complex128. They call C's kernels if these are in use
-    when `jit` is called. Numba is loaded only with ``fastgc.kernels.numba``.
-
-    Parameters
-    ----------
-    code : Code
-
-    Returns
-    -------
-    JittedCode
-        A named tuple of arrays. It holds all nonzero entries of B.
-
-    Raises
-    ------
-    TypeError
-        If no compiled function computes the code's decoding vectors; says what to do instead. There
-        are such functions for Reed-Solomon codes, for graph codes, and for codes that decode
-        exactly and whose messages are plain sums.
-
-    Examples
-    --------
-    >>> import numba, numpy as np, fastgc  # doctest: +SKIP
-    >>> from fastgc.kernels import numba as nb  # doctest: +SKIP
-    >>> @numba.njit  # doctest: +SKIP
-    ... def total(code, survivors, partials):
-    ...     messages, out = np.empty_like(partials), np.empty(partials.shape[1])
-    ...     for i in survivors:
-    ...         nb.encode(code, i, partials, messages[i])
-    ...     return nb.decode(code, survivors, messages, out), out
-    >>> code = fastgc.BinaryCode(4, stragglers=1)  # doctest: +SKIP
-    >>> total(fastgc.codes.jit(code), np.array([3, 0, 2]), np.ones((4, 2)))  # doctest: +SKIP
-    (0, array([4., 4.]))
-    """
-    scheme = code.scheme
-    rule = scheme.jit_rule()
-    if rule is None:
-        raise TypeError(
-            f"no compiled function computes decoding vectors of {code!r}: compute them before, by "
-            "code.decoding_vectors(masks), and combine by fastgc.kernels.numba.combine_rows"
-        )
-    return jitted_code(rule, *scheme.entries)
 
 
 # ------------------------------------------------------------------------------------- encoding

@@ -35,7 +35,6 @@ from .._base.arrays import (
     unit_roundoff,
 )
 from ..errors import NotDecodableError
-from ..kernels.jitted import VectorRule
 from ..kernels.rows import DOUBLE, sums_of
 from ..numerics.parity import CHECKS, Parity
 from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
@@ -193,8 +192,6 @@ class Scheme(Recorded, ABC):
         super().__init_subclass__(**options)
         # A subclass that overrides `vector` must not inherit its base's faster paths.
         faster = {"bind_vector", "fill_vectors", "follower"} if "vector" in vars(cls) else set()
-        if {"vector", "bind_vector"} & vars(cls).keys():
-            faster.add("jit_rule")
         for name in faster - vars(cls).keys():
             setattr(cls, name, getattr(Scheme, name))
 
@@ -397,13 +394,6 @@ class Scheme(Recorded, ABC):
         if type(self).vector is not Scheme.vector:
             return self.vector(survivors)
         return self._vector_by_rows(survivors, unit)
-
-    def jit_rule(self) -> VectorRule | None:
-        """What compiled functions compute decoding vectors from: see `fastgc.codes.jit`.
-
-        Default: None, there is no such function.
-        """
-        return None
 
     def fill_vectors(self, masks: Bools, method: str, out: Array, unit: float = DOUBLE) -> Bools:
         """Write vectors of many sets to `out`, which is 0; return whether each could be decoded.

@@ -29,7 +29,9 @@ def _select(wanted: str) -> None:
     if wanted not in NAMES:
         raise ValueError(f"unknown backend {wanted!r}: choose one of {', '.join(NAMES)}")
     try:
-        module: ModuleType = importlib.import_module(f".{wanted}", __package__)
+        module: ModuleType = importlib.import_module(
+            ".numba.calls" if wanted == "numba" else f".{wanted}", __package__
+        )
     except ImportError as error:
         others = ", ".join(each for each in backends() if each != wanted)
         raise ImportError(

@@ -21,19 +21,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .._cffi import ffi, lib
-from ..cyclic import CyclicPlan, Polar, Status, StreamCalls
-from ..jitted import CyclicRule, PlacedRule, release
-from ..numpy.cover import CellsPlan, TilingPlan
+from ..cyclic import Polar, Status, StreamCalls
 from ..rows import (
     Combinations,
-    address,
     alike,
     extent_of,
     kind_of,
 )
 
 __all__ = [
-    "addresses_in_c",
     "bind_add",
     "bind_apart",
     "bind_arrivals",
@@ -319,22 +315,6 @@ def bind_add(mode, coef, weights, length, dtype, out, energy):
     return add
 
 
-# -------------------------------------------------------------------- what compiled functions call
-
-_CALLED = "fgc_combine_apart_float", "fgc_combine_apart_double", "fgc_decoding_vector"
-
-
-def addresses_in_c(rule):
-    if ffi.sizeof("uintptr_t") != 8:  # then an array of int64 cannot stand for an fgc_cyclic
-        return None
-    found = [int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _CALLED]
-    inner = rule.inner if isinstance(rule, PlacedRule) else rule
-    if isinstance(inner, CyclicRule):  # in the order of fgc_cyclic's fields
-        tables = inner.tables
-        found += [int(tables.start[-1]), tables.q.size, *map(address, tables)]
-    return np.array([*found, release()], np.int64)
-
-
 # --------------------------------------------------------------------------- messages as they come
 
 _kinds = {  # C's constant, and the bytes of a real
@@ -408,41 +388,30 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
 # -------------------------------------------------------------------------------------- plain sums
 
 
-def _binder(function):
-    """Make `bind_cells` or its like, which bind this function of C."""
-
-    def bind(plan, survivors, out):
-        _, struct, _, work = rule_struct(plan)
-        survivors_ = ffi.from_buffer("int64_t[]", survivors)
-        out_ = ffi.from_buffer("double[]", out, require_writable=True)
-        work_ = ffi.from_buffer(np.empty(work, np.uint8))
-        return partial(function, struct, survivors_, out_, work_)
-
-    return bind
+def _bound(function, struct, work, survivors, out):
+    """Bind a function of C to a plan and to `work` bytes of work space."""
+    survivors_ = ffi.from_buffer("int64_t[]", survivors)
+    out_ = ffi.from_buffer("double[]", out, require_writable=True)
+    return partial(function, struct, survivors_, out_, ffi.from_buffer(np.empty(work, np.uint8)))
 
 
-bind_cells = _binder(lib.fgc_cells_vector)
-bind_tiling = _binder(lib.fgc_tiling_vector)
-bind_edges = _binder(lib.fgc_edges_vector)
+def bind_cells(plan, survivors, out):
+    messages, cells = plan.cell.size, plan.weight.size
+    struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)
+    return _bound(lib.fgc_cells_vector, struct, messages + cells, survivors, out)
 
 
-def rule_struct(rule):
-    """Return C's rule, its plan, the messages of a round, and the bytes of work space."""
-    fields = rule._asdict()
-    if isinstance(rule, CyclicRule):
-        plan = CyclicPlan(rule.tables)
-        return lib.FGC_BLOCKS, plan_struct(plan), plan.workers, plan.workers * lib.FGC_WORK
-    if isinstance(rule, CellsPlan):
-        messages, cells = rule.cell.size, rule.weight.size
-        struct = struct_of("fgc_cells", **fields, messages=messages, cells=cells)
-        return lib.FGC_CELLS, struct, messages, messages + cells
-    if isinstance(rule, TilingPlan):
-        points = rule.first.size - 1
-        struct = struct_of("fgc_tiling", **fields, points=points)
-        return lib.FGC_TILING, struct, rule.messages, 8 * (rule.messages + 2 * points)
-    messages, vertices = len(rule.ends), rule.weight.size
-    struct = struct_of("fgc_edges", **fields, messages=messages, vertices=vertices)
-    return lib.FGC_EDGES, struct, messages, 8 * (8 * messages + 11 * vertices + 3)
+def bind_tiling(plan, survivors, out):
+    points = plan.first.size - 1
+    struct = struct_of("fgc_tiling", **plan._asdict(), points=points)
+    return _bound(lib.fgc_tiling_vector, struct, 8 * (plan.messages + 2 * points), survivors, out)
+
+
+def bind_edges(plan, survivors, out):
+    messages, vertices = len(plan.ends), plan.weight.size
+    struct = struct_of("fgc_edges", **plan._asdict(), messages=messages, vertices=vertices)
+    work = 8 * (8 * messages + 11 * vertices + 3)
+    return _bound(lib.fgc_edges_vector, struct, work, survivors, out)
 
 
 # ---------------------------------------------------------------------------------- Lagrange bases

@@ -6,14 +6,10 @@ import math
 
 import numpy as np
 
-from ..cyclic import LOCATOR, LOOKUP, SPREAD, CyclicTables, Status
+from ..cyclic import LOCATOR, LOOKUP, SPREAD, Status
 from .njit import njit
 
-__all__ = [
-    "bind_decoding_vector",
-    "decoding_vector",
-    "decoding_vectors",
-]
+__all__ = ["decoding_vector", "decoding_vectors"]
 
 RUN = 32  # factors between two normalisations; see csrc/levels.h
 CHUNK = 2048  # the products of so many workers are in the nearest cache
@@ -232,7 +228,15 @@ def _gather(value, survivors, out):
 
 
 @njit
-def decoding_vector(tables, method, survivors, out):
+def _is_short(out, longest):
+    total = 0.0
+    for a in out:
+        total += a.real * a.real + a.imag * a.imag
+    return total <= longest
+
+
+@njit
+def decoding_vector(tables, method, survivors, out, longest=math.inf):
     """Decoding vector of a direct sum of cyclic codes (Halbawi et al., Algorithm 3).
 
     Parameters
@@ -243,6 +247,8 @@ def decoding_vector(tables, method, survivors, out):
         ``LOCATOR`` (0), ``LOOKUP`` (1) or ``SPREAD`` (2).
     survivors : (f,) int64 array
     out : (f,) complex128 array
+    longest : float
+        If the sum of squares of `out` is over this, the status is ``IMPRECISE``.
 
     Returns
     -------
@@ -263,28 +269,38 @@ def decoding_vector(tables, method, survivors, out):
         return status, where
     value = np.empty(n, dtype=np.complex128)
     _decode_marked(tables, method, present, value)
-    return _gather(value, survivors, out)
-
-
-@njit
-def _square_sum(out):
-    total = 0.0
-    for a in out:
-        total += a.real * a.real + a.imag * a.imag
-    return total
-
-
-@njit
-def short_vector(tables, method, survivors, out, longest):
-    """`decoding_vector`; the status is IMPRECISE if the sum of squares is over `longest`."""
-    status, where = decoding_vector(tables, method, survivors, out)
-    if status == 0 and not _square_sum(out) <= longest:
+    status, where = _gather(value, survivors, out)
+    if status == 0 and not _is_short(out[: survivors.size], longest):
         return _IMPRECISE, 0
     return status, where
 
 
 @njit
-def _decoding_vectors(tables, masks, method, out, where, longest):
+def decoding_vectors(tables, masks, method, out, where, longest=math.inf):
+    """Decoding vectors of many rounds: see `decoding_vector`.
+
+    Parameters
+    ----------
+    tables : CyclicTables
+    masks : (rounds, n) bool array
+        The survivors of each round. ``SPREAD`` overwrites it.
+    method : int
+    out : (rounds, n) complex128 array
+        Written: the coefficients of all workers, 0 for stragglers.
+    where : (rounds,) int64 array
+        Written: 0; or how many more survivors are needed, and the row of `out` is not written; or
+        -1 if an entry does not fit a double; or -2 if the sum of squares is over `longest`.
+    longest : float
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit the tables or each other.
+    """
+    if not (masks.shape == out.shape == (where.size, tables.start[-1])):
+        raise ValueError(
+            "masks and out must have a row for each round, of a number for each worker"
+        )
     for r in range(len(masks)):
         present, value = masks[r], out[r]
         where[r] = _missing(tables, present)
@@ -295,20 +311,5 @@ def _decoding_vectors(tables, masks, method, out, where, longest):
                     value[i] = 0
                 elif not (np.isfinite(value[i].real) and np.isfinite(value[i].imag)):
                     where[r] = -1
-            if where[r] == 0 and not _square_sum(value) <= longest:
+            if where[r] == 0 and not _is_short(value, longest):
                 where[r] = -2
-
-
-def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
-    _decoding_vectors(plan.tables, masks, method, out, where, longest)
-
-
-def bind_decoding_vector(plan, survivors, out, longest=math.inf):
-    tables: CyclicTables = plan.tables
-    where = [0]
-
-    def decode(method, f):
-        status, where[0] = short_vector(tables, method, survivors[:f], out[:f], longest)
-        return status
-
-    return decode, where

@@ -7,10 +7,8 @@ import math
 import numpy as np
 from numba import types
 
-from .. import numpy as plain
 from ..cyclic import Status
 from .njit import (
-    binder,
     bits_of,
     by_types,
     double_of,
@@ -23,9 +21,9 @@ from .njit import (
 )
 
 __all__ = [
-    "bind_functional",
     "lagrange_basis",
     "lagrange_evaluate",
+    "lagrange_functional",
     "lagrange_products",
     "lagrange_weights",
 ]
@@ -286,10 +284,33 @@ def lagrange_evaluate(nodes, weights, weight_exponent, values, points, scale, ou
 
 
 @njit
-def _functional(nodes, points, chosen, out, f):
-    if not 1 <= f <= min(chosen.size, out.size):
-        raise ValueError("chosen and out must have room for f numbers, and f must be 1 at least")
-    chosen, out = chosen[:f], out[:f]
+def lagrange_functional(nodes, points, chosen, out):
+    """Write the column sums of the Lagrange basis of some of the nodes.
+
+    Parameters
+    ----------
+    nodes : (n,) float64 or complex128 array
+        Moduli are about 1 at most.
+    points : (p,) array
+    chosen : (f,) int64 array
+        Numbers of nodes, f >= 1.
+    out : (f,) array
+        Written: ``sum_i l_j(points[i])`` for each chosen node j. `points` and `out` have the dtype
+        of `nodes`.
+
+    Returns
+    -------
+    int
+        A `fastgc.kernels.Status`: ``OUT_OF_RANGE`` if a number is not that of a node, ``DUPLICATE``
+        if two nodes coincide, ``OVERFLOW`` if a sum does not fit a double.
+
+    Raises
+    ------
+    ValueError
+        If `out` is not as long as `chosen`, or that is empty.
+    """
+    if not 1 <= chosen.size == out.size:
+        raise ValueError("out must be as long as chosen, and that must not be empty")
     x = np.empty(chosen.size, nodes.dtype)
     for i in range(chosen.size):
         if chosen[i] < 0 or chosen[i] >= nodes.size:
@@ -305,6 +326,3 @@ def _functional(nodes, points, chosen, out, f):
         if not np.isfinite(value):
             return _OVERFLOW
     return 0
-
-
-bind_functional = binder(plain.bind_functional, _functional)

@@ -1,6 +1,6 @@
-"""How kernels are compiled, and what Numba lacks for them: closures, and arithmetic by bits.
+"""How kernels are compiled, and arithmetic by bits, which Numba lacks.
 
-Kernels run without the GIL, and are kept on disk. Compiled code cannot return Python's closures.
+Kernels run without the GIL, and are kept on disk.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 from numba import types
-from numba.core import cgutils
-from numba.core.datamodel import models
-from numba.core.typing import signature
-from numba.extending import intrinsic, lower_builtin, overload, register_model
+from numba.extending import intrinsic, overload
 
 
 def _digest(folder: Path) -> str:
@@ -65,78 +62,15 @@ def _compiler(**options: Any) -> Callable[[Any], Any]:
     return decorate
 
 
-# Fused multiply-adds are allowed (one rounding fewer). No other liberty is, except that `njit_sums`
-# may reorder sums: it is for functions that compute nothing else.
+# Fused multiply-adds are allowed (one rounding fewer). No other liberty is.
 njit = _compiler(fastmath={"contract"})
-njit_sums = _compiler(fastmath={"contract", "reassoc"})
 
 # For times and distances, which are compared for equality: every backend must round them alike.
 # fastmath is given: Numba takes omitted options from the first caller, also for cached code.
 njit_exact = _compiler(fastmath=False)
 
 
-class _Closure(types.Callable):
-    """The type of a compiled function, `core`, with first arguments of the types `kept`."""
-
-    def __init__(self, core, kept):
-        self.core, self.kept = core, kept
-        super().__init__(name=f"Closure({core}, {kept})")
-
-    def get_call_type(self, context, args, kws):
-        own = self.core.get_call_type(context, (*self.kept, *args), kws)
-        return signature(own.return_type, *args, recvr=self)
-
-    def get_call_signatures(self):
-        return [], True
-
-    def get_impl_key(self, sig):
-        return _Closure
-
-
-@register_model(_Closure)
-class _Kept(models.StructModel):
-    def __init__(self, manager, of):
-        super().__init__(manager, of, [("kept", of.kept)])
-
-
-@lower_builtin(_Closure, _Closure, types.VarArg(types.Any))
-def _call(context, builder, sig, args):
-    of, *given = sig.args
-    kept = cgutils.create_struct_proxy(of)(context, builder, value=args[0]).kept
-    own = of.core.get_call_type(context.typing_context, (*of.kept, *given), {})
-    function = context.get_function(of.core, own)
-    return function(builder, [*cgutils.unpack_tuple(builder, kept), *args[1:]])
-
-
-@intrinsic
-def closure(typingctx, core, kept):
-    """Return a function that calls the compiled `core` with the tuple `kept` and its arguments."""
-    of = _Closure(core, kept)
-
-    def codegen(context, builder, sig, args):
-        made = cgutils.create_struct_proxy(of)(context, builder)
-        context.nrt.incref(builder, kept, args[1])
-        made.kept = args[1]
-        return made._getvalue()
-
-    return of(core, kept), codegen
-
-
-def binder(oracle, core):
-    """The function of the oracle's name that fixes all arguments of `core` but the last.
-
-    Compiled code can call it, too.
-    """
-
-    @wraps(oracle)
-    def bind(*kept):
-        return partial(core, *kept)
-
-    overload(bind)(lambda *kept: lambda *kept: closure(core, kept))
-    return bind
-
-
-def by_types(choose, inline="never"):
+def by_types(choose):
     """Decorate a function that returns, for types of arguments, a function of compiled code.
 
     Compiled code calls it by the decorated function's name.
@@ -146,7 +80,7 @@ def by_types(choose, inline="never"):
     def stand_in(*arguments):
         raise NotImplementedError("only compiled code calls this")
 
-    overload(stand_in, inline=inline)(choose)
+    overload(stand_in)(choose)
     return stand_in
 
 

@@ -1,0 +1,89 @@
+"""Calls from Python of the kernels in Numba, with the names and parameters of those of C.
+
+``FASTGC_BACKEND=numba`` puts them in place of C's (`fastgc.kernels.unchecked`). What Numba does not
+have, such as rows of bfloat16 and bounds of errors, C computes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import c
+from ..cyclic import Status
+from ..rows import PACKED, REAL
+from . import decoding, lagrange, vandermonde
+from .combine import combine_at
+from .lagrange import lagrange_basis, lagrange_evaluate, lagrange_products, lagrange_weights
+from .vandermonde import leja_order
+
+__all__ = [
+    "bind_combine",
+    "bind_decoding_vector",
+    "bind_functional",
+    "combine",
+    "decoding_vectors",
+    "lagrange_basis",
+    "lagrange_evaluate",
+    "lagrange_products",
+    "lagrange_weights",
+    "leja_order",
+    "solve_vandermonde",
+]
+
+
+def combine(mode, rows, coef, out, accumulate=False, check=False):
+    if mode not in (REAL, PACKED) or rows.kind not in ("float", "double"):
+        return c.combine(mode, rows, coef, out, accumulate, check)
+    return combine_at(
+        mode == PACKED,
+        rows.addresses,
+        rows.count,
+        np.array(coef, np.complex128),  # a read-only array would have all compiled again
+        out,
+        rows.length,
+        accumulate,
+        check,
+    )
+
+
+def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
+    if mode not in (REAL, PACKED) or rows.kind not in ("float", "double"):
+        return c.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
+
+    def run(count):
+        used = np.flatnonzero(coef[:count])  # a row whose coefficient is 0 is not read
+        chosen = rows.select(numbers[used])
+        finite = combine(mode, chosen, coef[used], out, accumulate, check)
+        return Status.OK if finite else Status.NOT_FINITE
+
+    return run
+
+
+def bind_decoding_vector(plan, survivors, out, longest=math.inf):
+    where = [0]
+
+    def decode(method, f):
+        status, where[0] = decoding.decoding_vector(
+            plan.tables, method, survivors[:f], out[:f], longest
+        )
+        return status
+
+    return decode, where
+
+
+def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
+    decoding.decoding_vectors(plan.tables, masks, method, out, where, longest)
+
+
+def bind_functional(nodes, points, chosen, out):
+    return lambda f: lagrange.lagrange_functional(nodes, points, chosen[:f], out[:f])
+
+
+def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
+    if bound is not None or choose:
+        return c.solve_vandermonde(nodes, b, order, transpose, out, bound, choose)
+    # A read-only array would have all compiled again.
+    nodes, b = (x if x.flags.writeable else x.copy() for x in (nodes, b))
+    return vandermonde.solve_vandermonde(nodes, b, order, transpose, out)
