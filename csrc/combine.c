@@ -443,7 +443,7 @@ static FGC_INLINE int64_t stream_float(float *to, const double *u, int64_t len, 
  *  - A normal half: subtract 112 from the exponent and drop 13 digits of the fraction. A carry out of the
  *    fraction rightly goes into the exponent, and out of the largest exponent makes Inf.
  *  - A smaller one: add 0.5, whose last digit is worth that of a subnormal half: the addition rounds.
- *  - A NaN keeps the digits that there is room for, as in NumPy. */
+ *  - A NaN keeps the digits that there is room for, and becomes a quiet one. */
 static FGC_INLINE uint16_t half_of(float x)
 {
     const float added = fabsf(x) + 0.5f; /* an ulp is 2^-24 */
@@ -452,7 +452,7 @@ static FGC_INLINE uint16_t half_of(float x)
     memcpy(&sum, &added, sizeof sum);
     const int32_t size = bits & 0x7fffffff;
     const int32_t normal = (size - (112 << 23) + 0xfff + (size >> 13 & 1)) >> 13;
-    const int32_t large = size > 0x7f800000 ? 0x7c00 | (size >> 13 & 0x3ff) : 0x7c00; /* NaN, Inf */
+    const int32_t large = size > 0x7f800000 ? 0x7e00 | (size >> 13 & 0x1ff) : 0x7c00; /* NaN, Inf */
     const int32_t small = -(size < 113 << 23), beyond = -(size >= 143 << 23);
     const int32_t found = ((sum - (126 << 23)) & small) | (normal & ~small & ~beyond) | (large & beyond);
     return (uint16_t)(found | (bits >> 16 & 0x8000));
@@ -572,20 +572,14 @@ static FGC_INLINE float odd_of(double x)
     return value;
 }
 
-void FGC_AT_LEVEL(fgc_to_halves_double)(const double *x, int64_t len, double factor, uint16_t *out)
+void FGC_AT_LEVEL(fgc_to_halves_double)(const double *x, int64_t len, uint16_t *out)
 {
     for (int64_t i = 0; i < len; i++)
-        out[i] = half_of(odd_of(x[i] * factor));
+        out[i] = half_of(odd_of(x[i]));
 }
 
-/* The factor may be beyond a float, so two floats stand for it. The product with the first is rounded, or
- * Inf, only where the resulting half is 0, or Inf. */
-void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, double factor, uint16_t *out)
+void FGC_AT_LEVEL(fgc_to_halves_float)(const float *x, int64_t len, uint16_t *out)
 {
-    int exponent;
-    frexp(factor, &exponent);
-    const int half = (exponent - 1) / 2;
-    const float first = ldexpf(1, half), second = ldexpf(1, exponent - 1 - half);
     for (int64_t i = 0; i < len; i++)
-        out[i] = half_of(x[i] * first * second);
+        out[i] = half_of(x[i]);
 }

@@ -204,17 +204,6 @@ def test_what_is_not_finite_is_named(bad, elsewhere):
         code.bind(torch.stack(given), check_finite=False)(survivors),
     ):
         assert not bool(found.isfinite().all())
-    half = fastgc.Uncoded(3)
-    sent = [tensor(m) for m in messages_of(half, 5, np.float32, "float16")]
-    sent[1][-1] = 1.0
-    for call in (
-        lambda: half.decode([0, 1, 2], sent),
-        lambda: half.round(5, np.float32, "float16", device="cpu").receive(1, sent[1]),
-    ):
-        with pytest.raises(
-            fastgc.NonFiniteMessageError, match=r"worker 1 ends in .* not its scale"
-        ):
-            call()
 
 
 def test_what_does_not_fit():

@@ -448,7 +448,7 @@ def test_a_master_that_is_killed_leaves_nothing(tmp_path):
 def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
     pytest.importorskip("ml_dtypes")
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((200, 5)), rng.standard_normal((200, 1)) + 20.0
+    x, y = rng.standard_normal((200, 5)), rng.standard_normal((200, 1)) + 5.0
     data = torch.utils.data.TensorDataset(*(torch.from_numpy(a).float() for a in (x, y)))
 
     def distances(module, batch):

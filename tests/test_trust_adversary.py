@@ -165,6 +165,18 @@ def test_numbers_too_small_to_be_normal(code, kind, size):
         assert error / trusted > 0.1 or kernels.backend() != "c"
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-5, 1e-7])
+@pytest.mark.parametrize(
+    "code",
+    [fastgc.CyclicRepetition(8, stragglers=2), fastgc.BinaryCode(8, stragglers=2)],
+    ids=repr,
+)
+def test_small_numbers_are_less_precise_in_float16(code, size):
+    g = (size * np.random.default_rng(0).standard_normal((8, 50))).astype(np.float32)
+    error, trusted = played(code, g, Kind(np.float32, np.float16))
+    assert 0.5 < error / trusted < 2
+
+
 def test_honest_workers_and_liars():
     """No honest worker is accused, and no wrong gradient is verified."""
     names = ["rs", "binary", "fractional", "lcc", "cyclic"]

@@ -395,7 +395,7 @@ class GroupedRound(Gathering):
             # In a complex code, messages of real groups are padded for odd p, too: drop the
             # padding.
             if row.size > inner.message_size:
-                row = np.delete(row, inner.form.length) if form.scaled else row[:-1]
+                row = row[:-1]
             dropped = len(inner.corrupt)
             if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)

@@ -229,10 +229,7 @@ class Code(Recorded):
     def message_size(
         self, p: int, dtype: DTypeLike = np.float64, message_dtype: DTypeLike | None = None
     ) -> int:
-        """Return the number of elements in a message, for gradients of p elements of this dtype.
-
-        float16 messages have one more element, the power of two that they are scaled by.
-        """
+        """Return the number of elements in a message, for gradients of p elements of this dtype."""
         return self.scheme.format(p, dtype, message_dtype).message_size
 
     def encode(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -35,12 +35,7 @@ from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 Layout = Literal["real", "packed", "complex", "complex data"]
 Tensor = Any  # torch.Tensor
 
-# The last element of a scaled message is a NaN with payload exponent + 256, for exponents from -255
-# to 255. So a plain message is never taken for a scaled one, nor a scaled one for a plain one.
-_MOST, _ZERO = 255, 0x7E00 + 256
-_SCALES = {_ZERO + exponent: 2.0**exponent for exponent in range(-_MOST, _MOST + 1)}
-# The largest element of a scaled message is in [2^14, 2^15): half of float16's largest or less.
-_TOP = 15
+_HALVES_END = 65520.0  # from here on, numbers round to Inf in float16
 
 
 @dataclass(frozen=True)
@@ -51,10 +46,8 @@ class Format:
     then added up in `sum_dtype`, rounded once, and decoded to float32. Messages may also be more
     precise: float64 for float32 gradients, which are rounded once, when they are decoded.
 
-    Messages of float16 are scaled by a power of two, so that they under- and overflow where float32
-    does; their last element holds the exponent. (bfloat16 has the range of float32.) If a message's
-    largest element is 1, the others are rounded to multiples of 2^-39 or finer. That adds nothing
-    to the error in the norm of up to 2^40 elements.
+    float16 ends at 65504: a message beyond that is an error when it is encoded. bfloat16 has the
+    range of float32.
 
     Gradients may be cut into pieces of equal length. A message is then as long as a piece, and the
     last piece is padded if it is shorter.
@@ -130,7 +123,6 @@ class Format:
                 sums, gradient = gradient, sums
             mode = PACKED if layout == "packed" else REAL
             size = piece + piece % 2 if mode == PACKED and dtype.kind != "c" else piece
-            size += message.char == "e"  # the scale
             return cls(gradient, p, dtype, sums, message, size, mode, mode, pieces)
         if dtype.kind == "c":
             raise TypeError(
@@ -150,68 +142,40 @@ class Format:
         return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
 
     @cached_property
-    def scaled(self) -> bool:
-        """Whether a message's last element holds its scale: the power of two to multiply it by."""
-        return self.message_dtype.char == "e"
-
-    @cached_property
     def adds_up(self) -> bool:
         """Whether a message is one combination of partial gradients as they are."""
         same = self.sum_dtype == self.message_dtype and self.row_dtype == self.partial_dtype
         return same and self.pieces == 1
 
-    @cached_property
-    def length(self) -> int:
-        """Elements of a message that are combined: all except its scale."""
-        return self.message_size - self.scaled
-
     def sums(self, message: Array) -> Array:
         """The array to add up a message's terms in: `message`, or an array of more precision."""
         if self.sum_dtype == self.message_dtype:
             return message
-        return np.empty(self.length, dtype=self.sum_dtype)
+        return np.empty(self.message_size, dtype=self.sum_dtype)
 
     def finish(self, sums: Array, message: Array) -> None:
-        """Round `sums` to `message`, if that is another array; write the scale."""
-        if not self.scaled:
-            if sums is not message:
-                store(sums, message)
+        """Round `sums` to `message`, if that is another array.
+
+        OverflowError if a finite sum is beyond float16; sums that are not finite stay so.
+        """
+        if sums is message:
             return
-        exponent, largest = 0, max(float(sums.max()), -float(sums.min()))
-        if 0 < largest < np.inf:
-            exponent = min(max(math.frexp(largest)[1] - _TOP, -_MOST), _MOST)
-        kernels.unchecked.to_halves(sums, math.ldexp(1.0, -exponent), message[:-1])
-        message[-1:].view(np.uint16)[0] = _ZERO + exponent
-
-    def scale(self, worker: int, message: Array) -> float:
-        """The factor to multiply a checked message by.
-
-        NonFiniteMessageError if its last element is not one that `finish` writes.
-        """
-        return _scale(message[-1:].view(np.uint16)[0], worker) if self.scaled else 1.0
-
-    def scales(self, ends: Array, vector: Array, sender: Callable[[int], int]) -> list[float]:
-        """The factors to multiply messages with these last elements by.
-
-        The factor is 0 for messages whose coefficients are 0, which are not read. Errors are those
-        of `scale`; ``sender(at)`` gives the worker of a message for them.
-        """
-        used = (vector != 0).reshape(len(ends), -1).any(axis=1)
-        bits = ends.view(np.uint16).tolist()
-        # Lists take half the time of arrays for a dozen messages.
-        found = [
-            _SCALES.get(end) if read else 0.0 for end, read in zip(bits, used.tolist(), strict=True)
-        ]
-        return [
-            _scale(bits[at], sender(at)) if scale is None else scale
-            for at, scale in enumerate(found)
-        ]
+        if self.message_dtype.char != "e":
+            store(sums, message)
+            return
+        kernels.unchecked.to_halves(sums, message)
+        largest = max(float(sums.max()), -float(sums.min()))
+        if _HALVES_END <= largest < math.inf:
+            raise OverflowError(
+                f"a message of float16 overflows: its largest number is {largest:.3g}, and float16 "
+                'ends at 65504. Send "bfloat16" or "float32" (message_dtype=), which reach to 3e38'
+            )
 
     def cut(self, array: Array) -> list[Array]:
         """The pieces of a gradient, as long as a message each: views, or copies if padded."""
         if self.pieces == 1:
             return [array]
-        size = self.length
+        size = self.message_size
         found = [array[at : at + size] for at in range(0, self.pieces * size, size)]
         for at, piece in enumerate(found):
             if piece.size < size:
@@ -258,25 +222,13 @@ class Format:
                 "the rows of messages must be contiguous and aligned: strides are "
                 f"{messages.strides} bytes"
             )
-        reals = self.reals(messages[:, :-1] if self.scaled else messages, self.decode_mode)
+        reals = self.reals(messages, self.decode_mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
-    def ends(self, messages: Any, numbers: Ints) -> Array:
-        """The scales of these messages: the last elements of their rows, on the host."""
-        found: Array = messages[numbers, -1]
-        return found
-
-    def messages(
-        self, numbers: Iterable[int], arrays: Any, vector: Array
-    ) -> tuple[Any, list[float] | None]:
-        """Checked messages of these workers as rows to combine, and their `scales` if any."""
-        numbers = numbers if not self.scaled else list(numbers)
+    def messages(self, numbers: Iterable[int], arrays: Any) -> Any:
+        """Checked messages of these workers as rows to combine."""
         what, mode = "message of worker", self.decode_mode
-        rows = self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
-        if not isinstance(numbers, list):
-            return rows, None
-        scales = self.scales(rows.last(), vector, numbers.__getitem__)
-        return rows.shortened(self.length), scales
+        return self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
 
     def output(self, out: Output | None) -> Any:
         """`out`, checked, or a new array for a gradient if it is None."""
@@ -290,15 +242,11 @@ class Format:
         vector: Array,
         out: Any,
         check: bool = False,
-        scales: Sequence[float] | None = None,
     ) -> bool:
         """Decode messages to `out`, piece by piece; False if `check` finds NaN or Inf there.
 
-        Rows with coefficients of 0 are not read. `scales` are those of the rows.
+        Rows with coefficients of 0 are not read.
         """
-        unit = 1.0
-        if scales is not None:
-            vector, unit = scaled_vector(vector, scales)
         if np.count_nonzero(vector) < vector.size:
             (used,) = np.nonzero(vector if vector.ndim == 1 else vector.any(axis=1))
             if used.size < len(vector):
@@ -309,15 +257,13 @@ class Format:
         if self.pieces == 1:
             good = self.add_up(rows, vector, sums, check)
         else:
-            good, size = True, self.length
+            good, size = True, self.message_size
             for at, coef in enumerate(np.ascontiguousarray(vector.T)):
                 piece = sums[at * size : (at + 1) * size]
                 whole = piece if len(piece) == size else self.empty(size, self.decoded_dtype)
                 good &= self.add_up(rows, coef, whole, check)
                 if whole is not piece:
                     piece[:] = whole[: len(piece)]
-        if unit != 1.0:
-            self.rescale(sums, unit)
         if sums is not out:
             self.store(sums, out)
         return good
@@ -337,17 +283,12 @@ class Format:
         mode = self.decode_mode
         return kernels.unchecked.combine(mode, rows, coef, self.reals(out, mode), check=check)
 
-    def rescale(self, array: Any, unit: float) -> None:
-        """Multiply by a power of two that may be beyond float32."""
-        with np.errstate(over="ignore"):
-            np.multiply(array, unit, out=array, dtype=np.float64, casting="same_kind")
-
     def store(self, array: Any, out: Any) -> None:
         """Copy `array` to `out`, rounding to its dtype."""
         store(array, out)
 
     def require_finite(self, worker: int, row: Any) -> None:
-        """Raise NonFiniteMessageError if a message holds NaN or Inf; `row` is without its scale."""
+        """Raise NonFiniteMessageError if a message holds NaN or Inf."""
         bad = np.flatnonzero(~np.isfinite(row))
         if bad.size:
             raise not_finite(worker, int(bad[0]), row[bad[0]])
@@ -356,7 +297,7 @@ class Format:
         """Room for `count` messages, in the form that kernels take."""
         reals = self.reals(np.empty(0, self.message_dtype), self.decode_mode).dtype
         return kernels.Rows(
-            count, self.length * self.message_dtype.itemsize // reals.itemsize, reals
+            count, self.message_size * self.message_dtype.itemsize // reals.itemsize, reals
         )
 
     def reals(self, array: Array, mode: int) -> Array:
@@ -366,35 +307,11 @@ class Format:
         return array
 
 
-def _scale(bits: int, worker: int) -> float:
-    scale = _SCALES.get(bits)
-    if scale is None:
-        end = np.uint16(bits).view(np.float16)
-        raise NonFiniteMessageError(
-            f"the message of worker {worker} ends in {end}, which is not its scale: messages of "
-            "float16 have one element more than others, the scale, which encode and encoders write",
-            worker,
-        )
-    return scale
-
-
 def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
     """The error that names an element of a worker's message."""
     return NonFiniteMessageError(
         f"the message of worker {worker} is not finite: element {at} is {element}", worker
     )
-
-
-def scaled_vector(vector: Array, scales: Sequence[float]) -> tuple[Array, float]:
-    """Multiply each coefficient by its message's scale, over a power of two; return both.
-
-    The coefficients returned fit in float32, whatever the scales are.
-    """
-    largest, factors = max(scales, default=0.0), np.array(scales)
-    unit = 1.0 if largest == 0.0 or 2.0**-64 <= largest <= 2.0**64 else largest
-    if unit != 1.0:
-        factors /= unit
-    return (vector.T * factors).T, unit
 
 
 def square_norm(vector: Array) -> float:
@@ -427,14 +344,6 @@ class TensorRows:
     def select(self, which: Ints) -> TensorRows:
         """Return the rows `which`, in this order."""
         return TensorRows([self.arrays[at] for at in which.tolist()])
-
-    def shortened(self, length: int) -> TensorRows:
-        """Return the first `length` elements of each row."""
-        return TensorRows([row[:length] for row in self.arrays])
-
-    def last(self) -> Array:
-        """Return the last element of each row, on the host."""
-        return np.concatenate([scale_of(row) for row in self.arrays])
 
     def overlap(self, tensor: Tensor) -> bool:
         """Say whether a contiguous tensor shares memory with a row."""
@@ -490,11 +399,7 @@ class TensorFormat(Format):
 
     def matrix(self, messages: Tensor) -> Any:
         self.checked("messages", messages[0], self.message_dtype, self.message_size)
-        return TensorRows(messages[:, : self.length])
-
-    def ends(self, messages: Tensor, numbers: Ints) -> Array:
-        found: Array = messages[numbers.tolist(), -1].cpu().numpy()
-        return found
+        return TensorRows(messages)
 
     def output(self, out: Tensor | None) -> Tensor:
         if out is None:
@@ -512,7 +417,7 @@ class TensorFormat(Format):
         return torch.empty(size, dtype=getattr(torch, dtype.name), device=self.device)
 
     def add_up(self, rows: TensorRows, coef: Array, out: Tensor, check: bool) -> bool:
-        torch, mode, size = _torch(), self.decode_mode, self.length
+        torch, mode, size = _torch(), self.decode_mode, self.message_size
         whole = out if len(out) == size else out.new_empty(size)
         sums = whole
         if mode == PACKED and not whole.is_complex():
@@ -540,9 +445,6 @@ class TensorFormat(Format):
             out.copy_(whole[: len(out)])
         return not check or bool(out.isfinite().all())
 
-    def rescale(self, array: Tensor, unit: float) -> None:
-        array.mul_(unit)
-
     def store(self, array: Tensor, out: Tensor) -> None:
         out.copy_(array)
 
@@ -551,12 +453,6 @@ class TensorFormat(Format):
         if not bool(finite.all()):
             at = int((~finite).nonzero()[0])
             raise not_finite(worker, at, row[at].item())
-
-
-def scale_of(message: Tensor) -> Array:
-    """Return the last element of a message, on the host."""
-    found: Array = message[-1:].cpu().numpy()
-    return found
 
 
 def square_norm_of(tensor: Tensor) -> float:

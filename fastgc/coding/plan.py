@@ -61,9 +61,9 @@ class Plan:
         self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.unchecked.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
-        if whole and not (form.scaled or form.pieces > 1 or self.scheme.gated):
-            row, gradient = (form.message_dtype, form.length), (form.gradient_dtype, *self.shape)
-            self.run = _bind(form, form.decode_mode, decoder.vector, row, gradient, check_finite)
+        if whole and not (form.pieces > 1 or self.scheme.gated):
+            row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
+            self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
 
     @classmethod
     def of_thread(
@@ -121,11 +121,11 @@ class Plan:
         """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
         form = self.form
         target = None if out is None else form.output(out)
-        rows, scales = form.messages(_senders(self.scheme, survivors), messages, vector)
+        rows = form.messages(_senders(self.scheme, survivors), messages)
         # An `out` that overlaps a message is written only after all messages have been read.
         private = target is None or rows.overlap(target)
         gradient = form.output(None) if private else target
-        if not form.combine(rows, vector, gradient, self.check, scales):
+        if not form.combine(rows, vector, gradient, self.check):
             blame(self.scheme, form, survivors, rows.arrays, vector)
         if target is not None and private:
             form.store(gradient, target)
@@ -226,7 +226,6 @@ class BoundDecoder:
         "_once",
         "_rows",
         "_target",
-        "_whole",
         "form",
         "gradient",
         "messages",
@@ -251,7 +250,7 @@ class BoundDecoder:
             raise ValueError("out shares memory with messages")
         self.scheme, self.form, self.messages, self._check = scheme, form, messages, check_finite
         self.gradient: Any = target if out is None else out
-        self._rows, self._whole, self._target = rows, whole, target
+        self._rows, self._target = rows, target
         self._decoder = decoder = Decoder(scheme, form.unit)
         self._once: Callable[[int], int] | None = None
         if Plan(decoder, form, check_finite).run is not None:
@@ -288,11 +287,7 @@ class BoundDecoder:
         form, scheme = self.form, self.scheme
         numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]
         warn_of_doubt(scheme, numbers, vector, form)
-        scales = None
-        if form.scaled:
-            ends = form.ends(self._whole, numbers)
-            scales = form.scales(ends, vector, lambda at: scheme.sender(int(numbers[at]))[0])
-        finite = form.combine(self._rows.select(numbers), vector, self._target, self._check, scales)
+        finite = form.combine(self._rows.select(numbers), vector, self._target, self._check)
         return kernels.Status.OK if finite else kernels.Status.NOT_FINITE
 
 
@@ -310,7 +305,7 @@ def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     if scheme.layout in ("complex", "complex data") and not is_half(dtype):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
-        p = max(1, scheme.pieces * (message.size - (dtype.char == "e")))  # see `Format.scaled`
+        p = max(1, scheme.pieces * message.size)
     form = scheme.format(p, dtype)
     if form.message_size != message.size:
         raise ValueError(
@@ -500,8 +495,10 @@ class BoundEncoder:
     ) -> None:
         rows = view_of("the partial gradients", partials)
         self.partials, self.worker = partials, worker
-        self.message: Any = encode(scheme, worker, rows, out, index, message_dtype)
         plan = EncodingPlan(scheme, worker, index, rows, message_dtype)
+        self.message: Any = np.empty(plan.shape, plan.form.message_dtype) if out is None else out
+        with suppress(OverflowError):  # there need be no partial gradients yet
+            plan.encode(rows, self.message)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
         if plan.form.adds_up and rows.strides[1] == rows.itemsize and rows.flags.aligned:
@@ -560,7 +557,7 @@ class Encoder:
         self._added: set[int] = set()
         self._direct = self._wide is None and self._sums is self._message and form.pieces == 1
         real = form.reals(np.empty(0, kind), form.encode_mode).dtype
-        size = form.gradient_size if form.pieces == 1 else form.length
+        size = form.gradient_size if form.pieces == 1 else form.message_size
         size *= kind.itemsize // real.itemsize
         sums = form.reals(self._sums, form.encode_mode)
         self._add: kernels.unchecked.AddRow = self._add_pieces

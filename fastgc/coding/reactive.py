@@ -421,7 +421,7 @@ class ReactiveRound(Round):
             return self.survivors[:0]
         # The worker's next answer will overwrite this one.
         message = answer.copy()
-        form.require_finite(worker, message[: form.length])
+        form.require_finite(worker, message)
         super().receive(share, message, energy=energy)
         self._came_from[share] = int(worker)
         return np.array([share])

@@ -60,7 +60,7 @@ from .._base.text import facts, listed, plural
 from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
 from ..kernels import Status
 from .display import strip
-from .format import Format, TensorFormat, TensorRows, scale_of, square_norm, square_norm_of
+from .format import Format, TensorFormat, TensorRows, square_norm, square_norm_of
 from .plan import Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded, Decoder
@@ -375,7 +375,6 @@ class Round(Gathering):
         self._awaited = 0  # after failed checks: not repeated before so many messages came
         self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # the message due next, of workers that send several
-        self._scales: list[float] = []  # scaled formats: the factor of each message
         if self._tally is not None:
             self._tally.reset()
         if self._follower is not None:
@@ -593,9 +592,6 @@ class Round(Gathering):
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
         )
-        scale = 1.0
-        if form.scaled:
-            scale, row = form.scale(named, row), row[:-1]
         reals = form.reals(row, form.decode_mode)
         status = self._arrive(number, reals, energy)
         if status not in _TAKEN:
@@ -604,11 +600,8 @@ class Round(Gathering):
             self._next[worker] = index + 1
         squares, at = self._arrivals.squares, self._rows.count
         if self._inspector is not None:
-            self._inspector.add(row, float(squares[at]), scale, energy)
+            self._inspector.add(row, float(squares[at]), energy)
             self._finding = None
-        if form.scaled:
-            squares[at] *= scale**2
-            self._scales.append(scale)
         self._list(reals)
         self._filled = ""
         return self._took(worker, number, status)
@@ -740,8 +733,6 @@ class Round(Gathering):
             for number in numbers[kept].tolist():
                 self._decodable = self._tally.add(number) or self._decodable
         self._filled = ""
-        if self.form.scaled:
-            self._scales = [self._scales[at] for at in kept]
         self._inspector.keep(kept)
         self._inspector.expect(max(1, self._inspector.liars - len(workers)))
         self._corrupt += workers
@@ -854,8 +845,7 @@ class Round(Gathering):
         return target
 
     def _combine(self, vector: Array, out: Any) -> Any:
-        scales = self._scales if self.form.scaled else None
-        self.form.combine(self._received, vector, out, scales=scales)
+        self.form.combine(self._received, vector, out)
         return out
 
     def trust(self) -> Trust:
@@ -873,8 +863,6 @@ class Round(Gathering):
         norms, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
         if not self._check:
             norms[:] = [square_norm(row) for row in self._rows.arrays]
-            if self.form.scaled:
-                norms *= np.square(self._scales)
         survivors, sent = self.survivors, self._sent
         return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, sent)
 
@@ -904,7 +892,7 @@ class DeviceRound(Round):
         # The tensor's own device, which has an index: tensors that come are compared with it.
         self._device = torch.empty(0, device=device).device
         self.form: TensorFormat = TensorFormat.on(self._device, self.form)
-        # Host placeholder: `Round` reads only its last element, the float16 scale.
+        # Host placeholder, which nobody reads.
         self._blank = np.empty(self.form.message_size, self.form.message_dtype)
         self._directly, self._check, self._looks = None, True, check_finite
         self._plain = False
@@ -922,17 +910,14 @@ class DeviceRound(Round):
         tensor = form.checked(
             f"message of worker {named}", message, form.message_dtype, form.message_size
         )
-        if form.scaled:
-            self._blank[-1:] = scale_of(tensor)
-        self._coming = tensor[: form.length]
+        self._coming = tensor
         if self._looks:
             form.require_finite(named, self._coming)
         return super().receive(worker, self._blank, index, energy=energy)
 
     def _took(self, *args: Any) -> bool:
         at = self._rows.count - 1
-        scale = self._scales[at] if self.form.scaled else 1.0
-        self._arrivals.squares[at] = square_norm_of(self._coming) * scale**2
+        self._arrivals.squares[at] = square_norm_of(self._coming)
         self._received.arrays.append(self._coming)
         return super()._took(*args)
 

@@ -248,7 +248,7 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> fl
     """
     products = 0 if scheme.integral else 1
     lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
-    if not form.scaled and form.message_dtype != form.sum_dtype:
+    if form.message_dtype != form.sum_dtype:
         lost += least_number(form.message_dtype) ** 2 * amplified
     lost += products * terms * least_number(form.decoded_dtype) ** 2
     if form.decoded_dtype != form.gradient_dtype:

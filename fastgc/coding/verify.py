@@ -140,7 +140,7 @@ class Projection:
 
     def __init__(self, form: Format, paired: bool, rng: np.random.Generator | None = None) -> None:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
-        self._size = size = form.length * form.message_dtype.itemsize // real.itemsize
+        self._size = size = form.message_size * form.message_dtype.itemsize // real.itemsize
         self._paired = paired
         count, rest = divmod(size, WIDTH)
         self.passes = count / kernels.rows.LEAST_GROUP + 4
@@ -278,29 +278,22 @@ class Inspector:
         self._values: list[complex] = []
         self._sizes: list[float] = []
         self._fresh = False  # whether the vector was drawn in this round
-        self._scales: list[float] = []
         self._inside: list[float] = []  # roots of energies; NaN: unknown
 
-    def add(
-        self, message: Array, square: float, scale: float = 1.0, energy: float = math.nan
-    ) -> None:
-        """Take a message with its sum of squares, and the scale it is to be multiplied by.
-
-        `energy` is that of `Round.receive`.
-        """
+    def add(self, message: Array, square: float, energy: float = math.nan) -> None:
+        """Take a message with its sum of squares; `energy` is that of `Round.receive`."""
         if not self._fresh:
             self._projection.renew()
             self._fresh = True
-        self._values.append(self._projection(message) * scale)
-        self._sizes.append(self._projection.norm(message, square) * scale)
-        self._scales.append(scale)
+        self._values.append(self._projection(message))
+        self._sizes.append(self._projection.norm(message, square))
         inside = math.sqrt(energy) if energy >= 0 else math.nan
         self._inside.append(inside * self._projection.unit)
 
     def keep(self, positions: Iterable[int]) -> None:
         """Keep the messages at these positions, and forget all others."""
         kept = list(positions)
-        lists: list[list[Any]] = [self._values, self._sizes, self._scales, self._inside]
+        lists: list[list[Any]] = [self._values, self._sizes, self._inside]
         for each in lists:
             each[:] = [each[at] for at in kept]
         self._awaited = 0
@@ -478,7 +471,7 @@ class Inspector:
                 squares += self._terms * inside**2
                 each = np.maximum(each, inside / self._norms[survivors])
                 largest = max(largest, float(each.max()))
-            least = (self._least / top * np.array(self._scales)) ** 2
+            least = (self._least / top) ** 2
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
             bound = SAFETY * parity.spread(squares, largest)

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from .._base.arrays import Array, Floats, Ints, at_least, check_dtype, check_real
 from .._base.text import duration, listed, plural
 from ..codes import Code, Share
-from ..coding.format import Format
 from ..coding.round import Gathering
 from ..coding.trust import check_partial
 from ..coding.verify import liars_of
@@ -410,7 +409,7 @@ class Computation(Protocol):
     ) -> object:
         """Write one partial gradient, for engines that ask for it (`SimulatedCluster`)."""
 
-    def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
+    def finish(self, sums: Array, message: Array) -> None:
         """Change an encoded message in place (`SimulatedCluster`).
 
         `message` was rounded from `sums`.

@@ -236,7 +236,7 @@ class SimulatedCluster(RoundLoop):
         message = encoder.message()
         finish = getattr(self._task.gradient, "finish", None)
         if finish is not None:
-            finish(worker, self._form, encoder.sums, message)
+            finish(encoder.sums, message)
         return message, encoder.energy
 
     def _compute(self, theta: Array, partition: int) -> Array:

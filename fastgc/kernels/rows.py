@@ -161,24 +161,6 @@ class Rows:
         rows.length, rows.nbytes = self.length, self.nbytes
         return rows
 
-    def shortened(self, length: int) -> Rows:
-        """Return the first `length` elements of each row."""
-        rows = Rows.__new__(Rows)
-        rows.addresses, rows.c, rows.dtype, rows.kind = self.addresses, None, self.dtype, self.kind
-        if isinstance(self.arrays, np.ndarray):
-            rows.arrays = self.arrays[:, :length]
-        else:
-            rows.arrays = [array[:length] for array in self.arrays]
-        rows.length, rows.nbytes = length, length * self.dtype.itemsize
-        return rows
-
-    def last(self) -> Array:
-        """Return the last element of each row."""
-        if isinstance(self.arrays, np.ndarray):
-            ends: Array = self.arrays[:, -1]
-            return ends
-        return np.array([array[-1] for array in self.arrays])
-
     def overlap(self, array: Array) -> bool:
         """Whether a contiguous array shares memory with a row."""
         stacked = isinstance(self.arrays, np.ndarray)

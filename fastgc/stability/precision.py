@@ -494,7 +494,7 @@ def _many(
     if not np.diff(first).all():
         return None
     form = scheme.format(computed[0].size, dtype)
-    padded = np.zeros((len(computed), form.length))
+    padded = np.zeros((len(computed), form.message_size))
     padded[:, : form.gradient_size] = computed
     given: Array = padded.view(np.complex128) if scheme.layout == "packed" else padded
     messages = np.empty((count, form.message_size), dtype=form.message_dtype)

@@ -15,7 +15,6 @@ import torch
 
 from .._base.arrays import Array, Ints
 from ..codes import Code
-from ..coding.format import Format
 from ..engines import Task
 from .batches import Drawn, Feed, Loader, edges, pickled, seed_all
 from .parameters import as_tensor, trainable, views
@@ -69,11 +68,11 @@ class Layout(NamedTuple):
     def _each(self) -> int:
         return self.numbers + (self.numbers % 2 if self.parts > 1 else 0)
 
-    def put_numbers(self, message: Array, numbers: Array, scale: float = 1.0) -> None:
-        """Write the numbers besides gradients; the message will be multiplied by `scale`."""
+    def put_numbers(self, message: Array, numbers: Array) -> None:
+        """Write the numbers besides gradients."""
         left = np.zeros(self._each)
         with np.errstate(over="ignore", invalid="ignore"):  # others find what is not finite
-            left[: len(numbers)] = numbers / scale
+            left[: len(numbers)] = numbers
             for at in range(self._begin, self._begin + self.parts * self._each, self._each):
                 message[at : at + self._each] = left
                 left -= message[at : at + self._each].astype(np.float64)
@@ -164,11 +163,10 @@ class Job:
         """Length of the vector that the master sends."""
         return self.layout.theta_size
 
-    def finish(self, worker: int, form: Format, sums: Array, message: Array) -> None:
+    def finish(self, sums: Array, message: Array) -> None:
         """Write the numbers besides gradients again, from `sums`, which are not yet rounded."""
         if self.layout.parts > 1:
-            scale = form.scale(worker, message)
-            self.layout.put_numbers(message, self.layout.numbers_of(sums), scale)
+            self.layout.put_numbers(message, self.layout.numbers_of(sums))
 
     def __call__(
         self, theta: Array, shard: object, out: Array, *, partition: int, round: int
@@ -232,9 +230,10 @@ class Worker:
         self._direct = weights_losses(code)
         self._job, self._number = job, number
         self._form = form = code.scheme.format(task.size, task.dtype, task.message_dtype)
-        # Sum apart if the message has a scale, known at the end, or several rounded passes.
-        wide = form.scaled or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
-        self._sums = np.empty(form.length, form.sum_dtype) if wide else None
+        # Sum apart if several passes would be rounded, or if overflow has to be seen.
+        narrow = form.message_dtype.char == "e"
+        wide = narrow or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
+        self._sums = np.empty(form.message_size, form.sum_dtype) if wide else None
         for index in range(int(code.scheme.message_counts[number])):
             partitions = code.partitions(number, index).tolist()
             slot = None if out is None else out[index]
@@ -266,7 +265,7 @@ class Worker:
             self._replica.write(slot if sums is None else sums, self._jobs[index])
             if sums is not None:
                 self._form.finish(sums, slot)
-                self._job.finish(self._number, self._form, sums, slot)
+                self._job.finish(sums, slot)
             return slot, math.nan
         encoder = self._encoders[index]
         encoder.reset()
@@ -275,7 +274,7 @@ class Worker:
             self._replica.write(self._partial, [(partition, 1.0)])
             encoder.add(partition, self._partial)
         message: Array = encoder.message()
-        self._job.finish(self._number, self._form, encoder.sums, message)
+        self._job.finish(encoder.sums, message)
         return message, encoder.energy
 
 
