@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("fastgc", "gradient_coding", "csrc")
+PLACES = ("fastgc", "csrc")
 SOURCES = {".py", ".c", ".h", ".inc", ".def", ".cdef"}
 # Seconds after which tests count as hung: of the files that run first, and of the whole suite.
 TIMEOUTS = 300.0, 1200.0

@@ -1,6 +1,8 @@
 """The command, as a user calls it."""
 
+import base64
 import csv
+import hashlib
 import json
 import os
 import re
@@ -16,7 +18,7 @@ from strength import much
 from typer.testing import CliRunner
 
 import fastgc.training.train  # it would load only when used
-from fastgc.cli import app
+from fastgc.cli import app, info
 from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
 from fastgc.delays.text import FORMS
@@ -45,6 +47,28 @@ def test_info_json():
     assert facts["version"] == fastgc.__version__
     assert facts["backends"] == list(fastgc.backends())
     assert facts["simd"] in ("baseline", "avx2", "avx512")
+
+
+def test_info_says_whose_files_are_imported(tmp_path, monkeypatch):
+    """As installed, or overwritten by another distribution; another folder; none installed."""
+    package, about = tmp_path / "fastgc", tmp_path / "gradient_coding-1.0.dist-info"
+    for folder in package, about:
+        folder.mkdir()
+    text = b"points = 'of a gradient'\n"
+    (package / "__init__.py").write_bytes(text)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gradient-coding\nVersion: 1.0\n")
+    (about / "RECORD").write_text(f"fastgc/__init__.py,sha256={digest},{len(text)}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert info.files(package) == "as installed"
+    (package / "__init__.py").write_text("points = 'of a cloud'\n")
+    said = "1 not as installed, such as fastgc/__init__.py: uninstall fastgc, then reinstall "
+    assert info.files(package).startswith(said)
+    (tmp_path / "earlier" / "fastgc").mkdir(parents=True)
+    said = info.files(tmp_path / "earlier" / "fastgc")
+    assert said.startswith(f"not those of {package}, which comes later")
+    monkeypatch.setattr(sys, "path", [])
+    assert info.files(package) == "of a checkout: gradient-coding is not installed"
 
 
 @pytest.mark.few(1)  # test_import.py starts a program under each backend
@@ -1426,18 +1450,17 @@ def test_names_do_not_end_latex():
 def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):
     """All codes wait for 7 of 9 workers: their lines coincide, but their gradients differ."""
     plot = tmp_path / "rounds.svg"
-    names = "rs,rs:root=1,graph:wait=7"
+    names = "rs,rs:root=1,ignore"
     small = ("-n", "9", "-s", "2", "--rounds", "200")
     result = run("simulate", names, *small, "--plot", str(plot), "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert len({each["mean"] for each in found.values()}) == 1
     shown = " ".join(re.findall("<!-- (.*?) -->", plot.read_text(), re.DOTALL))
-    left = 100 * found["graph:wait=7"]["residual"]
+    left = 100 * found["ignore"]["residual"]
     assert left > 1
-    assert f"graph:wait=7 (edges of a random graph): leaves out {left:.2g}%" in " ".join(
-        shown.split()
-    )
+    said = f"ignore (uncoded, ignores stragglers): leaves out {left:.2g}%"
+    assert said in " ".join(shown.split())
     assert "rs (Reed-Solomon) = rs:root=1 (Reed-Solomon)" in " ".join(shown.split())
 
 

@@ -70,11 +70,9 @@ def test_what_is_installed_is_what_the_project_says():
         pytest.skip("fastgc is imported from a checkout that is not installed")
     assert ours.version == fastgc.__version__
     commands = {each.name: each.value for each in ours.entry_points.select(group="console_scripts")}
-    assert commands == PROJECT["scripts"]
+    assert PROJECT["scripts"].items() <= commands.items()
     assert set(ours.metadata.get_all("Provides-Extra")) == EXTRAS.keys()
-    for package in ("fastgc", "gradient_coding"):
-        folder = Path(__import__(package).__file__).parent
-        assert (folder / "py.typed").exists()
+    assert (Path(fastgc.__file__).parent / "py.typed").exists()
 
 
 def test_versions_that_are_supported():

@@ -356,7 +356,7 @@ class DelayPlan(NamedTuple):
 
 Bits = NDArray[np.uint64]
 
-# csrc/rounds.c explains these, and the polynomials. Every backend rounds alike.
+# csrc/delays.c explains these, and the polynomials. Every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (
     (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
