@@ -50,7 +50,6 @@ SECTIONS = {
     "Precision, and what trust() says of it": _bench("stability"),
     "Decoding vectors, against n": _bench("scaling"),
     "Decoding vectors, by method": _bench("decoding_vector"),
-    "Decoding vectors, by the method that is chosen": _bench("auto"),
     "Near-exact decoding vectors": "python benches/near_exact.py",
     "Decoding vectors of every code": "python benches/vectors_by_code.py",
     "Decoding vectors of codes by graphs": "python benches/graphs.py",

@@ -56,15 +56,6 @@ void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const in
     }
 }
 
-void FGC_AT_LEVEL(fgc_cyclic_step)(const double *factor, int64_t len, int full, double *product,
-                                   int64_t *exponent)
-{
-    if (full)
-        normalise(len, product, exponent);
-    for (int64_t i = 0; i < len; i++)
-        product[i] *= factor[i];
-}
-
 void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponent, int64_t len,
                                    double *size)
 {

@@ -1,5 +1,5 @@
-/* Decoding vectors of cyclic codes, made from products over their tables (cyclic.c): for one round, for many
- * rounds, or kept current while workers come and go. */
+/* Decoding vectors of cyclic codes, made from products over their tables (cyclic.c): for one round, or for
+ * many rounds. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -373,101 +373,6 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
                 }
             }
             turn(code, b, &by, lo, len, product, value + 2 * (s + lo));
-        }
-    }
-    gather(value, survivors, out, f);
-    return range_status(out, where, f);
-}
-
-void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *work)
-{
-    int64_t *const index = work;
-    for (int64_t b = 0; b < code->blocks; b++) {
-        const int64_t s = code->start[b], m = code->start[b + 1] - s, q = code->q[b];
-        const unsigned char *const away = stream->away + s;
-        double *const product = stream->product + s;
-        int64_t *const exponent = stream->exponent + s;
-        int64_t count = 0, sum = 0, factors = 0;
-        for (int64_t i = 0; i < m; i++) {
-            count += away[i];
-            sum += away[i] * i;
-        }
-        /* Take the product over the workers away; or, if the others are fewer, divide the product over all
-         * by their factors. */
-        const int others = 2 * count > m;
-        for (int64_t i = 0; i < m; i++) {
-            index[factors] = i;
-            factors += away[i] != others;
-        }
-        const double *table = (others ? code->cosecant : stream->factor) + code->offset[b] + m;
-        memset(exponent, 0, (size_t)m * sizeof *exponent);
-        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
-            const int64_t len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
-            /* Writes beyond m reach into the next block, which is rebuilt later, or into the padding. */
-            fgc_cyclic_product(table + lo, len, index, factors, product + lo, exponent + lo);
-        }
-        /* The product over all j except i is m, or -m if this number plus q i is odd. */
-        const int64_t odd = (m - 1) * (q + 1) / 2;
-        if (others)
-            for (int64_t i = 0; i < m; i++)
-                product[i] *= (odd + q * i) & 1 ? -(double)m : (double)m;
-        stream->lost[b] = count;
-        stream->lost_sum[b] = sum;
-        stream->pending[b] = factors ? (factors - 1) % FGC_RUN + 1 : 0;
-    }
-}
-
-/* Update a stream when a worker leaves or joins. */
-static void stream_step(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker, int leaves)
-{
-    int64_t b = 0, end = code->blocks;
-    while (end - b > 1) {
-        const int64_t middle = b + (end - b) / 2;
-        if (code->start[middle] <= worker)
-            b = middle;
-        else
-            end = middle;
-    }
-    const int64_t s = code->start[b], m = code->start[b + 1] - s, j = worker - s;
-    const double *table = (leaves ? stream->factor : code->cosecant) + code->offset[b];
-    const int full = stream->pending[b] == FGC_RUN;
-    fgc_cyclic_step(table + m - j, m, full, stream->product + s, stream->exponent + s);
-    stream->pending[b] = full ? 1 : stream->pending[b] + 1;
-    stream->lost[b] += leaves ? 1 : -1;
-    stream->lost_sum[b] += leaves ? j : -j;
-    stream->away[worker] = (unsigned char)leaves;
-}
-
-void fgc_stream_leave(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
-{
-    stream_step(code, stream, worker, 1);
-}
-
-void fgc_stream_join(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker)
-{
-    stream_step(code, stream, worker, 0);
-}
-
-fgc_status fgc_stream_vector(const fgc_cyclic *code, const fgc_stream *stream,
-                             const int64_t *survivors, double *out, int64_t *where, void *work,
-                             int64_t f)
-{
-    double *const value = work;
-    *where = 0;
-    for (int64_t b = 0; b < code->blocks; b++) {
-        const int64_t there = code->start[b + 1] - code->start[b] - stream->lost[b];
-        *where += there < code->need[b] ? code->need[b] - there : 0;
-    }
-    if (*where)
-        return FGC_TOO_FEW;
-    for (int64_t b = 0; b < code->blocks; b++) {
-        const int64_t s = code->start[b], m = code->start[b + 1] - s;
-        const phases by = phases_of(code, FGC_LOCATOR, b, stream->lost[b], stream->lost_sum[b]);
-        for (int64_t lo = 0; lo < m; lo += FGC_CHUNK) {
-            const int64_t at = s + lo, len = m - lo < FGC_CHUNK ? m - lo : FGC_CHUNK;
-            double size[FGC_CHUNK];
-            fgc_cyclic_size(stream->product + at, stream->exponent + at, len, size);
-            turn(code, b, &by, lo, len, size, value + 2 * at);
         }
     }
     gather(value, survivors, out, f);

@@ -105,33 +105,6 @@ fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
  * Returns 0 if the survivors are distinct and within 0 .. n-1; else 1, and the bits mean nothing. */
 int fgc_survivor_mask(int64_t n, const int64_t *survivors, uint8_t *bits, int64_t f);
 
-/* The locator's products of a code, kept current while workers come and go. The caller owns the memory,
- * sets away[] and calls fgc_stream_rebuild() first. */
-typedef struct {
-    double *product;          /* of each worker, with room for FGC_PAD more, as `exponent` has: */
-    int64_t *exponent;        /* product[i] 2^exponent[i] = the product of 2 sin(theta) over the workers */
-                              /* of i's block that are away, except i itself */
-    int64_t *lost, *lost_sum; /* of each block: how many are away, the sum of their indices in it, */
-    int64_t *pending;         /* and the factors since its products were normalised */
-    unsigned char *away;      /* 1 for workers that are away */
-    const double *factor;     /* the table `sine`, but with 1 at t = 0 and -m */
-} fgc_stream;
-
-/* Compute all products from away[] alone: O(workers) times the stragglers, or times the survivors if these
- * are fewer. */
-void fgc_stream_rebuild(const fgc_cyclic *code, const fgc_stream *stream, void *work);
-
-/* A worker that is present leaves, or one that is away joins: O(1) for each worker of its block. Each call
- * adds about two roundings to every product. */
-void fgc_stream_leave(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker);
-void fgc_stream_join(const fgc_cyclic *code, const fgc_stream *stream, int64_t worker);
-
-/* As fgc_decoding_vector by the locator, in O(workers). `survivors` are the workers that are not away,
- * in any order. Returns FGC_OK, FGC_TOO_FEW or FGC_OVERFLOW. */
-fgc_status fgc_stream_vector(const fgc_cyclic *code, const fgc_stream *stream,
-                             const int64_t *survivors, double *out, int64_t *where, void *work,
-                             int64_t f);
-
 /* How rows and output relate in a combination out = sum_r coef[r] * row[r]. */
 typedef enum {
     FGC_REAL,      /* real coefficients, real rows, real out */

@@ -339,33 +339,6 @@ def _decoding_vector(name, method, cut):
     return Kernel(name, make, run, truth, (np.float64,))
 
 
-def _stream(name, cut):
-    """Decode by a stream that a few workers join and leave after its products are computed."""
-    direct = _decoding_vector(name, kernels.unchecked.LOCATOR, cut)
-
-    def make(rng, size, count, dtype):
-        arguments = direct.make(rng, size, count, dtype)
-        return arguments | {"moved": rng.permutation(size)[: min(size, 3)]}
-
-    def run(arguments):
-        plan, survivors = arguments["plan"], arguments["survivors"]
-        stream = kernels.unchecked.cyclic_stream(plan.tables)
-        calls = kernels.unchecked.bind_stream(plan, stream)
-        stream.away[survivors] = False
-        stays = stream.away.copy()
-        stream.away[arguments["moved"]] ^= True
-        calls.rebuild()
-        for worker in arguments["moved"].tolist():
-            (calls.leave if stays[worker] else calls.join)(worker)
-        np.testing.assert_array_equal(stream.away, stays)
-        out = np.empty(survivors.size, np.complex128)
-        status = calls.vector(survivors, out)
-        assert status == kernels.Status.OK, (status, calls.where[0])
-        return out
-
-    return Kernel(name, make, run, direct.truth, (np.float64,))
-
-
 # ------------------------------------------------------------------ Vandermonde, Lagrange
 
 
@@ -545,8 +518,6 @@ KERNELS = [
     _decoding_vector("locator, three blocks", kernels.unchecked.LOCATOR, _thirds),
     _decoding_vector("lookup, three blocks", kernels.unchecked.LOOKUP, _thirds),
     _decoding_vector("fft, three blocks", None, _thirds),
-    _stream("stream", _whole),
-    _stream("stream, three blocks", _thirds),
     *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
     *(
         _lagrange(what, complex_)

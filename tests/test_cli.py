@@ -23,7 +23,6 @@ from fastgc.codes import catalogue
 from fastgc.delays import Pareto, parse
 from fastgc.delays.text import FORMS
 from fastgc.engines import ENGINES, RoundOptions
-from fastgc.kernels import fourier
 
 pytestmark = pytest.mark.any_backend
 
@@ -78,14 +77,6 @@ def test_info_under_each_backend(name, monkeypatch):
     command = [sys.executable, "-P", "-m", "fastgc", "info", "--json"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert json.loads(output)["backend"] == name
-
-
-def test_info_says_where_transforms_take_over(monkeypatch):
-    told = json.loads(run("info", "--json").stdout)["transforms"]
-    assert told["kind"] == fourier.crossover_kind()
-    assert {int(m): count for m, count in told["factors"].items()} == fourier.crossover_table()
-    monkeypatch.setattr(fourier, "crossover_table", lambda: {64: 9, 128: 17})
-    assert "9 at n=64" in run("info").stdout
 
 
 def test_version_and_help():

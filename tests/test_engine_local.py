@@ -32,7 +32,6 @@ from fastgc import (
     backends,
     use_backend,
 )
-from fastgc.codes import reed_solomon
 from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster, SimulatedCluster, local
 from fastgc.engines.interface import sample_delays
@@ -171,21 +170,6 @@ def test_killed_workers_are_stragglers_until_too_many_are(seed, caplog):
         told = [re.fullmatch(r"worker (\d) died in round \d+", said) for said in caplog.messages]
         assert sorted(int(each[1]) for each in told) == sorted(killed)  # once each
         wait_for_ends(*pids())
-
-
-def test_the_dead_are_declared_stragglers(monkeypatch):
-    monkeypatch.setattr(reed_solomon, "worth_following", lambda code: True)
-    out, lost = np.empty(5), ()
-    with LocalCluster(
-        ReedSolomon(6, stragglers=2), [1.0] * 6, np.multiply, 5, patience=0
-    ) as cluster:
-        os.kill(*pids(2), signal.SIGKILL)
-        os.kill(*pids(4), signal.SIGKILL)
-        while len(lost) < 2:
-            lost = cluster.step(np.ones(5), out).lost
-        cluster.step(np.ones(5), out)
-        assert cluster._round._follower._declared == {2, 4}
-        np.testing.assert_allclose(out, 6.0)
 
 
 def test_death_during_a_round():

@@ -194,25 +194,6 @@ def _receive(rng):
     )
 
 
-def _stream(rng):
-    code, _ = _coded(rng, fastgc.ReedSolomon)
-    return code.stream(rng.permutation(code.n)[: rng.integers(code.threshold, code.n)])
-
-
-def _stream_vector(rng):
-    stream = _stream(rng)
-    members = rng.permutation(stream.members)
-    out = np.zeros(members.size, np.complex128)
-    return Call(stream.vector, {"survivors": members, "out": out})
-
-
-def _event(rng, name):
-    stream = _stream(rng)
-    gone = np.setdiff1d(np.arange(stream.scheme.n), stream.members)
-    worker = int(rng.choice(gone if name == "arrive" else stream.members))
-    return Call(getattr(stream, name), {"worker": worker}, state=lambda: stream.members)
-
-
 def _grouped(rng, part=True):
     code, job = _coded(rng, fastgc.Grouped)
     rnd = code.group_round(job.p)
@@ -512,19 +493,9 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Round.trust": lambda rng: Call(_round(rng)[0].trust, {}),
     "Round.reset": lambda rng: Call(_round(rng)[0].reset, {}),
     "Round.wants": lambda rng: Call(_round(rng)[0].wants, {"worker": 0}),
-    "Round.straggles": lambda rng: (
-        lambda rnd, job, number: Call(rnd.straggles, {"worker": rnd.code.scheme.sender(number)[0]})
-    )(*_round(rng, full=False)),
     "Round.require": lambda rng: (lambda rnd: Call(rnd.require, {"messages": rnd.survivors}))(
         _round(rng)[0]
     ),
-    "ReedSolomon.stream": _of_code("stream", fastgc.ReedSolomon, members=[0, 1]),
-    "Stream.arrive": partial(_event, name="arrive"),
-    "Stream.depart": partial(_event, name="depart"),
-    "Stream.reset": lambda rng: (
-        lambda stream: Call(stream.reset, {"members": [1, 0]}, state=lambda: stream.members)
-    )(_stream(rng)),
-    "Stream.vector": _stream_vector,
     "Grouped.group_round": _of_code(
         "group_round", fastgc.Grouped, p=5, dtype="float64", message_dtype=None
     ),
@@ -535,7 +506,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "GroupedRound.of": lambda rng: Call(_grouped(rng)[2].of, {"group": 0}),
     "GroupedRound.reset": lambda rng: Call(_grouped(rng)[2].reset, {"groups": [0, 1]}),
-    "GroupedRound.straggles": lambda rng: Call(_grouped(rng)[2].straggles, {"worker": 0}),
     "GroupedRound.wants": lambda rng: Call(_grouped(rng)[2].wants, {"worker": 0}),
     "GroupedRound.require": lambda rng: (
         lambda rnd: Call(rnd.require, {"messages": rnd.survivors})
@@ -646,7 +616,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
             sequential.PerRound(1),
         )
     },
-    "stability.amplification": _with_code(stability.amplification, log=False),
+    "stability.amplification": _with_code(stability.amplification),
     "stability.residual": _with_code(stability.residual),
     "stability.error_bound": _with_code(
         stability.error_bound, dtype="float64", streaming=False, terms=0
@@ -1046,7 +1016,6 @@ REASONS = {
     "Encoder": "made by Code.encoder",
     "Code": "takes a scheme: tests/test_own_codes.py",
     "Round": "made by Code.round",
-    "Stream": "made by ReedSolomon.stream",
     "GroupedRound": "made by Grouped.group_round",
     "Choice": "made by planning.plan",
     "Simulation": "made by simulation.simulate",
@@ -1089,7 +1058,7 @@ REASONS = {
     **{
         f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
         for kind, events in {
-            "Gathering": "begin elapse follow hear intake questions",
+            "Gathering": "begin elapse follow hear intake questions straggles",
             "ReactiveRound": "begin elapse hear questions require straggles",
         }.items()
         for event in events.split()
@@ -1157,7 +1126,7 @@ REASONS = {
 }
 # Hooks of schemes: the verbs call them with arguments that they have checked.
 SAID = (
-    *("row", "vector", "bind_vector", "fill_vectors", "follower", "parity", "deviation", "rings"),
+    *("row", "vector", "bind_vector", "fill_vectors", "parity", "deviation", "rings"),
     *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
     *("doubt", "awaits_more", "expects_more", "vector_errors", "vector_for", "solution"),
     *("known_residuals", "partitions", "coefficients", "matrix", "residual", "encode_data"),

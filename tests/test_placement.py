@@ -108,25 +108,6 @@ def test_numbers_that_will_do_are_left_as_they_are():
     assert placed.order.tolist() == list(range(8))
 
 
-def test_vectors_are_followed_while_messages_come():
-    code = ReedSolomon(1200, stragglers=300)
-    order = np.random.default_rng(0).permutation(1200)
-    placed = Placed(code, [0] * 1200, order)
-    # Every fourth worker straggles, by the code's own numbers: the decoding vector is short.
-    came = np.random.default_rng(1).permutation(np.flatnonzero(order % 4))
-    follower = placed.scheme.follower(came, np.empty(900, dtype=np.complex128))
-    assert follower is not None
-    for _ in range(2):
-        follower.reset()
-        for worker in np.setdiff1d(np.arange(1200), came)[:50]:
-            follower.straggles(int(worker))
-        for worker in came:
-            follower.receive(int(worker))
-        wanted, found = code.decoding_vector(order[came]), follower.vector(900)
-        assert found is not None
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
-
-
 def test_errors_name_workers_by_either_number():
     placed = Placed(ReedSolomon(4, stragglers=1), [0, 0, 1, 1], [3, 2, 1, 0])
     with pytest.raises(ValueError, match=r"survivors\[1\] is 4"):

@@ -80,7 +80,6 @@ def test_amplification_and_residual_by_definition(code):
         expected = weight * (np.abs(a) @ np.abs(B[F]).sum(axis=1))
         found = stability.amplification(code, F)
         assert found == pytest.approx(expected, rel=1e-12)
-        assert stability.amplification(code, F, log=True) == pytest.approx(math.log(expected))
         combined = a @ B[F]
         if code.scheme.codes_data or not code.scheme.packed:
             combined = combined.real
@@ -118,30 +117,18 @@ def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
 @pytest.mark.long
 @unstable
 def test_amplification_beyond_float64():
-    """Its logarithm agrees with exact products of the code's coefficients and vector."""
     n, s = 1600, 900
     code = ReedSolomon(n, stragglers=s, root=1)
     F = np.arange(n - s)
     assert stability.amplification(code, F) == math.inf
     assert stability.error_bound(code, F) == math.inf
     assert stability.measured_error(code, F) == (math.inf, math.inf)
-    d = s + 1
-    with mpmath.workdps(30):
-        sines = [mpmath.log(2 * mpmath.sinpi(mpmath.mpf(t) / n)) for t in range(1, n)]
-        total = [mpmath.mpf(0), *itertools.accumulate(sines)]  # sums of the first t logarithms
-        # |tau(x)| = n / (prod u=1..x, prod u=1..d-1-x); |a_i|: survivor i sees n-s-i .. n-1-i
-        tau = [mpmath.exp(mpmath.log(n) - total[x] - total[d - 1 - x]) for x in range(d)]
-        a = [mpmath.exp(total[n - 1 - i] - total[n - s - i - 1] - mpmath.log(n)) for i in F]
-        expected = float(mpmath.log(mpmath.fsum(tau)) + mpmath.log(mpmath.fsum(a)))
-    assert expected > 710
-    assert stability.amplification(code, F, log=True) == pytest.approx(expected, rel=1e-10)
 
 
 def test_amplification_needs_survivors_that_decode():
     code = ReedSolomon(9, stragglers=2)
-    for log in (False, True):
-        with pytest.raises(NotDecodableError):
-            stability.amplification(code, range(6), log=log)
+    with pytest.raises(NotDecodableError):
+        stability.amplification(code, range(6))
     with pytest.raises(ValueError, match="a second time"):
         stability.amplification(code, [0, 0, 1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match="7 survivors, but a vector of shape"):
@@ -494,20 +481,6 @@ def test_near_exact_vectors_have_another_adversary():
 
     assert error(exact.stragglers, "near-exact") < near.error
     assert error(near.stragglers, "near-exact") == pytest.approx(near.error)
-
-
-@unstable
-def test_beyond_float64_the_amplification_decides():
-    code = ReedSolomon(1600, stragglers=900)
-    found = stability.worst_survivors(code, method="locator", trials=0)
-    assert found.error == found.start_error == math.inf
-    (ring,) = code.scheme.rings()
-    sizes = [800, 900]  # smaller arcs come first, and also exceed float64
-    arcs = [messages_without(code, ring[:size]) for size in sizes]
-    smaller, larger = (stability.amplification(code, F, log=True) for F in arcs)
-    assert all(code.trust(F, np.float64).relative_error < math.inf for F in arcs)
-    assert found.log10_amplification == pytest.approx(larger / math.log(10))
-    assert smaller < larger
 
 
 @pytest.mark.parametrize("size", range(1, 12))

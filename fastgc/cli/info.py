@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, kernels
-from ..kernels import fourier
 from . import options
 from .common import MORE, command, echo
 from .output import Output
@@ -26,7 +25,7 @@ class Facts(Output):
 
 @command(MORE, "fastgc info --json")
 def info(output: Facts) -> None:
-    """Print the version, where it is imported from, backends, SIMD level, threads, transforms."""
+    """Print the version, where it is imported from, backends, SIMD level, threads."""
     output.check()
     facts: dict[str, Any] = {
         "version": __version__,
@@ -39,16 +38,9 @@ def info(output: Facts) -> None:
         "machine": platform.machine(),
         "package": str(Path(__file__).parents[1]),
         "files": files(Path(__file__).parents[1]),
-        "transforms": {
-            "kind": fourier.crossover_kind(),
-            "factors": dict(fourier.crossover_table()),
-        },
     }
     if output.write(facts):
         return
-    found = facts["transforms"]
-    some = [f"s={s} at n={m}" for m, s in found["factors"].items() if 2 * s <= m][::3]
-    facts["transforms"] = f"from {', '.join(some)} on (for {found['kind']})"
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
         echo(f"{name:<10} {shown}")

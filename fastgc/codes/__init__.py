@@ -19,7 +19,7 @@ from .linear import LinearCode
 from .partial_work import PartialWork
 from .random_assignment import RandomAssignment
 from .reactive import Reactive
-from .reed_solomon import ReedSolomon, Stream
+from .reed_solomon import ReedSolomon
 from .uncoded import Uncoded
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
     "Round",
     "Scheme",
     "Share",
-    "Stream",
     "Trust",
     "Uncoded",
     "make",

@@ -366,11 +366,6 @@ class GroupedRound(Gathering):
         for inner in self._rounds:
             inner.lapse(why)
 
-    def straggles(self, worker: int) -> None:
-        """As `Round.straggles` does, in the worker's group."""
-        g = self.scheme.group_of(worker)
-        self._rounds[g].straggles(worker - self.scheme.first_worker[g])
-
     def receive(
         self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from .. import kernels
 from .._base.arrays import (
@@ -20,13 +18,9 @@ from .._base.arrays import (
     Complexes,
     Floats,
     Ints,
-    Output,
-    check_dtype,
     check_index,
     check_integer,
-    check_output,
     check_real,
-    unit_roundoff,
 )
 from ..coding.arguments import check_sizes
 from ..coding.cache import SurvivorCache, VectorFunction, remembering
@@ -61,9 +55,7 @@ from ..kernels.cyclic import (
     LOOKUP,
     SPREAD,
     CyclicPlan,
-    CyclicStream,
     Status,
-    StreamCalls,
     cyclic_tables,
 )
 from ..kernels.rows import DOUBLE
@@ -72,10 +64,6 @@ from ..numerics.parity import CHECKS, Parity
 
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28
-
-# If a vector by transforms has a squared norm of more than this many times that of the longest
-# vector kept, "auto" does not try products, which round less: an expected error of 1e-8 in float64.
-LOST = 1e4
 
 # Decoding vectors are cached from so many stragglers s, and products n s, on. A hit took 4
 # microseconds instead of 22 at n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048. A
@@ -180,13 +168,11 @@ class ReedSolomon(Code):
       and `trust` report it. O(s^2) for most sets of many stragglers. At n = 1000, s = 100 with
       neighbouring stragglers it reduces the error from 1e+13 to 3e-15. If fewer columns of B differ
       than workers survive, it takes the shortest exact vector if that is good enough;
-    - ``"auto"``: "spread", or "fft" where that is as good and faster (``fastgc info`` says from
-      where on). From about n = 16384 on, it does not choose among survivors. If that vector would
+    - ``"auto"``: "spread". From about n = 16384 on, it does not choose among survivors, and uses
+      "locator", or "fft" if hundreds of workers straggle and hundreds survive. If that vector would
       lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have
       an error above `precision`, and "near-exact" has a smaller one, "auto" uses "near-exact" in
       that cluster.
-
-    If entries are beyond float64, ``log=True`` still gives their logarithms.
 
     Examples
     --------
@@ -244,10 +230,6 @@ class ReedSolomon(Code):
         super().__init__(ReedSolomonScheme(tuple(made), packed=bool(packed), precision=precision))
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
-
-    def stream(self, members: ArrayLike = (), *, message_dtype: DTypeLike = np.float64) -> Stream:
-        """Decoding vector that stays up to date while workers come and go; see `Stream`."""
-        return Stream(self.scheme, members, message_dtype=message_dtype)
 
 
 class ReedSolomonScheme(Scheme):
@@ -312,21 +294,6 @@ class ReedSolomonScheme(Scheme):
         with np.errstate(over="ignore"):
             return np.exp(self.log_row_sums)
 
-    def log_vector(self, survivors: Ints) -> Complexes:
-        if survivors.size > self.rule.need.sum():  # more than needed: "spread" may choose
-            with suppress(OverflowError), np.errstate(divide="ignore"):
-                logs: Complexes = np.log(self._vector_by(survivors, self._products))
-                return logs
-        vector = np.empty(survivors.size, dtype=np.complex128)
-        fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
-        status = fourier.logarithms(survivors.size)
-        if status:
-            self._raise(Status(status), fourier.where[0], survivors)
-        angle = np.angle(vector)
-        vector.imag = np.where(angle == -np.pi, np.pi, angle)
-        vector.real = fourier.size[survivors]
-        return vector
-
     def rings(self) -> list[Ints]:
         # In the order of their roots on the circle.
         return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
@@ -336,12 +303,6 @@ class ReedSolomonScheme(Scheme):
     @cached_property
     def _plan(self) -> CyclicPlan:
         return CyclicPlan(cyclic_tables([(c.m, c.q, c.m - c.tolerance) for c in self._clusters]))
-
-    @property
-    def _transforms_from(self) -> int:
-        """The number of factors, stragglers or survivors, from which transforms beat products."""
-        largest = max(c.m for c in self._clusters)
-        return self.clusters * fourier.crossover(largest)
 
     @cached_property
     def _may_spread(self) -> bool:
@@ -353,6 +314,17 @@ class ReedSolomonScheme(Scheme):
     def _products(self) -> str:
         """The method that "auto" uses for few factors."""
         return "spread" if self._may_spread else "locator"
+
+    @property
+    def _transforms_from(self) -> int:
+        """The number of factors, stragglers or survivors, from which "auto" uses transforms.
+
+        As many as there are workers if "auto" chooses among survivors. Up to 16384 workers
+        transforms would be at most six times as fast, and a vector is a small part of decoding.
+        """
+        if self._may_spread:
+            return self.n
+        return self.clusters * fourier.crossover(max(c.m for c in self._clusters))
 
     @property
     def tables(self) -> kernels.cyclic.CyclicTables:
@@ -376,11 +348,8 @@ class ReedSolomonScheme(Scheme):
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.unchecked.Fourier | None = None
         # A product has as many factors as there are stragglers, or survivors if these are fewer.
-        factors = self._transforms_from
-        least, most = factors, self.n - factors
+        least, most = self._transforms_from, self.n - self._transforms_from
         direct = _PRODUCTS[self._products]
-        # Whether a near-exact vector may replace a long exact one that is the only exact one.
-        replaced = self.clusters == 1 and affordable(self._clusters, exact_will_do=True)
 
         def fill(f: int, method: str) -> None:
             nonlocal fourier
@@ -396,15 +365,8 @@ class ReedSolomonScheme(Scheme):
                 if fourier is None:
                     fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
                 status, at = fourier.vector(f), fourier.where
-                if auto and not status:
-                    length = square(vector[:f])
-                    long = not length <= longest_by_transforms
-                    cheap = self.n * min(f, self.n - f) <= SPREAD_STEPS
-                    cheap &= not (replaced and f == self.threshold and length > LOST * longest)
-                    if (long and cheap) or self._could_be_better(survivors[:f], vector[:f]):
-                        status, at = run(direct, f), where
-                    elif long:
-                        status = Status.IMPRECISE
+                if auto and not status and not square(vector[:f]) <= longest_by_transforms:
+                    status = Status.IMPRECISE
             elif method not in self.methods:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
             else:
@@ -481,11 +443,8 @@ class ReedSolomonScheme(Scheme):
         self, masks: Bools, method: str, out: Complexes, unit: float = DOUBLE
     ) -> Bools:
         by = method
-        if method == "auto":
-            survivors = np.count_nonzero(masks, axis=1)
-            factors = np.minimum(survivors, self.n - survivors).max(initial=0)
-            if factors < self._transforms_from and self._may_spread:
-                by = "spread"
+        if method == "auto" and self._may_spread:
+            by = "spread"
         if by not in _PRODUCTS:
             return super().fill_vectors(masks, method, out, unit)
         where = np.empty(len(masks), dtype=np.int64)
@@ -502,37 +461,6 @@ class ReedSolomonScheme(Scheme):
                 good[r] = self._replace(status, came, vector, unit)
                 out[r, came] = vector
         return good
-
-    def _bind_stream(self, unit: float) -> tuple[CyclicStream, StreamCalls, float]:
-        """A stream without members, its calls, and the largest squared norm that "auto" keeps.
-
-        It is rebuilt by products or by transforms, whichever is faster.
-        """
-        state = kernels.unchecked.cyclic_stream(self._plan.tables)
-        calls = kernels.unchecked.bind_stream(self._plan, state)
-        factors = self._transforms_from
-
-        def rebuild() -> None:
-            if factors <= np.count_nonzero(state.away) <= self.n - factors:
-                kernels.unchecked.fourier_rebuild(self._plan, state)
-            else:
-                calls.rebuild()
-
-        longest = self._longest(unit, factors <= self.n - int(self.rule.need.sum()))
-        return state, calls._replace(rebuild=rebuild), longest
-
-    def follower(self, survivors: Ints, vector: Complexes, unit: float = DOUBLE) -> Follower | None:
-        return Follower(self, survivors, vector, unit) if worth_following(self) else None
-
-    def _could_be_better(self, survivors: Ints, vector: Complexes) -> bool:
-        """Whether "spread" would decode some cluster from chosen survivors."""
-        block, need = self.rule
-        if survivors.size == need.sum() or not self._may_spread:
-            return False
-        count = np.bincount(block[survivors], minlength=need.size)
-        with np.errstate(over="ignore", invalid="ignore"):
-            norm = np.bincount(block[survivors], np.abs(vector) ** 2, minlength=need.size)
-        return bool(((count > need) & ~(norm <= 1 + 1e-9)).any())
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """For each cluster the moments ``sum_i a_i x_i^l c_i``, l = 1 .. number of spare messages.
@@ -579,23 +507,6 @@ class ReedSolomonScheme(Scheme):
 _PRODUCTS = {"spread": SPREAD, "locator": LOCATOR, "lookup": LOOKUP}
 
 
-# ---------------------------------------------------------- vectors that follow their messages
-
-# Events after which products are computed anew. Each event adds two roundings; those of one worker
-# that comes and goes all the time add up to at most 2e-13.
-REBUILD_AFTER = 1024
-
-# A round follows its vector if there are so many factors in all, and in each entry. Its last
-# message and gradient then took up to 1.6 times less, and never more, with C and with Numba. To
-# multiply fewer factors takes no longer than to read what a stream keeps.
-FOLLOW_FROM = 1 << 18
-FEWEST_FACTORS = 32
-
-# The most messages still needed when a round begins to follow; no more than an eighth of the
-# stragglers. If these messages come all at once, their steps cost little beside the products.
-STEPS = 16
-
-
 def _rows(cluster: Cluster, worker: int | Ints) -> tuple[Ints, Complexes]:
     """Partitions and coefficients of a worker of a cluster; for a column of workers, rows."""
     held, place, weight = cluster.row(worker)
@@ -607,225 +518,6 @@ def _rows(cluster: Cluster, worker: int | Ints) -> tuple[Ints, Complexes]:
         of_d = weight == d
         coefficients[of_d] = tau(cluster.m, d, cluster.q)[place[of_d]]
     return held, coefficients
-
-
-class Stream:
-    """The decoding vector of a Reed-Solomon code, kept current while workers come and go.
-
-    Each arrival and departure multiplies all magnitudes by one factor of Halbawi et al.'s eq. (14)
-    or its inverse, in O(n); phases are integers, and exact. From these the vector is computed in
-    O(n) at any time, however many stragglers there are. Now and then products are computed anew, so
-    that rounding errors stay below 1e-12.
-
-    A stream keeps the backend under which it was made. Two threads must not use it at once.
-
-    Parameters
-    ----------
-    scheme : ReedSolomonScheme
-    members : integer array, or (n,) bool array
-        Workers that are present at the beginning.
-    message_dtype : numpy dtype, default float64
-        As in `Code.decoding_vector`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a member does not exist or is named twice.
-
-    Examples
-    --------
-    >>> import numpy as np, fastgc
-    >>> code = fastgc.ReedSolomon(n=8, stragglers=2)
-    >>> stream = code.stream(range(7))
-    >>> stream.arrive(7)
-    >>> stream.depart(3)
-    >>> np.allclose(stream.vector(), code.decoding_vector(stream.members))
-    True
-    """
-
-    def __init__(
-        self,
-        scheme: ReedSolomonScheme,
-        members: ArrayLike = (),
-        *,
-        message_dtype: DTypeLike = np.float64,
-    ) -> None:
-        self.scheme = scheme
-        self._unit = unit_roundoff(check_dtype(message_dtype, halves=True))
-        self._state, self._calls, self._longest = scheme._bind_stream(self._unit)
-        self.reset(members)
-
-    def reset(self, members: ArrayLike = ()) -> None:
-        """Start over with these members.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a member does not exist or is named twice; nothing has changed in that case.
-        """
-        chosen = self.scheme.check_survivors(members, "members")
-        self._state.away[:] = True
-        self._state.away[chosen] = False
-        self._calls.rebuild()
-        self._events = 0
-
-    def __repr__(self) -> str:
-        return f"<Stream of {self.scheme!r}: {len(self.members)} workers there>"
-
-    @property
-    def members(self) -> Ints:
-        """The workers that are present, in ascending order."""
-        return np.flatnonzero(~self._state.away)
-
-    @property
-    def decodable(self) -> bool:
-        """Whether the members suffice to decode."""
-        state, tables = self._state, self.scheme.tables
-        return bool((np.diff(tables.start) - state.lost >= tables.need).all())
-
-    def arrive(self, worker: int) -> None:
-        """Note that a worker comes; ValueError if it is present already."""
-        worker = check_index("worker", worker, self.scheme.n)
-        if not self._state.away[worker]:
-            raise ValueError(f"worker {worker} is there already: it cannot arrive")
-        self._calls.join(worker)
-        self._count()
-
-    def depart(self, worker: int) -> None:
-        """Note that a worker goes; ValueError if it is not present."""
-        worker = check_index("worker", worker, self.scheme.n)
-        if self._state.away[worker]:
-            raise ValueError(f"worker {worker} is not there: it cannot depart")
-        self._calls.leave(worker)
-        self._count()
-
-    def vector(self, survivors: ArrayLike | None = None, out: Output | None = None) -> Complexes:
-        """Decoding vector of the members, as `Code.decoding_vector` by the method "locator".
-
-        If that vector is too long, as by the method "auto".
-
-        Parameters
-        ----------
-        survivors : (f,) integer array, or (n,) bool array, optional
-            All members, in the order of the entries. Default: ascending.
-        out : (f,) complex128 array, optional
-            Contiguous and writable.
-
-        Raises
-        ------
-        NotDecodableError
-            If more members are needed; the error says how many.
-        OverflowError
-            If an entry is beyond float64.
-        TypeError, ValueError
-            If `survivors` are not the members, or `out` does not fit.
-        """
-        members = self.members
-        if survivors is None:
-            chosen = members
-        else:
-            chosen = self.scheme.check_survivors(survivors)
-            strangers = chosen[self._state.away[chosen]]
-            if strangers.size:
-                raise ValueError(f"survivors name worker {strangers[0]}, who is not there")
-            if chosen.size < members.size:
-                absent = np.setdiff1d(members, chosen)
-                raise ValueError(f"survivors must name all members: worker {absent[0]} is missing")
-        vector = np.empty(chosen.size, dtype=np.complex128)
-        target = vector if out is None else check_output("out", out, vector.dtype, vector.shape)
-        status = self._calls.vector(chosen, vector)
-        if status == Status.OVERFLOW or not (status or square(vector) <= self._longest):
-            vector[:] = self.scheme._vector_by(chosen, "auto", self._unit)
-        elif status:
-            self.scheme._raise(Status(status), self._calls.where[0], chosen)
-        if target is not vector:
-            target[:] = vector
-        return target if out is None else out
-
-    def _count(self) -> None:
-        self._events += 1
-        if self._events == REBUILD_AFTER:
-            self._calls.rebuild()
-            self._events = 0
-
-
-def worth_following(scheme: ReedSolomonScheme) -> bool:
-    """Whether rounds of a code save time by following their decoding vectors."""
-    factors = min(scheme.n - scheme.threshold, scheme.threshold)
-    # With several clusters, some have spare messages in most rounds, and "auto" chooses among them.
-    return scheme.clusters == 1 and factors >= FEWEST_FACTORS and scheme.n * factors >= FOLLOW_FROM
-
-
-class Follower:
-    """Prepares the decoding vector of a round while its messages come.
-
-    It does nothing until a few more messages would suffice. Then it computes the products for the
-    messages that came, while the master waits for the rest, and each further message takes a step.
-    If as many stragglers are declared as are tolerated, it computes the products for all other
-    workers; their messages then take no step.
-
-    The scheme has one cluster. `survivors`, an (n,) int64 array, are the workers whose messages
-    came, in order of arrival, and read as they come; entries are written to `vector`.
-    """
-
-    def __init__(
-        self, scheme: ReedSolomonScheme, survivors: Ints, vector: Complexes, unit: float
-    ) -> None:
-        self._scheme, self._survivors, self._vector = scheme, survivors, vector
-        self._state, self._calls, self._longest = scheme._bind_stream(unit)
-        self._steps = min(STEPS, max(1, scheme.stragglers // 8))
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget all messages and declared stragglers."""
-        self._state.away[:] = True
-        self._declared: set[int] = set()
-        self._lacking = self._scheme.threshold  # messages still needed
-        self._there = -1  # number of workers in the products; -1: not computed
-
-    def receive(self, worker: int) -> None:
-        """Note that a worker's message came."""
-        self._declared.discard(worker)
-        self._lacking -= 1
-        if self._there < 0:
-            self._state.away[worker] = False
-            self._begin()
-        elif self._state.away[worker]:
-            self._calls.join(worker)
-            self._there += 1
-
-    def straggles(self, worker: int) -> None:
-        """Note that this worker, whose message did not come, is not expected any more."""
-        if worker in self._declared:
-            return
-        self._declared.add(worker)
-        if self._there < 0:
-            self._begin()
-        elif not self._state.away[worker]:
-            self._calls.leave(worker)
-            self._there -= 1
-
-    def _begin(self) -> None:
-        """Compute the products, unless more than a few steps would follow."""
-        away = self._state.away
-        if len(self._declared) >= self._scheme.stragglers:
-            away[:] = False
-            away[list(self._declared)] = True
-        elif self._lacking > self._steps:
-            return
-        self._calls.rebuild()
-        self._there = away.size - int(np.count_nonzero(away))
-
-    def vector(self, f: int) -> Array | None:
-        """The vector for the f messages that came, as by "auto"; None if it is not prepared."""
-        if self._there != f:
-            return None
-        survivors, vector = self._survivors[:f], self._vector[:f]
-        if self._calls.vector(survivors, vector):
-            return None
-        if f > self._scheme.threshold and self._scheme._could_be_better(survivors, vector):
-            return None
-        return vector if square(vector) <= self._longest else None
 
 
 def by_system(clusters: Sequence[Cluster], survivors: Ints, method: str) -> Complexes:

@@ -336,7 +336,6 @@ class Code(Recorded):
         out: Output | None = None,
         *,
         message_dtype: DTypeLike = np.float64,
-        log: bool = False,
     ) -> Array:
         """Return the decoding vector a_F of survivors: ``a_F @ B[survivors] = 1``.
 
@@ -352,15 +351,11 @@ class Code(Recorded):
         message_dtype : numpy dtype, default float64
             Dtype of the messages. The more they are rounded, the shorter the best vector is.
             `decode` and rounds know the dtype from the messages.
-        log : bool, default False
-            Return the logarithms of the exact vector instead, even of coefficients beyond float64:
-            ``log|a_i|``, with the angle, in (-pi, pi], as imaginary part. Takes neither `out` nor
-            `method`.
 
         Returns
         -------
         (f,) complex128 or float64 array
-            One coefficient for each survivor, in the order given; with `log` always complex128.
+            One coefficient for each survivor, in the order given.
 
         Raises
         ------
@@ -371,10 +366,6 @@ class Code(Recorded):
         ValueError
             If a survivor is named twice or does not exist, or there are not N booleans.
         """
-        if log:
-            if out is not None or method != "auto":
-                raise ValueError("log=True takes neither out nor a method")
-            return self.scheme.log_vector(self.scheme.check_survivors(survivors))
         survivors = check_workers("survivors", survivors, self.scheme.message_count)
         target = None
         unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)

@@ -22,7 +22,7 @@ from .._base.text import listed, plural
 from ..errors import warn_caller
 from ..kernels.rows import DOUBLE
 from .cache import SurvivorMask, VectorFunction
-from .rules import Blocks, Cells, Follower, Rule, Tiling, Waiting, renumbered
+from .rules import Blocks, Cells, Rule, Tiling, Waiting, renumbered
 from .scheme import Row, Scheme
 
 # Domains as users give them: a label for each worker, or the workers of each label.
@@ -514,11 +514,6 @@ class PlacedScheme(Scheme):
 
         return fill
 
-    def follower(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> Follower | None:
-        theirs = np.zeros_like(survivors)
-        inner = self.inner.follower(theirs, vector, unit)
-        return None if inner is None else _Follower(inner, self._number, survivors, theirs)
-
     def touched(self, number: int) -> Ints:
         return self.inner.touched(int(self._number[number]))
 
@@ -547,7 +542,7 @@ _THE_SAME_LATER = (
 _OF_MESSAGES = ("row_norms", "row_sums", "log_row_sums")
 # Methods whose first argument is survivors.
 _OF_SURVIVORS = (
-    *("vector", "vector_for", "log_vector", "solution", "equations", "parity", "deviation"),
+    *("vector", "vector_for", "solution", "equations", "parity", "deviation"),
     *("left_out", "vector_errors", "doubt", "awaits_more"),
 )
 
@@ -571,22 +566,3 @@ for _name in _OF_MESSAGES:
     setattr(PlacedScheme, _name, _of_messages(_name))
 for _name in _OF_SURVIVORS:
     setattr(PlacedScheme, _name, _of_survivors(_name))
-
-
-class _Follower:
-    """The inner scheme's follower, called with its own numbers."""
-
-    def __init__(self, inner: Follower, number: Ints, survivors: Ints, theirs: Ints) -> None:
-        self._inner, self._number = inner, number
-        self._survivors, self._theirs = survivors, theirs
-        self.reset = inner.reset
-
-    def receive(self, worker: int) -> None:
-        self._inner.receive(int(self._number[worker]))
-
-    def straggles(self, worker: int) -> None:
-        self._inner.straggles(int(self._number[worker]))
-
-    def vector(self, f: int) -> Array | None:
-        self._number.take(self._survivors[:f], out=self._theirs[:f], mode="clip")
-        return self._inner.vector(f)

@@ -332,11 +332,7 @@ class Round(Gathering):
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
         self._arrive = self._arrivals.arrive
-        self._follower = None  # not with `verify`: "auto" chooses among its spare messages
-        if not liars:
-            self._follower = scheme.follower(survivors, self._decoder.vector, form.unit)
         self._tally = None if enough else scheme.rule.tally()
-        self._arrivals.once = self._follower is not None
         self._inspector = Inspector(scheme, self._sent, liars) if liars else None
         if self._inspector is not None:
             self._inspector.require_enough()
@@ -347,7 +343,7 @@ class Round(Gathering):
         self._plain = (
             form.message_dtype.char in "fd" and not liars and scheme.message_count == scheme.n
         )
-        self._followed = bool(self._tally or self._follower or scheme.waits or not alone)
+        self._followed = bool(self._tally or scheme.waits or not alone)
         self._list = self._rows.arrays.append
         self._received: Any = self._rows  # the messages to combine
         self.reset()
@@ -377,8 +373,6 @@ class Round(Gathering):
         self._next: dict[int, int] = {}  # the message due next, of workers that send several
         if self._tally is not None:
             self._tally.reset()
-        if self._follower is not None:
-            self._follower.reset()
         self._filled = ""  # the method that filled the decoder's vector; "" if it is out of date
         self._decodable = self._ready = False
 
@@ -497,21 +491,6 @@ class Round(Gathering):
         if self.scheme.rule.missing(checked):
             self.scheme.raise_too_few(checked)
 
-    def straggles(self, worker: int) -> None:
-        """Declare that no further message of this worker is expected.
-
-        A large code can then prepare the decoding vector before the last message comes. It changes
-        nothing else: if a message comes after all, it is taken like any other.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such worker.
-        """
-        worker = check_index("worker", worker, self.scheme.n)
-        if self._follower is not None and not self._arrivals.heard[worker]:
-            self._follower.straggles(worker)
-
     def receive(
         self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
@@ -610,8 +589,6 @@ class Round(Gathering):
         """Note a message that was taken; return whether the round is ready."""
         if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
             self._decodable = True
-        if self._follower is not None:
-            self._follower.receive(worker)
         return self._decide()
 
     def _decide(self) -> bool:
@@ -637,9 +614,6 @@ class Round(Gathering):
         """Note messages that `intake` took, which may make it `ready`; return their numbers."""
         numbers = self._arrivals.follow()
         self._filled = ""
-        if self._follower is not None:
-            for number in numbers:
-                self._follower.receive(number)
         self._decodable = self._arrivals.enough
         self._decide()
         return numbers
@@ -700,14 +674,10 @@ class Round(Gathering):
             raise RuntimeError(f"the messages of this round are gone: {self._lapsed}")
 
     def _vector(self, method: str = "auto") -> Array:
-        """The decoding vector of the messages so far: a prepared one, or computed now."""
+        """The decoding vector of the messages so far."""
         f = len(self._rows.arrays)
         if self._filled == method:
             return self._decoder.vector[:f]
-        if self._follower is not None and method == "auto" and self._decodable:
-            prepared = self._follower.vector(f)
-            if prepared is not None:
-                return prepared
         self._decoder.fill_vector(f, method)
         self._filled = method
         vector = self._decoder.vector[:f]

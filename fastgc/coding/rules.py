@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import kernels
-from .._base.arrays import Array, Bools, Floats, Ints
+from .._base.arrays import Bools, Floats, Ints
 from ..numerics.graphs import Network, components, parallel
 from ..numerics.solve import SOLVED, Equations
 from .arguments import check_between
@@ -40,25 +40,6 @@ class Rule(Protocol):
 
     def tally(self) -> Tally:
         """A tally that has heard nothing yet."""
-
-
-class Follower(Protocol):
-    """Prepares a round's decoding vector while its messages come."""
-
-    def reset(self) -> None:
-        """Forget all messages."""
-
-    def receive(self, worker: int) -> None:
-        """Note that a worker's message came."""
-
-    def straggles(self, worker: int) -> None:
-        """Note that no message of this worker will come."""
-
-    def vector(self, f: int) -> Array | None:
-        """Return the decoding vector of the f messages that came, or None if not prepared."""
-
-
-_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
 
 
 class Blocks(NamedTuple):
@@ -432,6 +413,9 @@ SPARED = 1 << 18
 
 # Least singular value, relative to the largest, at which it is clear that it is not zero.
 CLEAR = 1e-5
+
+
+_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
 
 
 class Span(NamedTuple):

@@ -25,7 +25,6 @@ from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
-    Complexes,
     Floats,
     Ints,
     as_array,
@@ -41,7 +40,7 @@ from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_soluti
 from .arguments import Recorded, partition, shown
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
-from .rules import Blocks, Follower, Rule, Span, Waiting, check_wait, tolerated
+from .rules import Blocks, Rule, Span, Waiting, check_wait, tolerated
 
 __all__ = ["Residuals", "Scheme"]
 
@@ -191,7 +190,7 @@ class Scheme(Recorded, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A subclass that overrides `vector` must not inherit its base's faster paths.
-        faster = {"bind_vector", "fill_vectors", "follower"} if "vector" in vars(cls) else set()
+        faster = {"bind_vector", "fill_vectors"} if "vector" in vars(cls) else set()
         for name in faster - vars(cls).keys():
             setattr(cls, name, getattr(Scheme, name))
 
@@ -415,14 +414,6 @@ class Scheme(Recorded, ABC):
                 good[r] = False
         return good
 
-    def follower(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> Follower | None:
-        """An object that prepares ``vector[:f]`` while ``survivors[:f]`` come in, if that pays.
-
-        For schemes whose workers send one message each. Default: none. `unit` is as in
-        `bind_vector`.
-        """
-        return None
-
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
 
@@ -510,12 +501,6 @@ class Scheme(Recorded, ABC):
     def log_row_sums(self) -> Floats:
         """Logarithms of `row_sums`, also of those beyond float64."""
         return np.log(self.row_sums)
-
-    def log_vector(self, survivors: Ints) -> Complexes:
-        """``log a_i``; -Inf for zeros. For schemes whose coefficients may exceed float64."""
-        with np.errstate(divide="ignore"):
-            logs: Complexes = np.log(self._vector_by(survivors).astype(complex))
-        return logs
 
     def typical_error(self) -> float | None:
         """Typical relative error in float64, with as many stragglers as are tolerated.

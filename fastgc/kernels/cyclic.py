@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .._base.arrays import Bools, Complexes, Floats, Ints
+from .._base.arrays import Complexes, Floats, Ints
 
 # The numbers are those of fgc_method in csrc/fastgc.h.
 LOCATOR = 0  # product over the stragglers, O(f s)
@@ -154,47 +154,6 @@ def cyclic_tables(blocks: Sequence[tuple[int, int, int]]) -> CyclicTables:
     )
 
 
-class CyclicStream(NamedTuple):
-    """The locator's products of a code, kept current while workers come and go.
-
-    A named tuple of arrays, like `CyclicTables`. ``fgc_stream`` in csrc/fastgc.h describes the
-    fields.
-    """
-
-    product: Floats
-    exponent: Ints
-    lost: Ints
-    lost_sum: Ints
-    pending: Ints
-    away: Bools
-    factor: Floats
-
-
-class StreamCalls(NamedTuple):
-    """The functions of a stream; its pointers are taken once.
-
-    Attributes
-    ----------
-    rebuild : callable
-        ``rebuild()`` computes all products from `CyclicStream.away`, in O(n) times the workers that
-        are away or the others, whichever are fewer.
-    leave, join : callable
-        ``leave(worker)`` for a worker that is present, ``join(worker)`` for one that is away: one
-        factor more, or one less, for each worker of its block.
-    vector : callable
-        ``vector(survivors, out) -> status``; survivors are all workers that are not away, in any
-        order.
-    where : Where
-        Item 0 says where that status applies.
-    """
-
-    rebuild: Callable[[], None]
-    leave: Callable[[int], None]
-    join: Callable[[int], None]
-    vector: Callable[[Ints, Complexes], int]
-    where: Where
-
-
 class Polar(NamedTuple):
     """A backend's part of decoding by transforms, on fixed buffers.
 
@@ -211,18 +170,3 @@ class Polar(NamedTuple):
     mark: Callable[[int], int]
     write: Callable[[int], int]
     where: Where
-
-
-def cyclic_stream(tables: CyclicTables) -> CyclicStream:
-    """A stream in which all workers are away; `StreamCalls.rebuild` must come first."""
-    n, blocks = int(tables.start[-1]), tables.q.size
-    lost, lost_sum, pending = np.zeros((3, blocks), dtype=np.int64)
-    return CyclicStream(
-        product=np.empty(n + PAD),
-        exponent=np.empty(n + PAD, dtype=np.int64),
-        lost=lost,
-        lost_sum=lost_sum,
-        pending=pending,
-        away=np.ones(n, dtype=np.bool_),
-        factor=np.where(tables.sine == 0, 1.0, tables.sine),
-    )

@@ -12,8 +12,6 @@ regularly have transforms with coefficients of up to n / pi, whose rounding is i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,8 +19,7 @@ import numpy as np
 
 from .._base.arrays import Bools, Complexes, Floats, Ints
 from . import numpy as plain
-from .choice import backend
-from .cyclic import CyclicPlan, CyclicStream, Polar, Status, sines
+from .cyclic import CyclicPlan, Polar, Status, sines
 from .dispatch import own
 
 
@@ -109,29 +106,6 @@ class Logarithms:
             np.add(x[:m], (density - 1) * np.log(m), out=size[part])
 
 
-def fourier_rebuild(plan: CyclicPlan, stream: CyclicStream) -> None:
-    """`StreamCalls.rebuild` by transforms, O(n log n)."""
-    tables, size = plan.tables, np.empty(plan.workers)
-    Logarithms(plan).write(~stream.away, size)
-    size /= np.log(2)
-    exponent = 2 * np.floor(size / 2).astype(np.int64)  # even, as Numba's `scale` needs
-    np.exp2(size - exponent, out=size)
-    for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
-        m, lost = hi - lo, np.flatnonzero(stream.away[lo:hi])
-        # A sine of pi q (i-j) / m is negative for an odd number q (i-j) // m of half turns. With
-        # x = q i mod m, y = q j mod m that is q i // m - q j // m, and one less where y > x.
-        turned = tables.q[b] * np.arange(m)
-        whole = turned // m
-        x = turned - m * whole
-        up_to = np.zeros(m, dtype=np.int64)
-        up_to[x[lost]] = 1
-        above = lost.size - np.cumsum(up_to)[x]
-        half_turns = lost.size * whole - whole[lost].sum() - above
-        stream.product[lo:hi] = size[lo:hi] * np.where(half_turns & 1, -m, m)
-        stream.exponent[lo:hi] = exponent[lo:hi]
-        stream.lost[b], stream.lost_sum[b], stream.pending[b] = lost.size, lost.sum(), 1
-
-
 class Fourier:
     """Decoding vectors by transforms, on two fixed buffers.
 
@@ -162,18 +136,6 @@ class Fourier:
             status = self._polar.write(f)
         return status
 
-    def logarithms(self, f: int) -> int:
-        """Check ``survivors[:f]`` and write ``exp(i arg a)`` to ``out[:f]``. Returns a `Status`.
-
-        Also writes ``log|a_i|`` of every survivor i, which cannot overflow, to `size`.
-        """
-        status = self._polar.mark(f)
-        if status == Status.OK:
-            self.size[:] = 1
-            status = self._polar.write(f)
-            self._logarithms.write(self._present, self.size)
-        return status
-
 
 def bind_fourier(plan: CyclicPlan, survivors: Ints, out: Complexes) -> Fourier:
     """Prepare decoding vectors by transforms on two fixed buffers."""
@@ -182,43 +144,14 @@ def bind_fourier(plan: CyclicPlan, survivors: Ints, out: Complexes) -> Fourier:
     return Fourier(plan, present, size, polar)
 
 
-SIZES = tuple(1 << bits for bits in range(6, 21))
-
-# For each of SIZES, the factors from which on transforms are faster than products, measured on an
-# Intel Xeon with AVX-512; benches/test_auto.py shows how well they fit. On another machine,
-# ``method="auto"`` may take the slower way where both take about as long. If the number is more
-# than half of the workers, products are always faster.
-BUILT_IN = {
-    "c avx512": (640, 1280, 1020, 640, 470, 330, 262, 250, 262, 232, 236, 270, 275, 197, 150),
-    "c avx2": (640, 1280, 730, 469, 321, 218, 180, 188, 200, 190, 201, 240, 243, 180, 150),
-    "c baseline": (640, 903, 502, 318, 219, 153, 140, 145, 145, 140, 145, 170, 174, 140, 125),
-    "numba": (640, 1280, 1100, 658, 432, 323, 260, 265, 285, 265, 275, 315, 320, 218, 160),
-    "numpy": (20, 20, 27, 47, 50, 43, 46, 51, 66, 100, 100, 50, 45, 50, 41),
-}
-
-
-def crossover_kind() -> str:
-    """The key in BUILT_IN: the backend in use, and for C its level of SIMD instructions."""
-    name = backend()
-    if name != "c":
-        return name
-    from .c import simd
-
-    return f"c {simd()}"
-
-
-def crossover_table() -> Mapping[int, int]:
-    """Factors from which on transforms are faster, by length, for the backend in use."""
-    return dict(zip(SIZES, BUILT_IN.get(crossover_kind(), BUILT_IN["c avx512"]), strict=True))
+# Transforms of m workers take as long as products of so many factors. Measured by C on an Intel
+# Xeon with AVX-512: 512 factors at m = 1024, 390 at 2048, 310 at 4096, 290 at 16384, 240 at 65536.
+FACTORS = 256
 
 
 def crossover(m: int) -> int:
-    """Factors from which on transforms are faster for blocks of any m workers.
+    """Factors from which on transforms are faster for blocks of any m workers, 4096 or more.
 
-    A vector by products takes time in proportion to workers times factors; by transforms, to
-    m log m.
+    A vector by products takes time in proportion to workers times factors.
     """
-    counts = crossover_table()
-    length = transform_length(m)
-    log = np.interp(math.log2(length), np.log2(list(counts)), np.log2(list(counts.values())))
-    return max(1, round(2.0**log * length / m))
+    return round(FACTORS * transform_length(m) / m)

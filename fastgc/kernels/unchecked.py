@@ -15,15 +15,11 @@ from .cyclic import LOCATOR as LOCATOR
 from .cyclic import LOOKUP as LOOKUP
 from .cyclic import SPREAD as SPREAD
 from .cyclic import CyclicPlan as CyclicPlan
-from .cyclic import CyclicStream as CyclicStream
 from .cyclic import Decode as Decode
-from .cyclic import StreamCalls as StreamCalls
 from .cyclic import Where as Where
-from .cyclic import cyclic_stream as cyclic_stream
 from .dispatch import kernel
 from .fourier import Fourier as Fourier
 from .fourier import bind_fourier as bind_fourier
-from .fourier import fourier_rebuild as fourier_rebuild
 from .numpy.arrivals import Arrivals as Arrivals
 from .numpy.arrivals import Enough as Enough
 from .numpy.cover import CellsPlan as CellsPlan

@@ -48,7 +48,7 @@ _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _EXTENDED = float(np.finfo(np.longdouble).eps) / 2
 
 
-def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> float:
+def amplification(code: Code, survivors: ArrayLike) -> float:
     """How many times larger decoding can make rounding errors: ``sum_i |a_i| sum_j |B_ij|``.
 
     The gradient is a sum of k partial gradients. Decoding adds up numbers whose sizes sum to so
@@ -60,13 +60,11 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     code : Code
     survivors : (f,) integer array, or (N,) bool array
         As in `Code.decoding_vector`.
-    log : bool, default False
-        Return the natural logarithm, which is finite even if the factor is beyond float64.
 
     Returns
     -------
     float
-        Inf if it is beyond float64, unless `log`.
+        Inf if it is beyond float64.
 
     Raises
     ------
@@ -79,8 +77,6 @@ def amplification(code: Code, survivors: ArrayLike, *, log: bool = False) -> flo
     the data (`LagrangeCode`), B's entries are the products of two Lagrange basis polynomials.
     """
     checked = code.scheme.check_survivors(survivors)
-    if log:
-        return log_amplification(code, checked, code.scheme.log_vector(checked).real)
     try:
         vector = code.decoding_vector(checked)
     except OverflowError:

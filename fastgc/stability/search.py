@@ -25,7 +25,7 @@ from .._base.arrays import (
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
-from .precision import amplification, log_amplification
+from .precision import log_amplification
 
 __all__ = ["WorstCase", "worst_survivors"]
 
@@ -42,6 +42,7 @@ _HOT, _COLD = 0.05, 0.0025
 _NEAR = 8  # most places that an exchange nearby moves
 
 _BEYOND = 1e4  # logarithm that stands for errors beyond float64
+_LARGEST = math.log(sys.float_info.max)  # stands for the logarithm of amplifications beyond it
 
 Found = tuple[float, str, Ints]  # how bad a set is, its pattern, and its silent workers
 
@@ -269,7 +270,7 @@ class Sight:
         try:
             vector = self._vector(survivors)
         except OverflowError:
-            return amplification(self.code, survivors, log=True)
+            return _LARGEST
         with np.errstate(divide="ignore"):
             return log_amplification(self.code, survivors, np.log(np.abs(vector)))
 

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .._cffi import ffi, lib
-from ..cyclic import Polar, Status, StreamCalls
+from ..cyclic import Polar, Status
 from ..rows import (
     Combinations,
     alike,
@@ -41,7 +41,6 @@ __all__ = [
     "bind_functional",
     "bind_polar",
     "bind_square_sum",
-    "bind_stream",
     "bind_survivor_mask",
     "bind_tiling",
     "combine",
@@ -490,24 +489,6 @@ def bind_polar(plan, survivors, present, size, out):
         partial(
             lib.fgc_polar_vector, struct, survivors_, present_, size_, out_, where, work_space(plan)
         ),
-        where,
-    )
-
-
-def bind_stream(plan, stream):
-    structs = plan_struct(plan), struct_of("fgc_stream", **stream._asdict())
-    where, work = ffi.new("int64_t *"), work_space(plan)
-
-    def vector(survivors, out):
-        survivors_ = ffi.from_buffer("int64_t[]", survivors)
-        out_ = ffi.from_buffer("double[]", out, require_writable=True)
-        return lib.fgc_stream_vector(*structs, survivors_, out_, where, work, survivors.size)
-
-    return StreamCalls(
-        partial(lib.fgc_stream_rebuild, *structs, work),
-        partial(lib.fgc_stream_leave, *structs),
-        partial(lib.fgc_stream_join, *structs),
-        vector,
         where,
     )
 

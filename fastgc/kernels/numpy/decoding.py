@@ -1,4 +1,4 @@
-"""Decoding vectors and streams of cyclic codes, and bit masks of survivors."""
+"""Decoding vectors of cyclic codes, and bit masks of survivors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,16 @@ from ..cyclic import (
     LOOKUP,
     SPREAD,
     CyclicPlan,
-    CyclicStream,
     CyclicTables,
     Decode,
     Polar,
     Status,
-    StreamCalls,
     Where,
 )
 
 __all__ = [
     "bind_decoding_vector",
     "bind_polar",
-    "bind_stream",
     "bind_survivor_mask",
     "decoding_vectors",
 ]
@@ -206,55 +203,6 @@ def bind_polar(
         return status
 
     return Polar(mark, write, where)
-
-
-def bind_stream(plan: CyclicPlan, stream: CyclicStream) -> StreamCalls:
-    """Prepare the functions of a stream of this code. Pointers are taken once, here."""
-    tables = plan.tables
-    start = tables.start.tolist()
-    where = [0]
-
-    def rebuild() -> None:
-        for b, (lo, hi) in enumerate(pairwise(start)):
-            m, q, at = hi - lo, int(tables.q[b]), tables.offset[b]
-            lost = np.flatnonzero(stream.away[lo:hi])
-            if 2 * lost.size > m:  # the product over all, divided by the others: csrc/decoding.c
-                kept = np.flatnonzero(~stream.away[lo:hi])
-                product, exponent = cyclic_product(tables.cosecant[at : at + 2 * m], m, kept)
-                odd = (m - 1) * (q + 1) // 2 + q * np.arange(m)
-                product *= np.where(odd % 2, -m, m)
-            else:
-                product, exponent = cyclic_product(stream.factor[at : at + 2 * m], m, lost)
-            stream.product[lo:hi], stream.exponent[lo:hi] = product, exponent
-            stream.lost[b], stream.lost_sum[b] = lost.size, lost.sum()
-
-    def step(worker: int, away: bool) -> None:
-        b = int(np.searchsorted(tables.start, worker, side="right")) - 1
-        lo, hi = start[b], start[b + 1]
-        m, j, at = hi - lo, worker - lo, tables.offset[b]
-        table = (stream.factor if away else tables.cosecant)[at : at + 2 * m]
-        product, shift = np.frexp(stream.product[lo:hi] * table[m - j : 2 * m - j])
-        stream.product[lo:hi] = product
-        stream.exponent[lo:hi] += shift
-        stream.lost[b] += 1 if away else -1
-        stream.lost_sum[b] += j if away else -j
-        stream.away[worker] = away
-
-    def vector(survivors: Ints, out: Complexes) -> int:
-        missing = tables.need - (np.diff(tables.start) - stream.lost)
-        if (missing > 0).any():
-            where[0] = int(missing[missing > 0].sum())
-            return Status.TOO_FEW
-        value = np.empty(plan.workers, dtype=np.complex128)
-        for b, (lo, hi) in enumerate(pairwise(start)):
-            of = int(stream.lost[b]), int(stream.lost_sum[b])
-            product, exponent = stream.product[lo:hi], stream.exponent[lo:hi]
-            value[lo:hi] = _turn_block(tables, b, False, *of, product, exponent)
-        out[:] = value[survivors]
-        status, where[0] = _finite(out)
-        return status
-
-    return StreamCalls(rebuild, lambda i: step(i, True), lambda i: step(i, False), vector, where)
 
 
 def decoding_vectors(
