@@ -15,7 +15,6 @@ pytestmark = [
     pytest.mark.skipif("c" not in fastgc.backends(), reason="no extension"),
 ]
 
-PLACED = fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto").placed(list("aaabbb"))
 CODES = [
     fastgc.ReedSolomon(7, stragglers=2),
     fastgc.ReedSolomon(7, stragglers=2, packed=False),
@@ -23,15 +22,12 @@ CODES = [
     fastgc.ReedSolomon(80, stragglers=12),
     fastgc.ReedSolomon(40, stragglers=18, root=1),
     fastgc.ReedSolomon(700, stragglers=300),
-    PLACED,
-    PLACED.placed(list("aabbab")),
 ]
 PLAIN_SUMS = [
     fastgc.BinaryCode(8, stragglers=2),
     fastgc.FractionalRepetition(9, stragglers=2),
     fastgc.Uncoded(5),
     fastgc.GraphCode(8, 9, degree=3),
-    fastgc.BinaryCode(8, 5, stragglers=2).placed([0, 0, 0, 1, 1, 1, 2, 2]),
 ]
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 EVERY_CODE = pytest.mark.parametrize("code", CODES, ids=repr)

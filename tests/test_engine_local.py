@@ -33,7 +33,7 @@ from fastgc import (
     use_backend,
 )
 from fastgc.delays import Empirical, Exponential, Heterogeneous
-from fastgc.engines import LocalCluster, SimulatedCluster, local
+from fastgc.engines import LocalCluster, SimulatedCluster, local, placement
 from fastgc.engines.interface import sample_delays
 from fastgc.errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from fastgc.stability import StabilityTracker
@@ -1041,9 +1041,10 @@ def test_machines_that_the_others_cannot_spare_are_warned_of():
     assert said.startswith(
         "if a (workers 0, 1) or b (workers 2, 3) is lost, the others cannot go on: they lack what "
         "only these hold of BinaryCode(n=6, stragglers=1). Deal its workers out to the "
-        "machines: code.placed("
+        "machines by fastgc.engines.placement"
     )
-    assert said_of_machines(code.placed(hosts), hosts) == []
+    order = placement(code, hosts)
+    assert said_of_machines(code, [hosts[order.index(worker)] for worker in range(6)]) == []
     assert said_of_machines(code, hosts, partial="best") == []  # rounds make do with what came
     for fine in (
         Uncoded(6),  # no worker can be spared

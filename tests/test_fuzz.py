@@ -667,12 +667,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         assignment=[[0, 1, 3], [2, 1], [3, 2, 0]],
         ordered=True,
     ),
-    "Placed": _plain(
-        fastgc.codes.Placed,
-        code=fastgc.BinaryCode(4, stragglers=1),
-        domains=[0, 0, 1, 1],
-        order=[0, 2, 1, 3],
-    ),
     "Reactive": _plain(fastgc.Reactive, n=4, k=6, holders=3, deadline=0.5),
     "RandomAssignment": _plain(
         fastgc.RandomAssignment, n=3, k=5, load=[3, 4, 1], send="together", seed=4
@@ -694,8 +688,8 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Grouped.members": _of_code("members", fastgc.Grouped, group=1),
     "Grouped.partitions_of": _of_code("partitions_of", fastgc.Grouped, group=1),
     "Grouped.group_of": _of_code("group_of", fastgc.Grouped, worker=1),
-    "Code.placed": _plain(
-        fastgc.BinaryCode(4, stragglers=1).placed, domains={"a": [0, 2], "b": [1, 3]}, strict=False
+    "engines.placement": _plain(
+        fastgc.engines.placement, code=fastgc.BinaryCode(4, stragglers=1), domains=[0, 1, 0, 1]
     ),
     "Scheme.check_survivors": _of_survivors("check_survivors"),
     "Code.residual": _of_survivors("residual"),
@@ -734,7 +728,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         delays.Outages, model=None, domains=["a", "a", "b"], probability=0.5, seconds=60.0
     ),
     "Outages.sample": _plain(OUTAGES.sample, round=3, workers=3, seed=1),
-    "Outages.placed": _plain(OUTAGES.placed, code=fastgc.FractionalRepetition(3, stragglers=2)),
+    "Outages.dealt": _plain(OUTAGES.dealt, order=[2, 0, 1]),
     "Outages.draw": lambda rng: Call(
         partial(OUTAGES.draw, np.random.default_rng(0)), {"rounds": 3, "workers": 3}
     ),

@@ -581,10 +581,9 @@ def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
     [
         fastgc.PartialWork(4, load=2),
         fastgc.Reactive(4, holders=2),
-        fastgc.BinaryCode(6, stragglers=1).placed([0, 0, 0, 1, 1, 1]),
     ],
     ids=lambda code: type(code).__name__,
 )
-def test_codes_whose_workers_are_asked_or_dealt_out(code):
+def test_codes_whose_workers_are_asked(code):
     """With "auto", simulated rounds ask; rounds that cannot ask differ."""
     check(code, engines=["simulated"], report=lambda line: None)

@@ -57,11 +57,6 @@ def decodable_sets(code, rng, count):
 
 def products(code):
     """Return B, or for codes of the data the products of two basis polynomials; and its target."""
-    if isinstance(code, fastgc.codes.Placed):
-        rows, *rest = products(code.code)
-        first = code.code.scheme.first_messages
-        order = [np.arange(first[worker], first[worker + 1]) for worker in code.order]
-        return rows[np.concatenate(order)], *rest
     if code.scheme.codes_data:
         basis = code.scheme._values.basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)

@@ -66,6 +66,7 @@ from groups_of_ranks import (  # noqa: E402
     without,
 )
 
+from fastgc.engines import placement  # noqa: E402
 from fastgc.numerics.graphs import owners  # noqa: E402
 from fastgc.torch import (  # noqa: E402
     CodedAllReduce,
@@ -195,16 +196,16 @@ def went_on_without(rank, found):
 def test_a_node_that_dies_costs_no_step(tmp_path):
     # Ranks are numbered node by node: neighbours, which hold a binary code's copies, die together.
     def on_two_nodes(rank, store, life):
-        code = BinaryCode(N, stragglers=1).placed(
-            hosts(N, rank=rank, store=store, host=f"node{rank // 3}"), strict=True
-        )
-
-        trouble = kill(rank, ("before", 4)) if rank < 3 else kill(None, None)
-        return training(code, 8, trouble, settle=3.0)(rank, store, life)
+        code = BinaryCode(N, stragglers=1)
+        order = placement(code, hosts(N, rank=rank, store=store, host=f"node{rank // 3}"))
+        assert order == [0, 2, 4, 1, 3, 5]
+        own = order[rank]
+        trouble = kill(own, ("before", 4)) if rank < 3 else kill(None, None)
+        return training(code, 8, trouble, settle=3.0)(own, store, life)
 
     found = launch(tmp_path, on_two_nodes)
     check(found, 8, [3, 4, 5])
-    assert all(each["ranks"] == [3, 4, 5] for each in found.values())
+    assert all(each["ranks"] == [1, 3, 5] for each in found.values())
 
 
 def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
@@ -215,12 +216,12 @@ def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
             "LOCAL_WORLD_SIZE": "3",
             "WORLD_SIZE": f"{N}",
         }
-        nodes = [each // 3 for each in range(N)]
-        said = []
-        for code in (BinaryCode(N, stragglers=1), BinaryCode(N, stragglers=1).placed(nodes)):
+        code, said = BinaryCode(N, stragglers=1), []
+        order = placement(code, [each // 3 for each in range(N)])
+        for place in ({}, {"rank": order[rank]}):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
-                with CodedAllReduce(net(), code, store=store, rank=rank):
+                with CodedAllReduce(net(), code, store=store, **place):
                     pass
             said.append([str(w.message) for w in caught if "this machine" in str(w.message)])
         return said
@@ -232,7 +233,7 @@ def test_a_machine_that_cannot_be_spared_is_warned_of(tmp_path):
         for each in plainly:
             ranks = ", ".join(str(rank + other) for other in range(3))
             assert f"if this machine (ranks {ranks}) is lost, the others cannot go on" in each
-            assert "code.placed(fastgc.torch.hosts())" in each
+            assert "fastgc.engines.placement" in each
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _simulate_each(
     out, and the reasons are returned.
     """
     from .._base.progress import share_bar
-    from ..delays import Outages
+    from ..engines.machines import dealt
     from ..planning.simulation import follow
     from ..planning.simulation import simulate as run
 
@@ -127,7 +127,7 @@ def _simulate_each(
         "interrupted": case.source.interrupted(what.finish),
         "processors": case.processors,
     }
-    model, asked = case.source.model, options.named(what.names)
+    asked = options.named(what.names)
     chosen = asked or catalogue.names()
     found: dict[str, Simulation] = {}
     followed: dict[str, Followed] = {}
@@ -137,8 +137,7 @@ def _simulate_each(
         for at, name in enumerate(chosen):
             try:
                 code = catalogue.make(name, case.n, what.partitions, case.s, what.seed)
-                if isinstance(model, Outages):
-                    code = model.placed(code)
+                model = dealt(case.source.model, code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
                 found[name] = run(code, model, rounds=case.rounds, **how)
                 if what.timeline is not None:

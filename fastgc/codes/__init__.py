@@ -1,7 +1,7 @@
 """Gradient codes, one file per scheme: see `fastgc.coding` for what serves them all."""
 
 from .._base.text import listing
-from ..coding.code import Code, Placed, Recovery
+from ..coding.code import Code, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Encoder
 from ..coding.reactive import ReactiveRound
 from ..coding.round import Round, Share
@@ -39,7 +39,6 @@ __all__ = [
     "LagrangeCode",
     "LinearCode",
     "PartialWork",
-    "Placed",
     "RandomAssignment",
     "Reactive",
     "ReactiveRound",

@@ -233,10 +233,6 @@ class Parts(NamedTuple):
             tally.add(message)
         return -(-tally.lacking // 2)  # an edge joins two components
 
-    def renumbered(self, number: Ints) -> Parts:
-        """As `fastgc.coding.rules.renumbered` does."""
-        return self._replace(ends=self.ends[number])
-
     def tally(self) -> Tally:
         return _PartsTally(self)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, overload
 
@@ -15,26 +15,14 @@ from .._base.arrays import (
     Output,
     at_least,
     check_output,
-    check_permutation,
     check_word,
     check_workers,
     view_of,
 )
-from .._base.text import listed
-from ..errors import NotDecodableError, warn_caller
+from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE
 from . import display
 from .arguments import Recorded, check_between
-from .placement import (
-    Domains,
-    PlacedScheme,
-    labels_of,
-    losses,
-    members_of,
-    placement,
-    survived,
-    what_would_do,
-)
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
 from .round import DeviceRound, Round
 from .scheme import Decoder, Residuals, Scheme
@@ -746,65 +734,6 @@ class Code(Recorded):
         load = messages * self.scheme.message_weight / trials
         return Recovery(workers / trials, messages / trials, load)
 
-    # ----------------------------------------------------------------------- who does whose work
-
-    def placed(self, domains: Domains, *, strict: bool = False) -> Placed:
-        """Return this code with its workers assigned to domains so that any one may be lost.
-
-        A domain is a node or a zone, whose workers die together. Which workers share a domain
-        decides whether the others suffice. Choosing them well costs nothing. If the order of the
-        workers' numbers suffices, they keep it. Otherwise the order comes from theory, from trying
-        all orders (up to 12 workers), or from a search.
-
-        Parameters
-        ----------
-        domains : sequence of n labels, or mapping of labels to workers
-            The domain of each worker: ``["a", "a", "b", "b"]``, or ``{"a": [0, 1], "b": [2, 3]}``.
-            ``fastgc.torch.hosts()`` gives the domains of PyTorch ranks.
-        strict : bool, default False
-            Raise an error instead of a warning if the loss of some domain would be too much.
-
-        Returns
-        -------
-        Placed
-
-        Raises
-        ------
-        TypeError, ValueError
-            If domains do not fit n workers, or with `strict` if a domain may not be lost; says why.
-
-        Warns
-        -----
-        UserWarning
-            If a domain may not be lost, even in the best order that was found; says which and why.
-
-        Examples
-        --------
-        >>> import fastgc
-        >>> code, nodes = fastgc.BinaryCode(6, stragglers=1), [0, 0, 0, 1, 1, 1]
-        >>> code.decodable([3, 4, 5])  # node 0 is lost
-        False
-        >>> placed = code.placed(nodes)
-        >>> placed.decodable([3, 4, 5]), placed.order.tolist()
-        (True, [0, 2, 4, 1, 3, 5])
-        >>> print(placed.losses)
-        any one of 2 domains may be lost, of 3 workers
-        """
-        labels = labels_of(domains, self.n)
-        found = placement(self.scheme, labels)
-        if found.why:
-            members = members_of(labels)
-            lost = listed(each for each in members if each not in found.survived)
-            which = "every domain" if not found.survived else f"domains {lost}"
-            text = (
-                f"{self!r} does not survive the loss of {which} in any order of its workers that "
-                f"was found: {found.why}; {what_would_do(members)}"
-            )
-            if strict:
-                raise ValueError(text)
-            warn_caller(text, UserWarning)
-        return Placed(self, labels, found.order)
-
     # ------------------------------------------------------------------------------ to look at
 
     def table(self, workers: Iterable[int] | None = None, digits: int = 3) -> str:
@@ -873,54 +802,3 @@ class _RowScheme(Scheme):
 
 # Hooks that a scheme may define, and that a code leaves to its scheme.
 _HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code), "row", "wait"}
-
-
-class Placed(Code):
-    """A code with its workers assigned to domains: worker i has the role of worker ``order[i]``.
-
-    `Code.placed` makes it and finds the order.
-
-    Parameters
-    ----------
-    code : Code
-    domains : sequence of n labels, or mapping of labels to workers
-        As in `Code.placed`.
-    order : sequence of n int
-        Each worker of `code` once.
-
-    Attributes
-    ----------
-    code : Code
-        The code with its original numbers.
-    order : (n,) int64 array
-    domains : dict
-        The workers of each label.
-    survived : tuple of labels
-        Any one of these domains may be lost with all its workers.
-    losses : str
-        The same in a sentence.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `code` is not a code, or another argument does not fit its n workers.
-    """
-
-    scheme: PlacedScheme
-
-    def __init__(self, code: Code, domains: Domains, order: ArrayLike) -> None:
-        if not isinstance(code, Code):
-            raise TypeError(f"code must be a code of fastgc, not {code!r}")
-        self.code, self.order = code, check_permutation("order", order, code.n).copy()
-        self.order.flags.writeable = False
-        self._labels = labels_of(domains, code.n)
-        self.domains = members_of(self._labels)
-        super().__init__(PlacedScheme(code.scheme, self.order))
-
-    @cached_property
-    def survived(self) -> tuple[Hashable, ...]:
-        return survived(self.code.scheme, self.domains, self.order)
-
-    @property
-    def losses(self) -> str:
-        return losses(self.domains, self.survived)

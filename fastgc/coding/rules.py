@@ -60,9 +60,6 @@ class Blocks(NamedTuple):
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
 
-    def renumbered(self, number: Ints) -> Blocks:
-        return self._replace(block=self.block[number])
-
     def enough(self) -> kernels.unchecked.Enough:
         """The same rule for ``kernels.unchecked.Arrivals``."""
         return kernels.unchecked.Enough.of_blocks(self.block, self.need)
@@ -116,9 +113,6 @@ class Cells(NamedTuple):
 
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
-
-    def renumbered(self, number: Ints) -> Cells:
-        return self._replace(cell=self.cell[number])
 
     def enough(self) -> kernels.unchecked.Enough:
         """The same rule for ``kernels.unchecked.Arrivals``."""
@@ -218,9 +212,6 @@ class Tiling(NamedTuple):
                         ahead.appendleft((there, so_far))
         return done[self.k]
 
-    def renumbered(self, number: Ints) -> Tiling:
-        return self._replace(start=self.start[number], stop=self.stop[number])
-
     def tally(self) -> Tally:
         return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
 
@@ -280,9 +271,6 @@ class Groups(NamedTuple):
     def tally(self) -> Tally:
         return _GroupsTally(self)
 
-    def renumbered(self, number: Ints) -> Groups:
-        return self._replace(group=self.group[number], number=self.number[number])
-
 
 class _GroupsTally:
     def __init__(self, rule: Groups) -> None:
@@ -331,9 +319,6 @@ class Waiting(NamedTuple):
         rest = int(np.sort(due)[whole : self.wait].sum())
         return min(self.rule.missing(survivors), rest)
 
-    def renumbered(self, number: Ints) -> Waiting:
-        return Waiting(renumbered(self.rule, number), self.sender[number], self.wait)
-
     def tally(self) -> Tally:
         return _WaitingTally(self.rule.tally(), self.sender, self.wait)
 
@@ -357,13 +342,6 @@ class _WaitingTally:
         if not self._ready:  # a tally may need linear algebra
             self._ready = self._lacking <= 0 or self._tally.add(message)
         return self._ready
-
-
-def renumbered(rule: Rule, number: Ints) -> Rule:
-    """Return `rule` for messages m that it knows as ``number[m]``; of its own kind if possible."""
-    own = getattr(rule, "renumbered", None)
-    found: Rule = Groups((rule,), np.zeros_like(number), number) if own is None else own(number)
-    return found
 
 
 def side_by_side(rules: Sequence[Rule], first: Sequence[int]) -> Rule:
@@ -440,14 +418,6 @@ class Span(NamedTuple):
         lacking = ~(self.equations(survivors).rows != 0).any(axis=0)
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
-
-    def renumbered(self, number: Ints) -> Span:
-        return Span(
-            lambda came: self.equations(number[came]),
-            lambda came: self.residual(number[came]),
-            self.messages,
-            lambda message: self.touched(int(number[message])),
-        )
 
     def spare(self) -> Floats | None:
         """Return numbers that tell quickly, from missing messages S, whether the others suffice.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._base.arrays import Floats, check_real, check_reals
-from ..coding.code import Code, Placed
-from ..coding.placement import Domains, labels_of, placement
 from .distributions import Delays, Distribution, check_counts, check_probabilities
 from .empirical import Empirical
 from .interface import DelayModel, Per, check_model, per_of, sample, tails
@@ -207,18 +205,19 @@ class Outages:
 
     In each round, each domain fails with the same probability, independently of the others. The
     workers of a failed domain answer `seconds` later than otherwise; this is the time until other
-    workers have taken their place. The domains are those of `fastgc.Code.placed`: the order of the
-    workers decides how long a round waits after a failure::
+    workers have taken their place. Which workers share a domain decides how long a round waits
+    after a failure::
 
         outages = fastgc.delays.Outages(late, nodes, probability=0.001, seconds=60)
-        fastgc.simulation.simulate(code.placed(nodes), outages)
+        order = fastgc.engines.placement(code, nodes)
+        fastgc.simulation.simulate(code, outages.dealt(order))
 
     Parameters
     ----------
     model : DelayModel or None
         The delays of workers without failures.
-    domains : sequence of n labels, or mapping of labels to workers
-        The domain of each worker.
+    domains : sequence of n labels
+        The domain of each worker: ``["a", "a", "b", "b"]``.
     probability : float
         Probability that a domain fails in a round, in 0 .. 1.
     seconds : float
@@ -242,7 +241,11 @@ class Outages:
     seconds: float
 
     def __init__(
-        self, model: DelayModel | None, domains: Domains, probability: float, seconds: float
+        self,
+        model: DelayModel | None,
+        domains: Sequence[Hashable],
+        probability: float,
+        seconds: float,
     ) -> None:
         check_model(model)
         if per_of(model) != "round":
@@ -287,23 +290,27 @@ class Outages:
                 own[r] = sample(self.model, r, workers, seed)
         return own + self._outages(rng, rounds)
 
-    def placed(self, code: Code) -> Placed:
-        """Return the code with its workers assigned to these domains as well as possible.
+    def dealt(self, order: Sequence[int]) -> Outages:
+        """Return the model in which rank i does the work of worker ``order[i]``.
 
-        This is `fastgc.Code.placed` without the warning that the loss of some domain cannot be
-        tolerated: a simulation shows this by long rounds. A placed code is returned unchanged.
+        `domains` are then those of the ranks; those of the new model are of the workers.
+
+        Parameters
+        ----------
+        order : sequence of n int
+            As `fastgc.engines.placement` returns it.
 
         Raises
         ------
-        TypeError, ValueError
-            If `code` is not a code, or has another number of workers.
+        ValueError
+            If it is not a permutation of the workers' numbers.
         """
-        if not isinstance(code, Code):
-            raise TypeError(f"code must be a code of fastgc, not {code!r}")
-        if isinstance(code, Placed):
-            return code
-        labels_of(self.domains, code.n)
-        return Placed(code, self.domains, placement(code.scheme, self.domains).order)
+        if sorted(order) != list(range(len(self.domains))):
+            raise ValueError(
+                f"order must have each number from 0 to {len(self.domains) - 1} once, not {order!r}"
+            )
+        domains = [self.domains[rank] for rank in np.argsort(order)]
+        return Outages(self.model, domains, self.probability, self.seconds)
 
     def _outages(self, rng: np.random.Generator, rounds: int) -> Floats:
         kinds = list(dict.fromkeys(self.domains))
@@ -315,3 +322,27 @@ class Outages:
     def _check_workers(self, workers: int) -> None:
         if workers != len(self.domains):
             raise ValueError(f"these are domains of {len(self.domains)} workers, not of {workers}")
+
+
+def labels_of(domains: Sequence[Hashable], n: int | None = None) -> list[Hashable]:
+    """Return the label of each worker's domain.
+
+    TypeError or ValueError if these are not labels of n workers (default: of any number).
+    """
+    if isinstance(domains, str) or not isinstance(domains, Iterable):
+        raise TypeError(
+            "domains must be a label for each worker, as in ['a', 'a', 'b', 'b'], "
+            f"not {domains!r}; fastgc.torch.hosts() gives those of ranks"
+        )
+    tolist = getattr(domains, "tolist", None)  # arrays' scalars become Python's numbers
+    labels = list(domains) if tolist is None else list(tolist())
+    if n is not None and len(labels) != n:
+        raise ValueError(f"domains must have a label for each of {n} workers, not {len(labels)}")
+    for worker, label in enumerate(labels):
+        try:
+            hash(label)
+        except TypeError:
+            raise TypeError(
+                f"domains[{worker}] must be a label, such as a name or a number, not {label!r}"
+            ) from None
+    return labels

@@ -7,6 +7,7 @@ from .._base import extras as _extras
 from .._base.text import listing
 from .interface import Cluster, RoundOptions, RoundReport, Task
 from .local import LocalCluster
+from .machines import placement
 from .ray import RayCluster
 from .simulated import SimulatedCluster
 
@@ -20,6 +21,7 @@ __all__ = [
     "SimulatedCluster",
     "Task",
     "find_engine",
+    "placement",
 ]
 __dir__ = listing(__all__)
 

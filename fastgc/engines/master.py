@@ -16,10 +16,10 @@ from .. import kernels
 from .._base.arrays import Array, Ints
 from .._base.text import listed, plural
 from ..codes import Round, Share
-from ..coding.placement import losses, members_of, warn_of_machines
 from ..errors import NotDecodableError, WorkerFailedError
 from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
+from .machines import losses, members_of, warn_of_machines
 
 __all__ = ["Master"]
 
@@ -95,9 +95,8 @@ class Master(RoundLoop):
     """
 
     _least_wait = 0.1
-    # Where machines are named: what an outage of one does, and the domains of `Code.placed`.
+    # Where machines are named: what an outage of one does.
     _outage = "lost", "the others cannot go on"
-    _domains = "cluster.hosts, if workers start on the same machines again"
 
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
@@ -151,7 +150,7 @@ class Master(RoundLoop):
             return
         if all(self._can_spare(workers) for workers in machines.values()):
             machine = "machine" if len(machines) == len(on) else "other machine"
-            said = losses(machines, list(machines), machine, self._outage[0])
+            said = losses(machines, machine, self._outage[0])
             _LOG.info("%s%s", said[0].upper(), said[1:])
         else:
             warn_of_machines(
@@ -160,7 +159,6 @@ class Master(RoundLoop):
                 {str(host): workers for host, workers in machines.items()},
                 lambda workers: self._can_spare(self._everyone.difference(workers)),
                 outage=f"is {', '.join(self._outage)}",
-                remedy=f": code.placed({self._domains})",
             )
 
     def _can_spare(self, workers: Iterable[int]) -> bool:

@@ -150,7 +150,6 @@ class MPICluster(Master):
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
     _outage = "late", "the others wait"  # a rank that dies ends the job
-    _domains = "comm.allgather(MPI.Get_processor_name())[1:]"
 
     def _open(self, task: Task) -> _Ranks:
         return _Ranks(self._job, task)

@@ -93,7 +93,6 @@ class TorchCluster(Master):
     """
 
     _outage = "late", "the others wait"  # a rank that dies ends the job
-    _domains = "fastgc.torch.hosts()[1:]"
 
     def _open(self, task: Task) -> _Ranks:
         rank, _ = _place()

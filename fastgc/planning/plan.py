@@ -26,8 +26,9 @@ from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
 from ..coding.trust import UNSTABLE
-from ..delays import DelayModel, Outages
+from ..delays import DelayModel
 from ..delays.interface import check_model, sample
+from ..engines.machines import dealt
 from ..errors import InstabilityWarning
 from ..stability import amplification
 from .simulation import Simulation, simulate
@@ -251,7 +252,7 @@ def plan(
         Workers.
     delays : DelayModel, optional
         The delays of the workers. Default: no delays. With `fastgc.delays.Outages`, the workers of
-        all codes are assigned to their domains (`fastgc.Code.placed`).
+        all codes are dealt out to their domains (`fastgc.engines.placement`).
     k : int, optional
         Partitions, n by default.
     p : int
@@ -398,7 +399,7 @@ class _Trials:
             answer = "no load tolerates" if known else "it is not known whether it tolerates"
             raise ValueError(f"{answer} {self.least} stragglers")
         require_mean(code, self.delays, self.how["interrupted"])
-        return self.delays.placed(code) if isinstance(self.delays, Outages) else code
+        return code
 
     def ways(self, name: str | Code) -> list[str | Code]:
         """Return the code without speeds and, if it takes them, in all ways with speeds."""
@@ -416,7 +417,8 @@ class _Trials:
         def simulated() -> Choice:
             receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
             overhead = self.overhead + (decode if decode < math.inf else 0.0)
-            run = simulate(code, self.delays, receive=receive, overhead=overhead, **self.how)
+            delays = dealt(self.delays, code)
+            run = simulate(code, delays, receive=receive, overhead=overhead, **self.how)
             time, error = run.mean + decode, run.standard_error
             return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
 

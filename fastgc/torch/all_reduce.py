@@ -248,7 +248,7 @@ class CodedAllReduce:
     -----
     UserWarning
         If torchrun started several ranks on this machine and others elsewhere, and the others could
-        not continue without this machine. `fastgc.Code.placed` avoids that.
+        not continue without this machine. `fastgc.engines.placement` avoids that.
 
     Notes
     -----
@@ -331,6 +331,7 @@ class CodedAllReduce:
         self._position = None if sampler is None else Position(sampler, accumulate)
         self._sampler, self._accumulate, self._state = sampler, accumulate, _states(state)
         check_word("buffers", buffers, "error", "mean")
+        counted_as_started = rank is None
         rank = _rank_of(code, group, rank)
         self._pace = _Pace() if deadline == "auto" else None
         seconds = check_real(
@@ -358,7 +359,7 @@ class CodedAllReduce:
         )
         self._given = _Given(self._parameters)
         enough = code.decodable if self._reactive is None else self._reactive.enough
-        if not partial and group is None and replica is None:
+        if counted_as_started and not partial and group is None and replica is None:
             warn_of_host(code, enough)
         number = next(_count)
         place = _store(store, group, replica, number), rank, code.n

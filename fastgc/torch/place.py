@@ -16,7 +16,7 @@ import torch.distributed
 
 from .._base.arrays import at_least, check_index
 from ..codes import Code
-from ..coding.placement import warn_of_machines
+from ..engines.machines import warn_of_machines
 
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
@@ -73,11 +73,11 @@ def own_store() -> Any:
 def hosts(
     ranks: int | None = None, *, host: str | None = None, rank: int | None = None, store: Any = None
 ) -> list[str]:
-    """Return the machine of each rank: the domains of `fastgc.Code.placed`.
+    """Return the machine of each rank: the domains of `fastgc.engines.placement`.
 
-    Call it on all ranks; they wait for each other. Each then makes the same code::
+    Call it on all ranks; they wait for each other. Each then finds the same order::
 
-        code = fastgc.BinaryCode(8, stragglers=1).placed(hosts())
+        order = fastgc.engines.placement(code, hosts())
 
     Parameters
     ----------
@@ -145,5 +145,4 @@ def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
         {"this machine": range(rank, rank + here)},
         enough,
         what="ranks",
-        remedy=", on all ranks and for the sampler, too: code = code.placed(fastgc.torch.hosts())",
     )
