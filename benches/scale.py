@@ -56,8 +56,6 @@ COMMANDS = (
     "simulate binary",
     "plan rs binary",
     "stability rs",
-    "worst rs",
-    "spare rs",
 )
 COMMAND_SIZES, COMMAND_LIMIT = (1000, 10_000, 100_000), 20
 

@@ -87,7 +87,7 @@ def test_version_and_help():
         assert short.stdout == long.stdout
     listed = re.findall(r"│ ([a-z]+) ", run("-h").stdout)
     assert listed == ["train", "codes", "plan", "simulate", "sequential", "fit",
-                      "stability", "worst", "spare", "info"]  # fmt: skip
+                      "stability", "info"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["train", "plan", "simulate", "sequential"])
@@ -144,8 +144,6 @@ def test_completion_is_offered():
         (["codes", "-k", "0"], "no code fits: rs, rs-clustered, "),
         (["stability", "nosuch"], "unknown code 'nosuch'"),
         (["stability", "rs@lu"], "rs has no method 'lu'"),
-        (["worst", "nosuch"], "unknown code 'nosuch'"),
-        (["spare", "nosuch"], "unknown code 'nosuch'"),
         (["simulate", "-k", "0"], "no code fits: rs, rs-clustered, "),
         (["simulate", "--processors", "0/1"], "processors must be how many all 20 workers share"),
         (["simulate", "--processors", "two"], "--processors must be how many there are, as in 2"),
@@ -340,7 +338,6 @@ def test_compare_writes_table_history_and_plot(tmp_path):
         ("codes", "rs", "-n", "6", "-s", "1", "--trials", "5"),
         ("fit", "times.npy"),
         ("stability", "rs", "--sizes", "8/2", "--trials", "3"),
-        ("worst", "rs", "--sizes", "8/2", "--steps", "5"),
     ],
     ids=lambda words: words[0],
 )
@@ -1081,7 +1078,7 @@ def test_says_what_is_missing_without_typer(monkeypatch):
 def test_stability_table_json_and_csv(tmp_path):
     path = tmp_path / "figures.csv"
     arguments = ("stability", "rs:root=1,rs@leja,binary", "--sizes", "16,12/3", "-s", "0.25")
-    options = ("--dtype", "float64,float32", "--patterns", "random,adversarial", "--trials", "5")
+    options = ("--dtype", "float64,float32", "--patterns", "random", "--worst", "--trials", "5")
     result = run(*arguments, *options, "--csv", str(path), "--json")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
@@ -1203,7 +1200,7 @@ def test_stability_errors_are_one_line(arguments, text):
 def test_stability_plots_what_was_asked_for(tmp_path):
     plot = tmp_path / "errors.svg"
     arguments = ("stability", "rs@spread,rs,rs@solve", "--sizes", "16/2,8/3", "--trials", "2")
-    arguments += ("--patterns", "random,adversarial", "--dtype", "float64,float32")
+    arguments += ("--patterns", "random", "--worst", "--dtype", "float64,float32")
     result = run(*arguments, "--plot", str(plot))
     assert result.exit_code == 0, result.output
     picture = plot.read_text()
@@ -1222,88 +1219,6 @@ def test_stability_plots_what_was_asked_for(tmp_path):
     assert result.exit_code == 0, result.output
     assert plot.read_text().count("<!-- 16/8 -->") == 1
     assert "<!-- 16/7 -->" not in plot.read_text()
-
-
-# ---------------------------------------------------------------------- worst stragglers, spare
-
-
-def test_worst_stragglers_table_json_and_csv(tmp_path):
-    path = tmp_path / "worst.csv"
-    arguments = ("worst", "rs@near-exact,binary", "--sizes", "16/4,12", "--steps", "10")
-    result = run(*arguments, "--dtype", "float16", "--csv", str(path), "--json")
-    assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)
-    assert [(row["code"], row["n"], row["stragglers"]) for row in rows] == [
-        ("rs@near-exact", 16, 4),
-        ("binary", 16, 4),
-        ("rs@near-exact", 12, 1),
-        ("binary", 12, 1),
-    ]
-    for row in rows:
-        assert len(row["silent"]) <= row["stragglers"]
-        assert row["error"] >= row["start_error"] > 1e-5
-        assert 0.1 < row["measured"] / row["error"] < 10
-    assert path.read_text().count("\n") == 5
-    table = run(*arguments).stdout
-    assert "worst stragglers found, float64, seed 0" in table
-    assert max(map(len, table.splitlines()[:7])) <= 80
-    assert (
-        "| rs@near-exact (Reed-Solomon, near-exact vectors) | 16 | 4 | 5 |"
-        in run(*arguments, "--markdown").stdout
-    )
-    limited = json.loads(run(*arguments, "--seconds", "1e-9", "--json").stdout)
-    assert [row["sets"] for row in limited] == [1, 1, 1, 1]
-
-
-def test_worst_stragglers_say_what_does_not_exist():
-    result = run("worst", "fractional,binary", "--sizes", "16/4", "--steps", "1")
-    assert result.exit_code == 0
-    assert "fractional at 16/4: fractional repetition needs n to be a multiple" in result.stderr
-
-
-def test_what_spare_load_buys(tmp_path):
-    path = tmp_path / "spare.csv"
-    arguments = ("spare", "rs,binary", "--sizes", "24/8", "--more", "0,4", "--sets", "5")
-    result = run(*arguments, "--csv", str(path), "--json")
-    assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)
-    assert [(row["way"], row["load"], row["silent"]) for row in rows[:4]] == [
-        ("load", 9, 8),
-        ("wait", 9, 8),
-        ("load", 13, 8),
-        ("wait", 9, 4),
-    ]
-    assert path.read_text().count("\n") == 9
-    result = run(*arguments, "--error", "1e-14")
-    assert "rs, n=24, s=8, by load: " in result.stdout
-    assert max(map(len, result.stdout.splitlines()[:12])) <= 80
-    # The command names the first row that is good enough.
-    bad, good = (row["worst"] for row in rows[1:4:2])
-    assert good < bad / 3
-    said = run(*arguments, "--error", str(2 * good)).stdout
-    assert f"by wait: silent 4 reaches {2 * good:.0e}" in said
-    assert "by wait: nothing tried reaches 1e-30" in run(*arguments, "--error", "1e-30").stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["worst", "rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
-        (["worst", "fractional", "--sizes", "16/4"], "nothing to search: fractional at 16/4"),
-        (["worst", ""], "name at least one code"),
-        (["worst", "rs@lu"], "rs has no method 'lu'"),
-        (["worst", "rs", "--seconds", "0"], "seconds must be positive and finite, not 0"),
-        (["worst", "rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),
-        (["spare", "rs", "--more", "few"], "--more is a list of numbers"),
-        (["spare", "rs", "--more=-1"], "more must be at least 0, not -1"),
-        (["spare", "fractional", "--sizes", "16/4"], "fractional repetition needs n"),
-    ],
-)
-def test_errors_about_worst_stragglers_are_one_line(arguments, text):
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert text in " ".join(result.output.split())
-    assert "Traceback" not in result.output
 
 
 def test_training_can_be_tracked(tmp_path):

@@ -37,8 +37,6 @@ SMALL = {
     "simulate": ("--rounds", "20"),
     "sequential": ("--rounds", "40"),
     "stability": ("--trials", "2", "--patterns", "random"),
-    "worst": ("--steps", "2"),
-    "spare": ("--sets", "2", "--more", "0,1"),
 }
 TOLERATING = [name for name in SMALL if name != "sequential"]  # commands that take stragglers
 TIMED = ("decode", "time", "standard_error", "wait", "seconds", "µs")  # these differ between runs
@@ -286,8 +284,7 @@ def small(command):
     """Return arguments of a small call of a command that prints a table."""
     if command == "fit":
         return "fit", "times.csv", "--unit", "ms"
-    return command, *(["binary", "uncoded"] if command != "spare" else ["binary"]), "-n", "6", \
-        *SMALL[command]  # fmt: skip
+    return command, "binary", "uncoded", "-n", "6", *SMALL[command]
 
 
 @pytest.mark.parametrize("command", [*SMALL, "fit"])

@@ -24,7 +24,7 @@ from strength import much
 from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
 from fastgc.codes import catalogue
 from fastgc.errors import NotDecodableError
-from fastgc.stability import worst_survivors
+from fastgc.stability import worst_stragglers
 from fastgc.training.data import Dataset
 
 
@@ -612,7 +612,7 @@ def test_messages_of_no_workers():
 @pytest.mark.any_backend
 def test_seeds_are_numbers():
     code = BinaryCode(4, stragglers=1)
-    for verb in (code.recovery, partial(worst_survivors, code)):
+    for verb in (code.recovery, partial(worst_stragglers, code)):
         with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
             verb(seed=-1)
         with pytest.raises(TypeError, match="seed must be an integer, not None"):

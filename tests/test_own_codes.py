@@ -153,7 +153,7 @@ def test_large_codes_do_not_know_what_they_tolerate():
     with pytest.raises(ValueError, match="not known how many stragglers Ring"):
         code.scheme.known_stragglers()
     with pytest.raises(ValueError, match="not known how many stragglers"):
-        fastgc.stability.worst_survivors(code)
+        fastgc.stability.worst_stragglers(code)
     assert code.decodable(range(5, 40))
     assert fastgc.simulation.simulate(code, fastgc.delays.Exponential(1.0), rounds=5).mean > 0
 

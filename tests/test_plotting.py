@@ -1306,27 +1306,3 @@ def test_costs_of_codes_are_points():
     assert "ignore" not in wrong.get_title()
     with pytest.raises(ValueError, match="no code was measured"):
         plotting.cost_curves({})
-
-
-def test_errors_of_the_worst_stragglers_reach_from_measured_to_predicted():
-    row = {"code": "rs", "stragglers": 2, "error": 1e-12, "measured": 1e-14}
-    ax = plotting.worst_curves([row | {"n": 16}, row | {"n": 8, "error": 1e-10}])
-    (line,) = [each for each in ax.lines if len(each.get_xdata()) == 2]
-    np.testing.assert_array_equal(line.get_xydata(), [[8, 1e-14], [16, 1e-14]])
-    assert ax.get_title() == "worst: rs, 8/2: 1e-10"
-    with pytest.raises(ValueError, match="no code was searched"):
-        plotting.worst_curves([])
-
-
-def test_what_spare_stragglers_buy_has_a_panel_for_each_way():
-    from fastgc.stability import spare
-
-    rows = spare(lambda s: fastgc.ReedSolomon(8, stragglers=s), 2, more=[0, 1], sets=3)
-    load, wait = plotting.spare_curves({"rs": rows}).figure.axes
-    for ax, way in ((load, "load"), (wait, "wait")):
-        (line,) = [each for each in ax.lines if len(each.get_xdata()) == 2]
-        expected = [(row.more, row.worst) for row in rows if row.way == way]
-        np.testing.assert_array_equal(line.get_xydata(), expected)
-        assert "at best" in ax.get_title()
-    with pytest.raises(ValueError, match="nothing was measured"):
-        plotting.spare_curves({"rs": []})

@@ -23,7 +23,7 @@ TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision"
 # The order of commands in the help, as a newcomer needs them.
 _ORDER = (
     *("train", "codes", "plan", "simulate", "sequential", "fit"),
-    *("stability", "worst", "spare", "info"),
+    *("stability", "info"),
 )
 
 F = TypeVar("F", bound=Callable[..., None])

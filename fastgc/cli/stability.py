@@ -1,18 +1,16 @@
-"""``fastgc stability``, ``fastgc worst``, ``fastgc spare``: the precision of codes."""
+"""``fastgc stability``: the precision of codes."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..codes import Code, catalogue
-from ..errors import InstabilityWarning, NotDecodableError
+from ..errors import InstabilityWarning
 from . import options
 from .common import PRECISION, Options, command, echo, option
 from .options import named, pairs, repeated
@@ -22,7 +20,7 @@ MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
     "rs@solve"
 )
-_TRIALS, _STEPS, _SETS = 200, 1000, 100
+_TRIALS = 200
 EIGHTH = "0.125"  # default part of the workers that straggle
 
 
@@ -46,8 +44,11 @@ class Measured(Options):
     )
     patterns: str = option(
         "random,neighbouring",
-        "Which workers straggle: random, contiguous (in number), neighbouring (on the circle of a "
-        "code's evaluation points), or adversarial (the worst that a search finds).",
+        "Which workers straggle: random, contiguous (in number), or neighbouring (on the circle of "
+        "a code's evaluation points).",
+    )
+    worst: bool = option(
+        False, "Also search for the stragglers that are worst for each code.", "--worst"
     )
     trials: int | None = options.repeats(_TRIALS, "Sets of stragglers of each pattern.")
     seed: int = options.seed("Seed of data, sets and random codes.")
@@ -69,8 +70,8 @@ def stability(what: Measured, output: Tables) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
     Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
-    --equal load compares codes of equal load. All codes meet the same stragglers, except for
-    adversarial ones, which are searched for each code.
+    --equal load compares codes of equal load. All codes meet the same stragglers and, with --worst,
+    the worst ones that a search finds for each, called adversarial.
     """
     from .. import plotting
     from ..stability import HELD
@@ -102,7 +103,7 @@ class _Survey:
         self.what, self.trials = what, trials
         self.codes = named(what.names, MEASURED)
         self.dtypes = catalogue.split(what.dtypes)
-        self.patterns = catalogue.split(what.patterns)
+        self.patterns = catalogue.split(what.patterns) + ["adversarial"] * what.worst
         if not (self.dtypes and self.patterns):
             raise ValueError("name at least one dtype and one pattern")
         for text in self.codes:  # names must be valid, for any size
@@ -247,205 +248,3 @@ def _show(rows: list[dict[str, Any]], what: Measured, trials: int, output: Table
         "largest; amplif.: how many times larger rounding errors become, median",
         codes=[row["code"] for row in rows],
     )
-
-
-SEARCHED, SPARE = "rs@locator rs@near-exact rs rs-clustered", "rs"
-
-
-class Searched(Options):
-    """The codes and sizes to search, and the limits of the search."""
-
-    names: list[str] | None = options.codes(
-        "Codes, as for fastgc stability; rs@near-exact names a method.", SEARCHED
-    )
-    workers: str = options.workers("64/16,256/32", several=True)
-    stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = option("float64", "Type of the messages.")
-    steps: int | None = options.repeats(
-        _STEPS, "Steps of the search: random sets, windows, and exchanges.", least=0
-    )
-    seconds: float | None = option(None, "Time limit for each code and size, in seconds.")
-    seed: int = options.seed("Seed of sets, data and random codes.")
-    plot: Path | None = options.picture("Plot the errors against the workers to this file.")
-    width: str = options.width()
-
-
-class Spared(Options):
-    """The codes and sizes, and the spare stragglers or messages to try."""
-
-    names: list[str] | None = options.codes("Codes, as for fastgc worst.", SPARE)
-    workers: str = options.workers("256/32", several=True)
-    stragglers: str | None = options.stragglers(EIGHTH, several=True)
-    dtype: str = option("float64", "Type of the messages.")
-    more: str = option(
-        "0,1,2,4,8,16", "How many stragglers to tolerate beyond s, or more messages to wait for."
-    )
-    error: float | None = option(
-        None, "Say which load, and which wait, reaches this error for the worst set found."
-    )
-    sets: int | None = options.repeats(_SETS, "Random sets to try, and steps of the search.")
-    seed: int = options.seed("Seed of sets, data and random codes.")
-    plot: Path | None = options.picture(
-        "Plot the worst error against what there is more of to this file."
-    )
-    width: str = options.width()
-
-
-@command(PRECISION, "fastgc worst rs binary -n 32/8 --steps 100")
-def worst(what: Searched, output: Tables) -> None:
-    """Search for the stragglers that make a code's gradients least precise."""
-    from .. import plotting
-    from .._base.progress import share_bar
-    from ..planning.plan import reasons
-
-    output.check()
-    check_pictures(what.width, what.plot)
-    rows: list[dict[str, Any]] = []
-    refused: dict[str, str] = {}
-    entries = _entries(what, SEARCHED)
-    with share_bar("searching", len(entries)) as show:
-        for at, (text, n, s) in enumerate(entries):
-            try:
-                rows.append(_search(what, text, n, s, partial(show, at)))
-            except (ValueError, OverflowError, NotDecodableError) as error:
-                refused[f"{text} at {n}/{s}"] = str(error)
-    if not rows:
-        raise ValueError("nothing to search: " + "; ".join(reasons(refused)))
-    title = f"worst stragglers found, {what.dtype}, seed {what.seed}"
-    draw(lambda: plotting.worst_curves(rows, caption=title), what.plot, what.width)
-    if not output.write(rows, rows):
-        output.table(title, _WORST, rows, several=True)
-        output.explain(
-            "start: relative error of the gradient that trust() predicts for the worst set before "
-            "the search exchanges workers; worst: after it; measured: error of random gradients "
-            "for that set; amplif.: how many times larger rounding errors become",
-            codes=[row["code"] for row in rows],
-        )
-    for line in reasons(refused):
-        echo(line, err=True)
-
-
-_WORST = [
-    *_SIZES,
-    Column("load", "load", "load"),
-    Column("start", "start", "start_error", ".1e"),
-    Column("worst", "worst", "error", ".1e"),
-    Column("measured", "measured", "measured", ".1e"),
-    Column("amplif.", "amplif.", "amplification", ".0e"),
-    Column("sets", "sets", "sets"),
-]
-
-
-def _search(
-    what: Searched, text: str, n: int, s: int, progress: Callable[[int, int], None]
-) -> dict[str, Any]:
-    """Search for the worst stragglers of one code; return a row of figures."""
-    from time import monotonic
-
-    from ..stability import measured_error, worst_survivors
-
-    begin = monotonic()
-    code, method = scheme_of(text, n, what.seed, s)
-    how: Any = {"method": method, "dtype": what.dtype, "seed": what.seed}
-    steps = repeated(what.steps, _STEPS, n)
-    found = worst_survivors(code, s, trials=steps, seconds=what.seconds, progress=progress, **how)
-    taken = monotonic() - begin
-    amplification = found.log10_amplification
-    return {
-        "code": text,
-        "n": n,
-        "load": code.load,
-        "stragglers": s,
-        "dtype": what.dtype,
-        "pattern": found.pattern,
-        "sets": found.sets,
-        "seconds": taken,
-        "start_error": found.start_error,
-        "error": found.error,
-        "measured": measured_error(code, found.survivors, **how).relative,
-        "amplification": 10.0**amplification if amplification < 308 else np.inf,
-        "silent": found.stragglers.tolist(),
-    }
-
-
-@command(PRECISION, "fastgc spare rs -n 32/8 --more 0,2,4")
-def spare(what: Spared, output: Tables) -> None:
-    """Measure how much precision a larger load buys, or waiting for a few more messages."""
-    from .. import plotting
-    from .._base.progress import share_bar
-    from ..stability import spare as spared
-
-    output.check()
-    check_pictures(what.width, what.plot)
-    try:
-        numbers = [int(each) for each in catalogue.split(what.more)]
-    except ValueError as problem:
-        raise ValueError(f"--more is a list of numbers: {problem}") from None
-    rows, curves = list[dict[str, Any]](), dict[str, Any]()
-    entries = _entries(what, SPARE)
-    sets = repeated(what.sets, _SETS, max(n for _, n, _ in entries))
-    done: list[None] = []  # one entry for each row done
-    with share_bar("measuring", 2 * len(numbers) * len(entries)) as show:
-        for text, n, s in entries:
-            found = spared(
-                _maker(text, n, what.seed),
-                s,
-                more=numbers,
-                method=scheme_of(text, n, what.seed, s)[1],
-                dtype=what.dtype,
-                sets=sets,
-                seed=what.seed,
-                progress=lambda: done.append(None),
-                within=lambda *tried: show(len(done), *tried),
-            )
-            curves[f"{catalogue.describe(text)}, {n}/{s}"] = found
-            rows += [{"code": text, "dtype": what.dtype, **row._asdict()} for row in found]
-    about = f"{what.dtype}, {sets} sets, seed {what.seed}"
-    draw(lambda: plotting.spare_curves(curves, caption=about), what.plot, what.width)
-    if output.write(rows, rows):
-        return
-    _show_spared(what, sets, rows, output)
-    if what.error is not None:
-        for entry in entries:
-            _say_enough(entry, rows, what.error)
-
-
-_ERROR_OF = {"random": "random", "max": "random_worst", "arc": "contiguous", "worst": "worst"}
-_SPARED = [
-    *(Column(key, key, key) for key in ("code", "n", "way", "more", "load", "silent")),
-    *(Column(head, head, key, ".0e") for head, key in _ERROR_OF.items()),
-]
-
-
-def _show_spared(what: Spared, sets: int, rows: Sequence[dict[str, Any]], output: Tables) -> None:
-    title = f"errors to expect with something to spare, {what.dtype}, {sets} sets, seed {what.seed}"
-    output.table(title, _SPARED, rows, several=True)
-    output.explain(
-        "way: what there is more of, load or waiting; more: how much more; silent: workers that do "
-        "not answer; random: relative error of the gradient where random workers are silent, "
-        "median; max: the largest of these; arc: where neighbours are silent; worst: for the worst "
-        "set found",
-        codes=[row["code"] for row in rows],
-    )
-
-
-def _say_enough(entry: tuple[str, int, int], rows: Sequence[dict[str, Any]], error: float) -> None:
-    """Print which load, and which wait, reaches an error, for one code and size."""
-    text, n, s = entry
-    mine = [row for row in rows if (row["code"], row["n"]) == (text, n)]
-    for way, key in (("load", "load"), ("wait", "silent")):
-        good = [row for row in mine if row["way"] == way and row["worst"] <= error]
-        said = f"{key} {good[0][key]}" if good else "nothing tried"
-        echo(f"{text}, n={n}, s={s}, by {way}: {said} reaches {error:.0e}")
-
-
-def _entries(what: Searched | Spared, default: str) -> list[tuple[str, int, int]]:
-    """Return code, workers and stragglers of each entry: all codes for each size."""
-    sizes, chosen = _sizes(what), named(what.names, default)
-    for text in chosen:
-        check_scheme(text)
-    return [(text, n, s) for n, s in sizes for text in chosen]
-
-
-def _maker(text: str, n: int, seed: int) -> Callable[[int], Code]:
-    return lambda tolerated: scheme_of(text, n, seed, tolerated)[0]

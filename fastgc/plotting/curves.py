@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..planning import Choice, Plan
     from ..planning.simulation import Simulation
     from ..sequential import Compared
-    from ..stability import CircleValues, SpareRow, StabilityRow, StabilityTracker
+    from ..stability import CircleValues, StabilityRow, StabilityTracker
     from ..stability.survey import Figures
     from ..training.history import History, Record
 
@@ -61,13 +61,11 @@ __all__ = [
     "fit_curves",
     "load_curves",
     "sequential_curves",
-    "spare_curves",
     "spending_panels",
     "stability_curves",
     "stability_figure",
     "time_curves",
     "tracking_curves",
-    "worst_curves",
 ]
 
 _NOTHING_LEFT = 30.0  # end of the axis of relative errors
@@ -589,69 +587,6 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
         Panel(fewest, x_label, "workers waited for, mean", waited),
         Panel(least, x_label, "relative error of the gradient", wrong, log_y=True),
     )
-
-
-def worst_curves(rows: Sequence[Mapping[str, Any]], ax: Any = None, caption: str = "") -> Axes:
-    """Draw the errors of codes for their worst stragglers, against the number of workers.
-
-    Points are measured errors; bars reach to the predicted errors.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Rows as ``fastgc worst --json`` writes them for each code and size, with ``code``, ``n``,
-        ``stragglers``, ``error`` and ``measured``.
-    ax, caption
-        As in `fastgc.plotting`.
-    """
-    if not rows:
-        raise ValueError("nothing to draw: no code was searched")
-    lines = []
-    for code in dict.fromkeys(row["code"] for row in rows):
-        mine = sorted((row for row in rows if row["code"] == code), key=lambda row: row["n"])
-        found, real = (
-            np.array([drawn_error(row[name]) for row in mine]) for name in ("error", "measured")
-        )
-        ends = np.minimum(found, real), np.maximum(found, real)
-        n = [row["n"] for row in mine]
-        lines.append(Line(catalogue.describe(code), n, real, "joined", ends))
-    worst = max(rows, key=lambda row: row["error"])
-    size = f"{worst['n']}/{worst['stragglers']}"
-    title = f"worst: {_called(worst['code'])}, {size}: {worst['error']:.0e}"
-    y_label = "error for the worst stragglers (bars: to what is predicted)"
-    return draw_panels(ax, caption, Panel(title, "workers n", y_label, lines, log_y=True))
-
-
-def spare_curves(
-    found: Mapping[str, Sequence[SpareRow]], ax: Any = None, caption: str = ""
-) -> Axes:
-    """Draw the worst error against spare tolerated stragglers, and against spare messages.
-
-    Parameters
-    ----------
-    found : mapping of names to sequences of SpareRow
-        Results of `fastgc.stability.spare`, by their names in the legend.
-    ax, caption
-        As in `fastgc.plotting`; two axes, larger loads first.
-    """
-    if not any(found.values()):
-        raise ValueError("nothing to draw: nothing was measured")
-    panels = []
-    for way, title, x_label in (
-        ("load", "a larger load", "stragglers tolerated beyond s"),
-        ("wait", "waiting for more", "messages waited for beyond n - s"),
-    ):
-        lines, best = [], math.inf
-        for name, rows in found.items():
-            mine = sorted((row for row in rows if row.way == way), key=lambda row: row.more)
-            if mine:
-                best = min(best, *(row.worst for row in mine))
-                errors = [drawn_error(row.worst) for row in mine]
-                lines.append(Line(name, [row.more for row in mine], errors, "joined"))
-        if lines:
-            said = f"{title}: at best {best:.0e}"
-            panels.append(Panel(said, x_label, "error for the worst stragglers", lines, log_y=True))
-    return draw_panels(ax, caption, *panels)
 
 
 def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:

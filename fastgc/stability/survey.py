@@ -20,26 +20,20 @@ from ..codes import Code
 from ..coding.trust import residuals
 from ..errors import NotDecodableError
 from .precision import Experiment, amplification_of
-from .search import Sight, contiguous, messages_without, silent_workers, worst_survivors
+from .search import contiguous, messages_without, silent_workers, worst_stragglers
 
 __all__ = [
     "HELD",
     "PATTERNS",
-    "SPARED",
-    "SpareRow",
     "StabilityRow",
     "compare",
     "matched",
-    "spare",
     "write_csv",
 ]
 
 PATTERNS = ("random", "contiguous", "neighbouring", "adversarial")
 # The fields that `matched` can hold equal.
 HELD = ("load", "mean_load", "messages", "message_size", "decode_seconds", "error")
-# How many more stragglers to tolerate, or messages to wait for, `spare` compares by default.
-SPARED = (0, 1, 2, 4, 8, 16)
-_WINDOWS = 8  # windows of neighbours
 
 
 class StabilityRow(NamedTuple):
@@ -126,7 +120,7 @@ def compare(
         with adjacent numbers, like a rack that fails. "neighbouring": as many windows of the circle
         of the code's evaluation points, from which exact vectors of Reed-Solomon codes lose all
         precision; "contiguous" for codes without such points. "adversarial": the worst set that
-        `worst_survivors` finds for the method.
+        `worst_stragglers` finds for the method.
     dtypes : sequence of numpy dtypes
         Dtypes of partial gradients and messages, as in `measured_error`.
     sets : int, default 200
@@ -186,8 +180,7 @@ def _silent(
         yield from (circle[window] for window in contiguous(code.n, s, sets, rng))
     else:
         with suppress(NotDecodableError):
-            found = worst_survivors(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
-            yield found.stragglers
+            yield worst_stragglers(code, s, method=method, dtype=dtype, trials=sets, seed=seed)
 
 
 def _measure(
@@ -359,143 +352,6 @@ def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> Non
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(StabilityRow._fields)
         writer.writerows(rows)
-
-
-class SpareRow(NamedTuple):
-    """Relative errors that `Code.trust` predicts with more load, or more messages, than needed.
-
-    Attributes
-    ----------
-    way : str
-        "load": the code tolerates more stragglers than are silent, at a larger load. "wait": it
-        tolerates only as many as may be silent, but the master waits until fewer are.
-    more : int
-        How many more stragglers are tolerated, or messages waited for, than needed.
-    n, load : int
-        Workers, and partitions of the worker that has most.
-    tolerated, silent : int
-        Stragglers that the code tolerates, and workers whose messages do not come.
-    random : float
-        Median error for random sets of silent workers.
-    random_worst : float
-        The largest of these.
-    contiguous : float
-        The largest error for neighbours.
-    worst : float
-        The largest error of all sets, including those that `worst_survivors` finds.
-    """
-
-    way: str
-    more: int
-    n: int
-    load: int
-    tolerated: int
-    silent: int
-    random: float
-    random_worst: float
-    contiguous: float
-    worst: float
-
-
-def spare(
-    make: Callable[[int], Code],
-    stragglers: int,
-    *,
-    more: Sequence[int] = SPARED,
-    method: str = "auto",
-    dtype: DTypeLike = np.float64,
-    sets: int = 100,
-    seed: int = 0,
-    progress: Callable[[], object] | None = None,
-    within: Callable[[int, int], object] | None = None,
-) -> list[SpareRow]:
-    """How precise gradients become with a larger load, or by waiting for a few more messages.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the code that tolerates a given number of stragglers. If it raises ValueError, because
-        there is none, the row is left out.
-    stragglers : int
-        Number of silent workers, which the code of least load tolerates.
-    more : sequence of int, default (0, 1, 2, 4, 8, 16)
-        How many more stragglers to tolerate, or messages to wait for.
-    method : str
-        As in `Code.decoding_vector`.
-    dtype : numpy dtype
-        Dtype of the messages, as in `worst_survivors`.
-    sets : int, default 100
-        Number of random sets, and `trials` of `worst_survivors`.
-    seed : int
-    progress : callable, optional
-        Called after each row.
-    within : callable, optional
-        Called within each row, as `progress` of `worst_survivors`.
-
-    Returns
-    -------
-    list of SpareRow
-        For each number, a row for the load and one for waiting, which are the same for 0.
-
-    Raises
-    ------
-    ValueError
-        If there is no code for any number, or a number is negative.
-
-    Examples
-    --------
-    What a load of 41 instead of 33 buys, and what eight messages beyond the necessary 224 buy:
-
-    >>> import fastgc
-    >>> from fastgc.stability import spare
-    >>> rows = spare(lambda s: fastgc.ReedSolomon(256, stragglers=s), 32, more=[0, 8], sets=5)
-    >>> [(row.load, row.silent, row.worst < 1e-9) for row in rows if row.more]
-    [(41, 32, True), (33, 24, True)]
-    >>> rows[0].worst > 1e-9
-    True
-    """
-    s = at_least("stragglers", stragglers, 0)
-    numbers = [at_least("more", each, 0) for each in more]
-    sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-    rows = []
-    why: ValueError | None = None
-    for number in numbers:
-        for way, tolerated, silent in (("load", s + number, s), ("wait", s, s - number)):
-            if silent >= 0:
-                try:
-                    code = make(tolerated)
-                    if silent >= code.n:
-                        raise ValueError(f"{silent} of {code.n} workers cannot straggle")
-                    head = (way, number, code.n, code.load, code.scheme.known_stragglers(), silent)
-                    errors = _errors(code, silent, method, dtype, sets, seed, within)
-                    rows.append(SpareRow(*head, *errors))
-                except ValueError as error:
-                    why = error
-            if progress is not None:
-                progress()
-    if not rows:
-        raise ValueError(f"no such code tolerates {s} stragglers: {why}")
-    return rows
-
-
-def _errors(
-    code: Code,
-    s: int,
-    method: str,
-    dtype: DTypeLike,
-    sets: int,
-    seed: int,
-    within: Callable[[int, int], object] | None,
-) -> tuple[float, float, float, float]:
-    rng = np.random.default_rng(seed)
-    sight = Sight(code, method, dtype)
-    near = max(sight.error(lost) for lost in contiguous(code.n, s, _WINDOWS, rng))
-    random = [sight.error(rng.permutation(code.n)[:s]) for _ in range(sets)]
-    found = worst_survivors(
-        code, s, method=method, dtype=dtype, trials=sets, seed=seed, progress=within
-    )
-    most = max(random)
-    return float(np.median(random)), most, near, max(found.error, near, most)
 
 
 P = 32  # elements of a gradient
