@@ -1064,7 +1064,6 @@ REASONS = {
     "history.round_rows": "of histories, which fastgc.train makes: test_training.py",
     "History.seconds_to": "of a history, which fastgc.train makes: test_training.py",
     "History.spent": "of a history, which fastgc.train makes: test_training.py",
-    "History.timeline": "draws: test_plotting.py",
     "History.to_dict": "takes nothing",
     "Record": "made by fastgc.train",
     "Dataset.by_label": "takes nothing",

@@ -999,10 +999,10 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
                 assert f"<!-- {text} -->" in picture
 
 
-# ------------------------------------------------------------------------- objects draw themselves
+# -------------------------------------------------------------------------------- timelines of runs
 
 
-def test_histories_draw_themselves(tmp_path):
+def test_runs_know_who_sent_their_messages(tmp_path):
     code = fastgc.Uncoded(4, 8, load=4)
     late = fastgc.delays.Exponential(0.01)
     run = fastgc.train(code, rounds=8, engine="simulated", delays=late)
@@ -1011,18 +1011,15 @@ def test_histories_draw_themselves(tmp_path):
     def dots(ax):
         return ax.lines[0].get_xydata().tolist()
 
-    assert dots(run.timeline()) == dots(plotting.timeline(run.rounds[:5], code))
-    assert dots(run.timeline(rounds=[7])) == dots(plotting.timeline(run.rounds[6], code))
+    assert dots(plotting.timeline(run)) == dots(plotting.timeline(run.rounds, code))
     fastgc.history.write_json([run], tmp_path / "run.json")
     (kept,) = fastgc.history.read_json(tmp_path / "run.json")
     assert kept.message_counts == run.message_counts
-    assert dots(kept.timeline()) == dots(run.timeline())
-    with pytest.raises(ValueError, match="there is no round"):
-        run.timeline(rounds=[99])
+    assert dots(plotting.timeline(kept)) == dots(plotting.timeline(run))
     kept.message_counts = ()  # as read from a file of an earlier version
     with pytest.raises(ValueError, match="give their code, too"):
-        kept.timeline()
-    assert dots(kept.timeline(code=code)) == dots(run.timeline())
+        plotting.timeline(kept)
+    assert dots(plotting.timeline(kept, code)) == dots(plotting.timeline(run))
 
 
 def test_timeline_of_adaptive_rounds_shows_who_was_asked():
@@ -1128,7 +1125,7 @@ def test_timelines_of_runs_show_who_computed_anothers_share(tmp_path):
     (read,) = fastgc.history.read_json(file)
     assert read.rounds == run.rounds
     for each in (run, read):
-        ax = each.timeline()
+        ax = plotting.timeline(each)
         bars = {patch.get_label(): np.round(segments(patch), 9).tolist() for patch in ax.patches}
         assert bars["at work on another's share"] == [[helper, 2, 3]]
         assert [3.0, helper] in np.round(ax.lines[0].get_xydata(), 9).tolist()

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from .._base.files import refusing
 from .._base.text import duration, facts, listing, plural, short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 __all__ = [
     "APPROXIMATE",
@@ -248,36 +248,6 @@ class History:
             if r.loss <= loss:
                 return Spent(r.round, r.time, communication, computation)
         return None
-
-    def timeline(
-        self, ax: Axes | None = None, *, rounds: Iterable[int] = range(1, 6), code: Any = None
-    ) -> Axes:
-        """Draw when each worker worked, how long the master waited, and the messages decoded.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            As in `fastgc.plotting.timeline`, which also explains the result and the errors.
-        rounds : iterable of int
-            Numbers of the rounds, from 1; numbers that the run does not have are left out. Default:
-            the first five.
-        code : Code, optional
-            The code of the run, if the run does not know its `message_counts`.
-
-        Examples
-        --------
-        >>> import fastgc
-        >>> late = fastgc.delays.Exponential(0.01)
-        >>> code = fastgc.BinaryCode(12, stragglers=3)
-        >>> run = fastgc.train(code, rounds=10, engine="simulated", delays=late)
-        >>> ax = run.timeline(rounds=[1, 2])
-        >>> ax.figure.savefig("rounds.png")  # doctest: +SKIP
-        """
-        from ..plotting.rounds import timeline
-
-        wanted = set(rounds)
-        chosen = replace(self, rounds=[r for r in self.rounds if r.round in wanted])
-        return timeline(chosen, code, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except the parameters, in types that JSON has."""
