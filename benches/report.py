@@ -1,8 +1,8 @@
-"""Measure all results again, for ``benches/RESULTS.md``.
+"""Measure results again: ``python benches/report.py > benches/RESULTS.md``, on an idle machine.
 
-Run as ``python benches/report.py``, on an idle machine. Each table is headed by the command that
-makes it alone. ``python benches/report.py WORD ...`` runs only the sections with one of the words
-in their title or command, and prints them; ``--list`` lists sections.
+It takes hours. ``python benches/report.py WORD ...`` runs only the sections with one of the words
+in their title or command; ``--list`` lists sections. Each table is headed by the command that makes
+it alone.
 """
 
 from __future__ import annotations
@@ -176,11 +176,7 @@ def main(words: Sequence[str]) -> int:
             failed += 1
             print(f"    failed: {wrong}", file=sys.stderr, flush=True)
         parts += [f"## {title}", f"```sh\n{line}\n```", shown]
-    text = "\n\n".join(parts) + "\n"
-    if wanted:
-        print(text, end="")
-    else:
-        (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
+    print("\n\n".join(parts))
     return int(failed > 0)
 
 
