@@ -161,7 +161,6 @@ def test_rounds_say_who_was_corrupt():
         lambda: CODE.bind_encoder(0, np.ones((CODE.load, 4))),
         lambda: CODE.decoder(),
         lambda: CODE.encoder(0, 5),
-        lambda: CODE.stream(range(7)),
         lambda: fastgc.StabilityTracker(limit=1e-8, action="raise"),
         lambda: CODE.trust(range(7)),
         lambda: CODE.decode(range(3), np.ones((3, 6)), partial="best"),
@@ -223,7 +222,7 @@ def test_a_table_of_many_partitions_names_them():
     assert code.table([39]).splitlines()[-1].startswith("    39  ")
 
 
-def test_a_table_has_a_line_for_each_message_and_all_pieces():
+def test_a_table_has_a_line_for_each_message():
     code = fastgc.Uncoded(3, 6, load=2)
     assert len(code.table().splitlines()) == 2 + code.scheme.message_count
     assert "2, message 1" in code.table()

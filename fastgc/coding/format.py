@@ -49,9 +49,6 @@ class Format:
     float16 ends at 65504: a message beyond that is an error when it is encoded. bfloat16 has the
     range of float32.
 
-    Gradients may be cut into pieces of equal length. A message is then as long as a piece, and the
-    last piece is padded if it is shorter.
-
     There are four layouts:
 
     - "real": coefficients are real, and a message is laid out as a gradient.
@@ -70,7 +67,6 @@ class Format:
     message_size: int
     encode_mode: int
     decode_mode: int
-    pieces: int = 1
 
     @cached_property
     def unit(self) -> float:
@@ -95,12 +91,7 @@ class Format:
 
     @classmethod
     def of(
-        cls,
-        layout: Layout,
-        p: int,
-        dtype: DTypeLike,
-        message_dtype: DTypeLike | None = None,
-        pieces: int = 1,
+        cls, layout: Layout, p: int, dtype: DTypeLike, message_dtype: DTypeLike | None = None
     ) -> Format:
         """The format for p elements, of partial gradients of `dtype`."""
         dtype = check_dtype(dtype, halves=True)
@@ -108,7 +99,6 @@ class Format:
         if message_dtype is not None:
             message = check_dtype(message_dtype, halves=True)
         p = at_least("the gradient dimension p", p, 1)
-        piece = -(-p // pieces)
         if layout in ("real", "packed"):
             both = message.kind == dtype.kind == "c" and message.itemsize >= dtype.itemsize
             if "c" in (message.kind, dtype.kind) and not both:
@@ -122,8 +112,8 @@ class Format:
             if gradient.itemsize > sums.itemsize:
                 sums, gradient = gradient, sums
             mode = PACKED if layout == "packed" else REAL
-            size = piece + piece % 2 if mode == PACKED and dtype.kind != "c" else piece
-            return cls(gradient, p, dtype, sums, message, size, mode, mode, pieces)
+            size = p + p % 2 if mode == PACKED and dtype.kind != "c" else p
+            return cls(gradient, p, dtype, sums, message, size, mode, mode)
         if dtype.kind == "c":
             raise TypeError(
                 "this code sends a complex number for each real one, so it takes real gradients "
@@ -138,14 +128,13 @@ class Format:
                 "(ReedSolomon), or real nodes (LagrangeCode), for messages of less precision"
             )
         if layout == "complex":
-            return cls(dtype, p, dtype, expanded, expanded, piece, EXPAND, REAL_PART, pieces)
-        return cls(dtype, p, partial, expanded, expanded, piece, REAL, REAL_PART, pieces)
+            return cls(dtype, p, dtype, expanded, expanded, p, EXPAND, REAL_PART)
+        return cls(dtype, p, partial, expanded, expanded, p, REAL, REAL_PART)
 
     @cached_property
     def adds_up(self) -> bool:
         """Whether a message is one combination of partial gradients as they are."""
-        same = self.sum_dtype == self.message_dtype and self.row_dtype == self.partial_dtype
-        return same and self.pieces == 1
+        return self.sum_dtype == self.message_dtype and self.row_dtype == self.partial_dtype
 
     def sums(self, message: Array) -> Array:
         """The array to add up a message's terms in: `message`, or an array of more precision."""
@@ -170,18 +159,6 @@ class Format:
                 f"a message of float16 overflows: its largest number is {largest:.3g}, and float16 "
                 'ends at 65504. Send "bfloat16" or "float32" (message_dtype=), which reach to 3e38'
             )
-
-    def cut(self, array: Array) -> list[Array]:
-        """The pieces of a gradient, as long as a message each: views, or copies if padded."""
-        if self.pieces == 1:
-            return [array]
-        size = self.message_size
-        found = [array[at : at + size] for at in range(0, self.pieces * size, size)]
-        for at, piece in enumerate(found):
-            if piece.size < size:
-                found[at] = np.zeros(size, dtype=array.dtype)
-                found[at][: piece.size] = piece
-        return found
 
     def rows(
         self,
@@ -236,34 +213,18 @@ class Format:
             return self.empty(self.gradient_size, self.gradient_dtype)
         return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
 
-    def combine(
-        self,
-        rows: Any,
-        vector: Array,
-        out: Any,
-        check: bool = False,
-    ) -> bool:
-        """Decode messages to `out`, piece by piece; False if `check` finds NaN or Inf there.
+    def combine(self, rows: Any, vector: Array, out: Any, check: bool = False) -> bool:
+        """Decode messages to `out`; False if `check` finds NaN or Inf there.
 
         Rows with coefficients of 0 are not read.
         """
         if np.count_nonzero(vector) < vector.size:
-            (used,) = np.nonzero(vector if vector.ndim == 1 else vector.any(axis=1))
-            if used.size < len(vector):
-                vector, rows = vector[used], rows.select(used)
+            (used,) = np.nonzero(vector)
+            vector, rows = vector[used], rows.select(used)
         sums = out
         if self.decoded_dtype != self.gradient_dtype:
             sums = self.empty(self.gradient_size, self.decoded_dtype)
-        if self.pieces == 1:
-            good = self.add_up(rows, vector, sums, check)
-        else:
-            good, size = True, self.message_size
-            for at, coef in enumerate(np.ascontiguousarray(vector.T)):
-                piece = sums[at * size : (at + 1) * size]
-                whole = piece if len(piece) == size else self.empty(size, self.decoded_dtype)
-                good &= self.add_up(rows, coef, whole, check)
-                if whole is not piece:
-                    piece[:] = whole[: len(piece)]
+        good = self.add_up(rows, vector, sums, check)
         if sums is not out:
             self.store(sums, out)
         return good
@@ -279,7 +240,7 @@ class Format:
         return np.empty(size, dtype)
 
     def add_up(self, rows: Any, coef: Array, out: Any, check: bool) -> bool:
-        """Combine one piece, as `combine` does."""
+        """Combine rows to an array of `decoded_dtype`, as `combine` does."""
         mode = self.decode_mode
         return kernels.unchecked.combine(mode, rows, coef, self.reals(out, mode), check=check)
 

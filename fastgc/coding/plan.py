@@ -61,7 +61,7 @@ class Plan:
         self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.unchecked.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
-        if whole and not (form.pieces > 1 or self.scheme.gated):
+        if whole and not self.scheme.gated:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
             self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
 
@@ -305,7 +305,7 @@ def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     if scheme.layout in ("complex", "complex data") and not is_half(dtype):
         dtype = real_of(check_dtype(dtype), "messages")
     if p is None:
-        p = max(1, scheme.pieces * message.size)
+        p = max(1, message.size)
     form = scheme.format(p, dtype)
     if form.message_size != message.size:
         raise ValueError(
@@ -319,7 +319,7 @@ def blame(
     scheme: Scheme, form: Format, survivors: Ints, rows: Iterable[Any], vector: Array
 ) -> None:
     """Raise NonFiniteMessageError if a message that was read holds NaN or Inf."""
-    used: list[bool] = np.atleast_1d(vector.reshape(len(vector), -1).any(axis=1)).tolist()
+    used = (vector != 0).tolist()
     for worker, row, read in zip(_senders(scheme, survivors), rows, used, strict=True):
         if read:
             form.require_finite(worker, row)
@@ -350,7 +350,7 @@ class EncodingPlan:
 
     Attributes
     ----------
-    coef : (w,) or (w, pieces) array
+    coef : (w,) array
     run : Combinations or None
         Computes that combination, wherever the partial gradients lie. None if encoding takes more,
         or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
@@ -417,15 +417,12 @@ class EncodingPlan:
             message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
             if rows.overlap(message):
                 raise ValueError("out shares memory with a partial gradient")
-        wide = form.row_dtype != kind
-        if form.pieces > 1 or wide:
+        if form.row_dtype != kind:
             checked = [check_vector(what, row, kind, size) for row in given]
-            if wide:
-                checked = [row.astype(form.row_dtype) for row in checked]
-            pieces = [form.reals(piece, mode) for row in checked for piece in form.cut(row)]
-            rows = kernels.Rows.of(pieces, pieces[0].size, pieces[0].dtype)
+            wide = [form.reals(row.astype(form.row_dtype), mode) for row in checked]
+            rows = kernels.Rows.of(wide, wide[0].size, wide[0].dtype)
         sums = form.sums(message)
-        kernels.unchecked.combine(mode, rows, coef.ravel(), form.reals(sums, mode))
+        kernels.unchecked.combine(mode, rows, coef, form.reals(sums, mode))
         form.finish(sums, message)
         return message if out is None else out
 
@@ -555,31 +552,13 @@ class Encoder:
         self._squares = np.abs(self._coef) ** 2
         self._energy = np.zeros(1)
         self._added: set[int] = set()
-        self._direct = self._wide is None and self._sums is self._message and form.pieces == 1
+        self._direct = self._wide is None and self._sums is self._message
         real = form.reals(np.empty(0, kind), form.encode_mode).dtype
-        size = form.gradient_size if form.pieces == 1 else form.message_size
-        size *= kind.itemsize // real.itemsize
+        size = form.gradient_size * (kind.itemsize // real.itemsize)
         sums = form.reals(self._sums, form.encode_mode)
-        self._add: kernels.unchecked.AddRow = self._add_pieces
-        if form.pieces > 1:
-            self._rows = kernels.Rows(form.pieces, size, real)
-            self._factors = np.empty(form.pieces, dtype=coefficients.dtype)
-            self._weights = np.empty(form.pieces)
-            self._begin, self._continue = (
-                kernels.unchecked.bind_encode(
-                    form.encode_mode,
-                    self._rows,
-                    self._factors,
-                    self._weights,
-                    sums,
-                    accumulate=accumulate,
-                )
-                for accumulate in (False, True)
-            )
-        else:
-            self._add = kernels.unchecked.bind_add(
-                form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
-            )
+        self._add: kernels.unchecked.AddRow = kernels.unchecked.bind_add(
+            form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
+        )
 
     def __repr__(self) -> str:
         added = f"{len(self._added)} of {len(self._partitions)} partial gradients added"
@@ -619,18 +598,8 @@ class Encoder:
         if shared or self._add(partial, at, bool(self._added)):
             raise ValueError("the partial gradient shares memory with the message")
         if cancelled:
-            self._energy[0] += float(np.sum(self._squares[at])) * cancelled
+            self._energy[0] += float(self._squares[at]) * cancelled
         self._added.add(partition)
-
-    def _add_pieces(self, partial: Array, at: int, accumulate: bool) -> int:
-        """Add a gradient in pieces, as what ``kernels.unchecked.bind_add`` returns does."""
-        form, rows = self._form, self._rows
-        rows.clear()
-        for piece in form.cut(partial):
-            rows.append(form.reals(piece, form.encode_mode))
-        self._factors[:], self._weights[:] = self._coef[at], self._squares[at]
-        self._energy[0] += (self._continue if accumulate else self._begin)()
-        return kernels.Status.OK
 
     def message(self) -> Array:
         """Return the finished message, in `out` if given; ValueError if a partition is missing."""

@@ -167,7 +167,6 @@ class Scheme(Recorded, ABC):
 
     n: int = _Required("workers")  # type: ignore[assignment]
     k: int = _Required("partitions")  # type: ignore[assignment]
-    pieces: int = 1
     codes_data: bool = False
     packed: bool = True
     integral: bool = False
