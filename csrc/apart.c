@@ -1,4 +1,4 @@
-/* Combinations of chosen rows, and of unchecked ones. By addresses alone, a call first checks that every
+/* Combinations of chosen rows, and of unchecked ones, and decoders that are bound to rows. By addresses alone, a call first checks that every
  * unchecked row is aligned and lies apart from the output. Each call runs without the global interpreter
  * lock, and the caller holds references to all arrays.
  *
@@ -161,3 +161,30 @@ FGC_KINDS(COMBINE_APART)
         return FGC_OK;                                                                             \
     }
 FGC_KINDS(ADD_APART)
+
+static fgc_status vector_of(const fgc_bound *to, int64_t f)
+{
+    switch (to->rule) {
+    case FGC_BLOCKS:
+        return fgc_decoding_vector(to->plan, to->survivors, to->vector, to->where, to->work,
+                                   to->longest, to->method, f);
+    case FGC_CELLS:
+        return fgc_cells_vector(to->plan, to->survivors, to->vector, to->work, f);
+    case FGC_TILING:
+        return fgc_tiling_vector(to->plan, to->survivors, to->vector, to->work, f);
+    default:
+        return fgc_edges_vector(to->plan, to->survivors, to->vector, to->work, f);
+    }
+}
+
+#define DECODE(kind, read, real)                                                                   \
+    fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f)                                   \
+    {                                                                                              \
+        const fgc_status status = vector_of(to, f);                                                \
+        if (status)                                                                                \
+            return status;                                                                         \
+        return fgc_combine_chosen_##kind(to->mode, to->table, to->survivors, to->vector,           \
+                                         to->extent, to->in_len, to->out_len, to->flags, to->out,  \
+                                         f);                                                       \
+    }
+FGC_KINDS(DECODE)

@@ -226,6 +226,29 @@ typedef enum {
     FGC_SPAN    /* rows that span: the messages that did not come can be spared */
 } fgc_rule;
 
+/* A decoder that is bound to its arrays. */
+typedef struct {
+    fgc_rule rule; /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES: what `plan` is, */
+    const void *plan; /* an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
+    const int64_t *survivors;
+    double *vector;
+    int64_t *where;
+    void *work;
+    double longest;       /* FGC_BLOCKS: as in fgc_decoding_vector, */
+    fgc_method method;    /* and so is this */
+    fgc_mode mode;        /* as in fgc_combine_chosen, and so are the rest */
+    const uintptr_t *table;
+    int64_t extent, in_len, out_len;
+    int flags;
+    void *out;
+} fgc_bound;
+
+/* Write the vector of survivors[0 .. f-1], and combine their rows of the table by it. Returns the status of
+ * the vector, or if that is FGC_OK, the status of fgc_combine_chosen. */
+#define FGC_DECODE(kind, read, real) fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f);
+FGC_KINDS(FGC_DECODE)
+#undef FGC_DECODE
+
 /* The messages of a round. Worker i sends messages first[i] .. first[i+1]-1 in this order, message m after
  * share[m] of its work; its shares ascend in (0, 1]. */
 typedef struct {

@@ -9,6 +9,7 @@ import pytest
 
 import fastgc
 from fastgc import NonFiniteMessageError, NotDecodableError
+from fastgc.kernels import Status
 
 pytestmark = [
     pytest.mark.any_backend,
@@ -57,6 +58,25 @@ def test_the_same_to_the_last_bit(code, dtype):
         found = quick(survivors)
         assert found is quick.gradient
         np.testing.assert_array_equal(found, code.decode(survivors, messages[survivors], p=5))
+
+
+def test_one_call_of_c_decodes(in_c):
+    """Survivors in, vector and gradient out; what it leaves, or refuses, is done in steps."""
+    for code in (
+        CODES[0],
+        fastgc.BinaryCode(9, stragglers=2),
+        fastgc.FractionalRepetition(6, stragglers=2),
+    ):
+        quick, _ = bound(code)
+        came = np.arange(code.threshold)
+        truth, calls = quick(came).copy(), []
+        decode = quick._decode
+        quick._decode = lambda f, decode=decode, calls=calls: calls.append(decode(f)) or calls[-1]
+        quick.gradient[:] = np.nan
+        np.testing.assert_array_equal(quick(came), truth)
+        with pytest.raises(NotDecodableError):
+            quick(came[:1])
+        assert calls == [Status.OK, Status.TOO_FEW]
 
 
 def test_whatever_stands_for_survivors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -378,7 +378,10 @@ class ReedSolomonScheme(Scheme):
                 self._raise(Status(status), at[0], survivors[:f])
 
         if self.cache is None:
-            return fill
+            decoder = getattr(run, "decoder", None)
+            if decoder is not None and least > most:
+                return VectorFunction(fill, partial(decoder, method=direct))
+            return VectorFunction(fill)
         kind = b"" if unit == DOUBLE else str(unit).encode()
         return remembering(fill, self.n, survivors, vector, self.cache, kind)
 

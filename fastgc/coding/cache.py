@@ -15,8 +15,8 @@ from .._base.arrays import Array, Ints
 
 T = TypeVar("T")
 
-# ``function(f, method)`` writes the vector of the first f survivors in a buffer.
-VectorFunction = Callable[[int, str], None]
+# ``bind(mode, rows, out, check)`` returns ``decode(f) -> status``.
+BindDecoder = Callable[[int, kernels.Rows, Array, bool], Callable[[int], int]]
 
 # Most bytes of the vectors kept for one code: three vectors at n = 2^20, thousands at n = 1000.
 CACHE_BYTES = 64 << 20
@@ -29,6 +29,30 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )
+
+
+class VectorFunction:
+    """Writes decoding vectors on bound buffers: what `Scheme.bind_vector` returns.
+
+    ``function(f, method)`` writes the vector of the first f survivors in the buffer.
+
+    Attributes
+    ----------
+    decoder : callable or None
+        Binds the vector by "auto", and a combination of rows by it, to one compiled call:
+        ``decode = decoder(mode, rows, out, check)``. If ``decode(f)`` returns another status than
+        ``OK``, do it step by step; the function says what is wrong.
+    """
+
+    __slots__ = ("_fill", "decoder")
+
+    def __init__(
+        self, fill: Callable[[int, str], None], decoder: BindDecoder | None = None
+    ) -> None:
+        self._fill, self.decoder = fill, decoder
+
+    def __call__(self, f: int, method: str = "auto") -> None:
+        self._fill(f, method)
 
 
 class CacheInfo(NamedTuple):
@@ -153,7 +177,7 @@ def key_of(n: int, survivors: Ints) -> bytes:
 
 
 def remembering(
-    fill: VectorFunction,
+    fill: Callable[[int, str], None],
     count: int,
     survivors: Ints,
     vector: Array,
@@ -184,4 +208,4 @@ def remembering(
             of_all[survivors[:f]] = vector[:f]
             cache.keep(key, of_all, of_all.nbytes)
 
-    return remember
+    return VectorFunction(remember)

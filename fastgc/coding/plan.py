@@ -222,9 +222,11 @@ class BoundDecoder:
 
     __slots__ = (
         "_check",
+        "_combine",
+        "_decode",
         "_decoder",
-        "_once",
         "_rows",
+        "_take",
         "_target",
         "form",
         "gradient",
@@ -252,16 +254,16 @@ class BoundDecoder:
         self.gradient: Any = target if out is None else out
         self._rows, self._target = rows, target
         self._decoder = decoder = Decoder(scheme, form.unit)
-        self._once: Callable[[int], int] | None = None
+        self._combine: Callable[[int], int] = self._step_by_step
+        self._take, self._decode = decoder.take, None
         if Plan(decoder, form, check_finite).run is not None:
-            self._once = kernels.unchecked.bind_combine(
-                form.decode_mode,
-                rows,
-                decoder.survivors,
-                decoder.vector,
-                form.reals(target, form.decode_mode),
-                check=check_finite,
+            mode, reals = form.decode_mode, form.reals(target, form.decode_mode)
+            self._combine = kernels.unchecked.bind_combine(
+                mode, rows, decoder.survivors, decoder.vector, reals, check=check_finite
             )
+            # A scheme's own function has no `decoder`.
+            if (bind := getattr(decoder.fill_vector, "decoder", None)) is not None:
+                self._decode = bind(mode, rows, reals, check_finite)
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -273,9 +275,11 @@ class BoundDecoder:
         Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
         NonFiniteMessageError, after which its contents are undefined.
         """
+        once = self._decode if method == "auto" else None
+        if once is not None and not once(self._take(survivors)):
+            return self.gradient  # type: ignore[no-any-return]
         f = self._decoder.compute(survivors, method)
-        status = self._step_by_step(f) if self._once is None else self._once(f)
-        if status:
+        if status := self._combine(f):
             if status == kernels.Status.NO_MEMORY:
                 raise MemoryError("no memory for the addresses of what is combined")
             numbers, vector = self._decoder.survivors[:f], self._decoder.vector[:f]

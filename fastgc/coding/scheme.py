@@ -385,7 +385,7 @@ class Scheme(Recorded, ABC):
             if run(f):
                 self.raise_too_few(self.check_survivors(survivors[:f]))
 
-        return fill
+        return VectorFunction(fill, getattr(run, "decoder", None))
 
     def vector_for(self, survivors: Ints, unit: float) -> Array:
         """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
@@ -1021,15 +1021,21 @@ class Decoder:
 
     def compute(self, survivors: ArrayLike, method: str = "auto") -> int:
         """Write `vector`, as in a call. Returns the number of survivors."""
-        checked = check_workers("survivors", survivors, self.survivors.size)
-        f = len(checked)
-        if f > self.survivors.size:
-            self.scheme.check_survivors(checked)
-        try:
-            self._buffer[:f] = checked
-        except ValueError:  # a memoryview refuses arrays that are not aligned
-            self._buffer[:f] = checked.copy()
+        f = self.take(survivors)
         self.fill_vector(f, method)
+        return f
+
+    def take(self, survivors: Any) -> int:
+        """Write `survivors`, whose numbers are not checked. Returns how many there are."""
+        try:  # a memoryview takes aligned vectors of int64 only, and no more than fit
+            f = len(survivors)
+            self._buffer[:f] = survivors
+        except (TypeError, ValueError):
+            checked = check_workers("survivors", survivors, self.survivors.size)
+            f = len(checked)
+            if f > self.survivors.size:
+                self.scheme.check_survivors(checked)
+            self._buffer[:f] = checked.copy()
         return f
 
     def fill(self, f: int, method: str = "auto") -> Array:

@@ -387,30 +387,61 @@ def completion(plan, delay, work, late, receive, overhead, interrupted, out):
 # -------------------------------------------------------------------------------------- plain sums
 
 
-def _bound(function, struct, work, survivors, out):
+_decode = _functions("decode")
+
+
+def _decoder(given, mode, rows, out, check, **method):
+    """Bind a vector and the combination by it to one function of C, which `given` describes."""
+    kind, function = _decode[rows.kind]
+    struct = struct_of(
+        "fgc_bound",
+        **given,
+        **method,
+        mode=mode,
+        table=rows.c or _addresses(rows),
+        extent=extent_of(mode, rows.length, out.size),
+        in_len=rows.length,
+        out_len=out.size,
+        flags=2 * check,  # FGC_CHECK
+        out=ffi.from_buffer(kind, out, require_writable=True),
+    )
+    decode = partial(function, struct)
+    vars(decode)["rows"] = rows
+    return decode
+
+
+def _bound(function, rule, struct, work, survivors, out):
     """Bind a function of C to a plan and to `work` bytes of work space."""
-    survivors_ = ffi.from_buffer("int64_t[]", survivors)
-    out_ = ffi.from_buffer("double[]", out, require_writable=True)
-    return partial(function, struct, survivors_, out_, ffi.from_buffer(np.empty(work, np.uint8)))
+    given = {
+        "rule": rule,
+        "plan": struct,
+        "survivors": ffi.from_buffer("int64_t[]", survivors),
+        "vector": ffi.from_buffer("double[]", out, require_writable=True),
+        "work": ffi.from_buffer(np.empty(work, np.uint8)),
+    }
+    run = partial(function, struct, given["survivors"], given["vector"], given["work"])
+    vars(run)["decoder"] = partial(_decoder, given)
+    return run
 
 
 def bind_cells(plan, survivors, out):
     messages, cells = plan.cell.size, plan.weight.size
     struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)
-    return _bound(lib.fgc_cells_vector, struct, messages + cells, survivors, out)
+    return _bound(lib.fgc_cells_vector, lib.FGC_CELLS, struct, messages + cells, survivors, out)
 
 
 def bind_tiling(plan, survivors, out):
     points = plan.first.size - 1
     struct = struct_of("fgc_tiling", **plan._asdict(), points=points)
-    return _bound(lib.fgc_tiling_vector, struct, 8 * (plan.messages + 2 * points), survivors, out)
+    work = 8 * (plan.messages + 2 * points)
+    return _bound(lib.fgc_tiling_vector, lib.FGC_TILING, struct, work, survivors, out)
 
 
 def bind_edges(plan, survivors, out):
     messages, vertices = len(plan.ends), plan.weight.size
     struct = struct_of("fgc_edges", **plan._asdict(), messages=messages, vertices=vertices)
     work = 8 * (8 * messages + 11 * vertices + 3)
-    return _bound(lib.fgc_edges_vector, struct, work, survivors, out)
+    return _bound(lib.fgc_edges_vector, lib.FGC_EDGES, struct, work, survivors, out)
 
 
 # ---------------------------------------------------------------------------------- Lagrange bases
@@ -471,10 +502,13 @@ def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
     where = ffi.new("int64_t *")
+    given = {"rule": lib.FGC_BLOCKS, "plan": struct, "survivors": survivors_, "vector": out_}
+    given |= {"where": where, "work": work_space(plan), "longest": longest}
     # Unlike a function, a partial adds no Python frame to the call.
     decode = partial(
-        lib.fgc_decoding_vector, struct, survivors_, out_, where, work_space(plan), longest
+        lib.fgc_decoding_vector, struct, survivors_, out_, where, given["work"], longest
     )
+    vars(decode)["decoder"] = partial(_decoder, given)
     return decode, where
 
 
