@@ -143,11 +143,6 @@ def _shortest(rng):
     return {"projector": kernels.Circulant.by_shifts(column, step), "lost": lost}
 
 
-def _weighted(rng):
-    turns, n = _turns(rng)
-    return {"turns": turns, "weights": rng.uniform(1, 2, n)}
-
-
 def _ordered(rng):
     nodes = rng.standard_normal(int(rng.integers(1, 20)))
     if rng.random() < 0.5:
@@ -176,7 +171,6 @@ def _solved(rng):
 OTHERS = {
     "near_exact": _nearly,
     "minimum_norm": _shortest,
-    "weighted_minimum_norm": _weighted,
     "leja_order": _ordered,
     "solve_vandermonde": _solved,
 }

@@ -924,7 +924,6 @@ MADE_OF_OTHERS = {
     "bind_square_sum",
     "minimum_norm",
     "near_exact",
-    "weighted_minimum_norm",
 }
 
 
@@ -960,12 +959,12 @@ def test_kernels_are_those_of_the_backend_in_use():
 def test_a_kernel_in_c_takes_known_parameters():
     calls = pytest.importorskip("fastgc.kernels.c.calls")
 
-    def ridge(circle: np.ndarray, out: np.ndarray) -> None:
-        """C wants `turns`, too."""
+    def leja_order(nodes: np.ndarray, complex_: bool) -> None:
+        """C wants `order`, too."""
 
     def nothing() -> None:
         """There is none such in C."""
 
-    with pytest.raises(TypeError, match="nothing is known of C's parameter turns"):
-        calls.made(ridge)
+    with pytest.raises(TypeError, match="nothing is known of C's parameter order"):
+        calls.made(leja_order)
     assert calls.made(nothing) is None

@@ -258,23 +258,20 @@ def test_only_the_clusters_that_need_it_are_decoded_anew():
     assert np.linalg.norm(exact[~kept]) > 1e3 * np.linalg.norm(vector[~kept])
 
 
-@pytest.mark.parametrize("way", ["products", "transforms", "transforms alone", "stream"])
+@pytest.mark.parametrize("way", ["products", "transforms"])
 def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
     """Between the extremes, the error that the code expects is never worse than either's."""
     monkeypatch.setattr(ReedSolomonScheme, "_transforms_from", 1000 if way == "products" else 8)
-    if way == "transforms alone":  # as if there were too many factors for products
+    if way == "transforms":  # there are too many factors for products
         monkeypatch.setattr(reed_solomon, "SPREAD_STEPS", 0)
     code = ReedSolomon(256, stragglers=32)
     rng = np.random.default_rng(1)
     row = np.sqrt(code.scheme.row_norms[0])
-    plain = "locator" if way == "products" else "fft"  # the exact one that is tried first
-    exact = "fft" if way == "transforms alone" else "locator"  # the exact one to beat
+    plain = "locator" if way == "products" else "fft"
     taken = {"exact": 0, "near-exact": 0}
     for width in range(50, 230, 3):
         survivors = without(code, code.scheme.rings()[0][rng.permutation(width)[:32]])
-        by = {m: code.decoding_vector(survivors, m) for m in (plain, exact, "near-exact", "auto")}
-        if way == "stream":
-            by["auto"] = code.stream(survivors).vector()
+        by = {m: code.decoding_vector(survivors, m) for m in (plain, "near-exact", "auto")}
         expected = {
             method: np.hypot(
                 code.scheme.left_out(survivors, vector),
@@ -284,7 +281,7 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
         }
         kept = np.allclose(by["auto"], by[plain], rtol=1e-11, atol=0)
         taken["exact" if kept else "near-exact"] += 1
-        better = min(expected[exact], expected["near-exact"])
+        better = min(expected[plain], expected["near-exact"])
         limit = max(near_exact.kept_error(UNITS[np.float64]), better)
         assert expected["auto"] <= 2 * min(expected[plain], limit)
     assert min(taken.values()) > 3
@@ -312,7 +309,6 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
         if expected < precision / (4 * np.sqrt(n)):  # leaves room for rounding in products
             taken["exact"] += expected > near_exact.kept_error(unit)
             np.testing.assert_allclose(vector, plain, rtol=1e-9, atol=0)
-            np.testing.assert_allclose(enough.stream(survivors).vector(), plain, rtol=1e-9)
             rnd = enough.round(1, dtype=np.complex128)
             sent = vector.conj() / abs(vector)
             for worker, message in zip(survivors.tolist(), sent, strict=True):
@@ -388,7 +384,6 @@ def test_every_door_takes_the_messages_precision(dtype):
     found = code.decoding_vector(survivors, message_dtype=dtype)
     same_vector(found, wanted)
     same_vector(code.decoder(dtype)(survivors), wanted)
-    same_vector(code.stream(survivors, message_dtype=dtype).vector(), wanted)
     mask = np.isin(np.arange(96), survivors)
     masks = np.stack([mask, np.ones(96, dtype=bool)])
     many = code.decoding_vectors(masks, message_dtype=dtype)
@@ -418,17 +413,6 @@ def test_every_door_takes_the_messages_precision(dtype):
     np.testing.assert_array_equal(whole[survivors.size :], 1)
 
 
-def test_a_round_that_follows_its_vector():
-    code = ReedSolomon(1024, stragglers=256)
-    rnd = code.round(2)
-    assert rnd._follower is not None
-    lost = code.scheme.rings()[0][:256]
-    for i in without(code, lost).tolist():
-        rnd.receive(i, np.ones(2))
-    assert rnd._follower.vector(768) is None  # the exact vector is too long
-    assert rnd.residual() < 1e-10
-
-
 def test_a_set_that_comes_again_is_looked_up_for_each_precision():
     code = ReedSolomon(1500, stragglers=100)
     survivors = without(code, code.scheme.rings()[0][:100])
@@ -440,13 +424,12 @@ def test_a_set_that_comes_again_is_looked_up_for_each_precision():
 
 
 def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
-    monkeypatch.setattr(near_exact, "WORTHWHILE", 1)
     monkeypatch.setattr(near_exact, "AFFORDABLE", 1)
     code = ReedSolomon(256, stragglers=32)
     survivors = without(code, code.scheme.rings()[0][:32])
     exact = code.decoding_vector(survivors, "locator")
     np.testing.assert_allclose(code.decoding_vector(survivors), exact, rtol=1e-11)
-    monkeypatch.setattr(near_exact, "AFFORDABLE", 1 << 20)
+    monkeypatch.setattr(near_exact, "AFFORDABLE", 32)
     assert np.linalg.norm(code.decoding_vector(survivors)) < 1e-3 * np.linalg.norm(exact)
 
 
@@ -513,39 +496,6 @@ def dense_at_its_ends(code, s, width, part):
     return code.scheme.rings()[0][np.flatnonzero(chosen)]
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("n", "s", "width", "part"), [(160, 48, 92, 0.6), (200, 60, 130, 0.6), (190, 80, 146, 0.3)]
-)
-def test_where_polynomials_do_not_do(n, s, width, part):
-    """Whitened equations leave less: little more than any vector must leave."""
-    code = ReedSolomon(n, stragglers=s)
-    survivors = without(code, dense_at_its_ends(code, s, width, part))
-    turns = code.scheme._clusters[0].q * survivors % n
-    lost = np.setdiff1d(np.arange(n), turns)
-    polynomial = kernels.near_exact(lost, n, s, UNITS[np.float64])[turns]
-    vector = code.decoding_vector(survivors, "near-exact")
-    assert cost(code, survivors, polynomial) > np.sqrt(UNITS[np.float64])
-    assert cost(code, survivors, vector) <= cost(code, survivors, polynomial)
-    B = code.matrix()[survivors] / np.sqrt(n)
-    system = np.concatenate(
-        [B.T, np.eye(n - s) * 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5]
-    )
-    target = np.r_[np.full(n, 1 / np.sqrt(n)), np.zeros(n - s)]
-    least = np.linalg.lstsq(system, target, rcond=1e-18)[0]
-    assert cost(code, survivors, vector) <= 2 * cost(code, survivors, least)
-
-
-@pytest.mark.parametrize("seed", [47, 210, 239])
-def test_random_sets_take_no_long_way(seed, monkeypatch):
-    """The worst of 300 lose a little over half of the digits; n s^2 steps would gain one."""
-    monkeypatch.setattr(kernels.unchecked, "weighted_minimum_norm", None)
-    code = ReedSolomon(2048, stragglers=256)
-    lost = np.random.default_rng(seed).permutation(2048)[:256]
-    survivors = without(code, lost)
-    assert 1e-9 < code.scheme.left_out(survivors, code.decoding_vector(survivors)) < 1e-6
-
-
 @pytest.mark.parametrize("width", [48, 55, 61])
 def test_what_no_vector_can_beat(width):
     """The dual of least squares: if A^* y = 0, then |A a - b| >= |y^* b| / |y| for any a."""
@@ -573,62 +523,13 @@ def test_what_no_vector_can_beat(width):
     ("width", "part"), [(970, 0.1), (820, 0), (860, 0.3), (900, 0), (930, 0), (940, 0.1), (960, 0)]
 )
 def test_half_of_a_thousand_workers(width, part):
-    """The gradient keeps three digits, whichever windows straggle."""
+    """The gradient keeps two digits, whichever windows straggle."""
     code = ReedSolomon(1024, stragglers=512)
     survivors = without(code, dense_at_its_ends(code, 512, width, part))
     vector = code.decoding_vector(survivors)
     rounding = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
     left = code.scheme.left_out(survivors, vector)
-    assert np.hypot(left, rounding * np.linalg.norm(vector)) < 1e-3
-
-
-def test_whitened_values():
-    """They vanish where they must, and of all such values are nearest to a constant's spectrum."""
-    rng = np.random.default_rng(0)
-    for n, s in [(5, 1), (12, 5), (30, 29), (31, 8)]:
-        turns = rng.permutation(n)[:s]
-        weights = 10.0 ** rng.uniform(-2, 0, n)
-        values = kernels.weighted_minimum_norm(turns, weights)
-        assert np.abs(values[turns]).max() < 1e-10
-        nodes = np.exp(2j * np.pi * np.outer(turns, np.arange(n)) / n) / weights
-        y = np.linalg.pinv(nodes) @ np.full(s, -1 / n)
-        h = y / weights + np.r_[1 / n, np.zeros(n - 1)]
-        np.testing.assert_allclose(values, n * np.fft.ifft(h), atol=1e-9)
-    for _ in range(20):  # weights span fifteen decades
-        weights = np.r_[1, np.full(4, 1e-15), 10.0 ** rng.uniform(-6, 0, 7)]
-        values = np.abs(kernels.weighted_minimum_norm(np.arange(5), weights))
-        assert values[:5].max() < 1e-14 * values.max()
-
-
-@pytest.mark.parametrize(
-    ("n", "k", "s", "clusters"), [(12, 12, 3, 1), (12, 17, 3, 1), (13, 9, 4, 1), (24, 30, 3, 2)]
-)
-def test_weights_are_those_of_what_is_left_out(n, k, s, clusters):
-    """Weights average over the places where columns may begin; for k = n these are all."""
-    code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
-    alone = code.scheme._clusters[0]._replace(first_worker=0, first_partition=0)
-    rng = np.random.default_rng(0)
-    m = alone.m
-    a = rng.standard_normal(m) + 1j * rng.standard_normal(m)
-    placed = np.empty(m, dtype=complex)
-    placed[alone.q * np.arange(m) % m] = a
-    h = np.fft.fft(placed) / m
-    h[0] -= 1 / m
-    by_weights = np.linalg.norm(near_exact._weights(alone, 0.3) * h)
-    left = 0.0
-    light, heavy = divmod(alone.m * alone.w, alone.k)
-    for d, columns in ((light, alone.k - heavy), (light + 1, heavy)):
-        if columns:
-            one = near_exact.tau(m, d, alone.q)
-            shifts = [np.sum(np.roll(a, -o)[:d] * one) - 1 for o in range(m)]
-            left += columns / alone.k * np.mean(np.abs(shifts) ** 2)
-    row = near_exact.row_square(alone, alone.k)
-    free = near_exact._weights(alone, 1e-40)[1:light]
-    assert free.max(initial=0) < 1e-30  # zeros of the polynomial, up to rounding
-    flat = a - 1 / m  # rounding is counted from the constant vector, too
-    assert by_weights == pytest.approx(
-        np.sqrt(left + (2 * 0.3) ** 2 * row * np.linalg.norm(flat) ** 2), rel=1e-10
-    )
+    assert np.hypot(left, rounding * np.linalg.norm(vector)) < 1e-2
 
 
 def test_coefficients_near_the_end_of_float64():
@@ -704,33 +605,13 @@ def test_the_law_of_the_papers_root():
 def test_what_cannot_help_is_not_tried(n, s, monkeypatch):
     """If the gradient is lost, or coefficients of B exceed float64, no other vector is tried."""
     code = ReedSolomon(n, stragglers=s, root=1)
-    for name in ("near_exact", "minimum_norm", "weighted_minimum_norm"):
+    for name in ("near_exact", "minimum_norm"):
         monkeypatch.setattr(kernels.unchecked, name, None)
     survivors = np.random.default_rng(0).permutation(n)[s:]
     exact = [code.decoding_vector(survivors, method).tobytes() for method in ("locator", "fft")]
     assert (
         code.decoding_vector(survivors).tobytes() in exact[: 1 if kernels.backend() == "c" else 2]
     )
-    assert code.stream(survivors).vector(survivors).tobytes() in exact
-
-
-@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
-def test_equations_too_large_for_memory_are_not_made(monkeypatch):
-    code = ReedSolomon(256, stragglers=8, root=1)
-    survivors = without(code, code.scheme.rings()[0][:8])
-    assert near_exact.least_rounding(code.scheme._clusters[0], UNITS[np.float64]) > 1e-8
-    called = []
-    original = kernels.unchecked.weighted_minimum_norm
-    monkeypatch.setattr(
-        kernels.unchecked,
-        "weighted_minimum_norm",
-        lambda *arguments: called.append(arguments) or original(*arguments),
-    )
-    for most, calls in ((256 * 8, 1), (256 * 8 - 1, 0)):
-        monkeypatch.setattr(near_exact, "WEIGHTED_ENTRIES", most)
-        called.clear()
-        code.decoding_vector(survivors)
-        assert len(called) == calls
 
 
 # ------------------------------------------------------------------------ columns that are alike

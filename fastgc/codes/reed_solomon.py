@@ -372,7 +372,7 @@ class ReedSolomonScheme(Scheme):
             else:
                 vector[:f] = self._anew(survivors[:f], method, unit)
                 status = Status.OK
-            if auto and status and self._replace(status, survivors[:f], vector[:f], unit):
+            if auto and status and self._replace(status, survivors[:f], vector[:f], unit, longest):
                 status = Status.OK
             if status and (auto or status != Status.IMPRECISE):
                 self._raise(Status(status), at[0], survivors[:f])
@@ -421,13 +421,13 @@ class ReedSolomonScheme(Scheme):
         precision = self.precision / math.sqrt(1 + products)
         return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
-    def _replace(self, status: int, survivors: Ints, vector: Complexes, unit: float) -> bool:
+    def _replace(
+        self, status: int, survivors: Ints, vector: Complexes, unit: float, longest: float
+    ) -> bool:
         """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
             return False
-        longest = self._longest(unit)
-        enough = square(vector) <= longest * unit**-0.25  # half of the digits: the time decides
-        if not affordable(self._clusters, enough):
+        if not affordable(self._clusters):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters if self.clusters > 1 else 0.0
         vector[:] = nearer_vector(
@@ -461,7 +461,7 @@ class ReedSolomonScheme(Scheme):
                 status = Status.OVERFLOW if where[r] == -1 else Status.IMPRECISE
                 came = np.flatnonzero(masks[r])
                 vector = out[r, came]
-                good[r] = self._replace(status, came, vector, unit)
+                good[r] = self._replace(status, came, vector, unit, longest)
                 out[r, came] = vector
         return good
 

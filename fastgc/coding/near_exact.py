@@ -21,18 +21,12 @@ from .._base.arrays import Array, Complexes, Floats, Ints
 from ..kernels.rows import DOUBLE
 from .clusters import Cluster, log_tau, tau
 
-# Degree^3 up to which a near-exact vector is computed: if the exact one would do (about ten
-# milliseconds), and if it would not (some tenths of a second).
-WORTHWHILE, AFFORDABLE = 1 << 31, 1 << 36
+# Largest degree of near-exact vectors: some tenths of a second.
+AFFORDABLE = 4096
 
-# Steps, workers times stragglers^2, up to which `kernels.weighted_minimum_norm` is tried: if the
-# best vector loses half of the digits (up to 40 milliseconds), and if it loses five eighths (up to
-# 0.15 seconds). Of 3000 random sets of 256 stragglers among 2048 workers, none needs it.
-ANEW, ANEW_IN_NEED = 1 << 26, 1 << 28
-
-# Most entries of the projector on the kernel of a code's columns (16 megabytes), and of the
-# equations of `kernels.weighted_minimum_norm`, workers times stragglers (64 megabytes an array).
-ENTRIES, WEIGHTED_ENTRIES = 1 << 20, 1 << 22
+# Most entries of the projector on the kernel of a code's columns, and of the equations of
+# `kernels.minimum_norm`: 16 megabytes.
+ENTRIES = 1 << 20
 
 # Rounding errors of a vector by transforms are at most this many times ``sqrt(n)`` roundings.
 # Measured, for stragglers that leave the vector short enough, and n up to 65536. Those of a vector
@@ -63,17 +57,14 @@ def longest_kept(row: float, unit: float, m: int = 0, precision: float = 0.0) ->
     return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
 
 
-def affordable(clusters: Sequence[Cluster], exact_will_do: bool) -> bool:
-    """Whether near-exact vectors take milliseconds at most; tenths of a second if needed."""
-    steps = max(c.tolerance for c in clusters) ** 3
-    return steps <= (WORTHWHILE if exact_will_do else AFFORDABLE)
+def affordable(clusters: Sequence[Cluster]) -> bool:
+    """Whether near-exact vectors take tenths of a second at most."""
+    return max(c.tolerance for c in clusters) <= AFFORDABLE
 
 
 def square(vector: Complexes) -> float:
     """Squared norm of a vector; Inf or NaN beyond float64."""
-    parts = vector.ravel().view(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(parts.dot(parts))
+    return kernels.unchecked.square_sum(np.ascontiguousarray(vector).view(np.float64))
 
 
 @lru_cache(maxsize=4096)
@@ -83,6 +74,7 @@ def _column_square(m: int, d: int, q: int) -> float:
         return float(np.exp(np.logaddexp.reduce(2 * log_tau(m, d, q))))
 
 
+@lru_cache(maxsize=64)
 def row_square(cluster: Cluster, k: int) -> float:
     """Mean squared norm of a cluster's rows of B; `k` counts the partitions of all clusters."""
     m, q = cluster.m, cluster.q
@@ -149,9 +141,7 @@ def nearer_vector(
 
     - the exact vector;
     - if few columns differ, the shortest exact vector, which is kept at once if it is good enough;
-    - the near-exact vector, computed only if a polynomial can halve the error, and be good at all;
-    - if half of the digits are still lost, a vector whose p vanishes on the stragglers and has any
-      degree, with a penalty on what its higher powers leave out of the gradient.
+    - the near-exact vector, computed only if a polynomial can halve the error, and be good at all.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     limit = math.sqrt(unit)
@@ -166,7 +156,7 @@ def nearer_vector(
         alone = c.alone
         members = survivors[at] - c.first_worker
         lost = unnamed(c.m, members)
-        projector = _projector(alone) if lost.size**3 <= WORTHWHILE else None
+        projector = _projector(alone) if lost.size**2 <= ENTRIES else None
         if projector is not None:
             choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
@@ -190,15 +180,7 @@ def nearer_vector(
         # Drop candidates that rounding alone makes worse, before computing what they leave out.
         choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
         errors = [error, *(_error(alone, members, each, unit) for each in choices)]
-        choices.insert(0, near)
-        steps, entries = c.m * roots.size**2, c.m * roots.size
-        most = ANEW_IN_NEED if min(errors) > unit**0.375 else ANEW
-        if min(errors) > limit and 0 < steps <= most and entries <= WEIGHTED_ENTRIES:
-            weights = _weights(alone, unit)
-            if weights is not None:
-                choices.append(kernels.unchecked.weighted_minimum_norm(roots, weights)[turns])
-                errors.append(_error(alone, members, choices[-1], unit))
-        vector[at] = choices[int(np.argmin(errors))]
+        vector[at] = [near, *choices][int(np.argmin(errors))]
     return vector
 
 
@@ -260,33 +242,6 @@ def _projector(alone: Cluster) -> kernels.Projector | None:
     for at, (first, d) in enumerate(different.T.tolist()):
         columns[(first + np.arange(d)) % m, at] = tau(m, d, alone.q)
     return kernels.Projector.of(columns)
-
-
-@lru_cache(maxsize=16)
-def _weights(alone: Cluster, unit: float) -> Floats | None:
-    """Weights of a vector's frequencies, whose weighted squares add up to the square of `_error`.
-
-    None if they are beyond float64.
-
-    B's columns are shifts of tau, so the spectrum of what is left out is the vector's times tau's.
-    The spectrum of a column of weight d is 0 at 1 .. d-1, which are the powers of p in the locator
-    form. Only rounding penalizes these.
-    """
-    m = alone.m
-    squares = np.zeros(m)
-    counts = np.bincount(alone.columns()[1])
-    for d in alone.weights:
-        placed = np.zeros(m, dtype=np.complex128)
-        placed[alone.q * np.arange(d) % m] = tau(m, d, alone.q)
-        with np.errstate(over="ignore", invalid="ignore"):
-            spectrum = np.abs(np.fft.ifft(placed, norm="forward")) ** 2
-            spectrum[1:d] = 0  # but for rounding
-            squares += counts[d] / alone.k * spectrum
-    if not np.isfinite(squares).all():
-        return None
-    found: Floats = np.sqrt(squares + (2 * unit) ** 2 * row_square(alone, alone.k) * m)
-    found.flags.writeable = False
-    return found
 
 
 @lru_cache(maxsize=64)
@@ -385,9 +340,3 @@ def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generat
     size = np.abs(kernels.unchecked.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
     left, came = float(size[lost].sum()), float(size[~lost].sum())
     return m * (left + steps * DOUBLE**2 * came)
-
-
-# Unit roundoff of a sum of two float64.
-PAIR = 2.0**-106
-
-METHODS = ("auto", "locator", "near-exact")
