@@ -174,7 +174,7 @@ if __name__ == "__main__":
 # A gradient, shard times theta. A lie calls `me` the local variables of its worker's function
 # `fastgc.engines.local.work`. Other engines have no such names, and there some lies do nothing.
 LIAR = """
-import mmap, os, random, struct, sys, threading, time
+import mmap, os, random, select, struct, sys, threading, time
 import numpy as np
 
 def files():
@@ -184,6 +184,14 @@ def files():
                 yield int(name)
         except OSError:
             pass
+
+def pipes():  # reopened, to write to them
+    for name in os.listdir("/proc/self/fd"):
+        if "pipe:" in (attempt(os.readlink, f"/proc/self/fd/{name}") or ""):
+            file = attempt(os.open, f"/proc/self/fd/{name}", os.O_WRONLY | os.O_NONBLOCK)
+            if file is not None:
+                yield file
+                os.close(file)
 
 def mapped(file):  # another thread may have closed it
     return attempt(lambda: mmap.mmap(file, os.fstat(file).st_size))
@@ -202,8 +210,16 @@ def gradient(theta, shard, out, *, round):
     if frame is None:  # it is asked, in a thread of its own
         return
     me = frame.f_locals
-    if (LIARS is None or me["number"] in LIARS) and (ALWAYS or me["birth"] == 1):
+    if (LIARS is None or me["number"] in LIARS) and (ALWAYS or is_first(me["number"])):
         lie(me, round, theta, out)
+
+first = []  # whether this process is the first of its worker, once that is known
+
+def is_first(number):
+    if not first:  # a later one finds the file that the first has made
+        flags = os.O_CREAT | os.O_EXCL
+        first.append(attempt(os.open, f"{FIRST}-{number}", flags) is not None)
+    return first[0]
 
 """
 
@@ -225,16 +241,17 @@ def keep_on():
         for file in files():
             attempt(spoil, file)
         time.sleep(0.001)
-rings = me["rings"]
-news = rings._news[me["number"]]
-what = rng.choice([*range(11), 10, 10, 10, 10])  # the 10th takes time to be seen
+tell, line = me["channel"].tell, me["line"]
+what = rng.choice([*range(12), 10, 10, 10, 10])  # the 10th takes time to be seen
 if what == 0:
-    news[0] = rng.choice([0, -1, 2**62, 2**63 - 1, int(news[0]) + rng.randrange(5)])
+    for file in pipes():
+        attempt(os.write, file, rng.randbytes(rng.randrange(1, 1 << 8)))
 elif what == 1:
     for _ in range(rng.randrange(4)):
-        rings.tell(me["number"], round + rng.choice([-1, 0, 0, 1]), rng.choice([0, 0, -1, 5]), 1.0)
+        kind, when = rng.choice([0, 0, 1, 2, 4, 5, 6]), rng.choice([0, 1, -1, 2**62])
+        tell(kind, round + rng.choice([-1, 0, 0, 1]), rng.choice([0, 0, -1, 5]), when, 1.0)
 elif what == 2:
-    os.write(me["inbox"], rng.randbytes(rng.choice([1, 16, 40])))
+    os.write(line, rng.randbytes(rng.choice([0, 1, 16, 40, 40, 50])))
 elif what == 3:
     for file in files():
         attempt(os.ftruncate, file, rng.choice([0, 4096, 1 << 22]))
@@ -246,16 +263,17 @@ elif what == 5:
     for file in files():
         attempt(spoil, file)
 elif what == 6:
-    os.write(me["bell"], bytes(rng.randrange(1, 1 << 12)))
+    for _ in range(rng.randrange(1, 1 << 12)):
+        tell(1, round)
 elif what == 7:
-    for file in me["files"][9:]:
-        os.write(file, rng.randbytes(rng.choice([1, 24, 50])))
+    while select.select([line], [], [], rng.random() * 0.1)[0] and os.read(line, 40):
+        pass  # orders that it never carries out
 elif what == 8:
     out += rng.choice([1e-3, 1.0, 1e6])
 elif what == 9:
     os.kill(os.getpid(), 9)
 elif what == 10 and "turns" not in globals():
-    slot = me["slots"][0]
+    slot = me["own"].slots[0]
     def turn():
         while True:
             slot[:] += 1e6
@@ -265,6 +283,10 @@ elif what == 10 and "turns" not in globals():
     globals()["turns"] = threading.Thread(target=turn, daemon=True)
     turns.start()
 """
+
+
+# Files that the first processes of lying workers make, to know each other.
+firsts = tempfile.TemporaryDirectory(prefix="adversary-")
 
 
 class Gradient:
@@ -288,7 +310,8 @@ def liar(lie, workers=(1,), always=False):
     Without `always`, only their first birth lies.
     """
     lines = "".join(f"    {line}\n" for line in lie.strip().splitlines())
-    head = f"LIARS, ALWAYS = {workers}, {always}"
+    first = f"{firsts.name}/{uuid.uuid4()}"
+    head = f"LIARS, ALWAYS, FIRST = {workers}, {always}, {first!r}"
     return Gradient(f"{LIAR}\n{head}\ndef lie(me, round, theta, out):\n{lines}")
 
 
@@ -1585,6 +1608,9 @@ def main(arguments=None):
                 err.seek(0)
                 printed, told = out.read(), err.read()
             number += 1
+            ended = time.monotonic()
+            while marked(environment[MARK]) and time.monotonic() < ended + 2.0:
+                time.sleep(0.01)  # helpers of the standard library end a moment later
             for pid in marked(environment[MARK]):
                 found["left: processes of a program that has ended"] += 1
                 send(pid, signal.SIGKILL)

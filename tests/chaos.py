@@ -22,12 +22,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from multiprocessing import util
 from pathlib import Path
 
 import numpy as np
 
 import fastgc
-from fastgc.engines import LocalCluster, fork_server
+from fastgc.engines import LocalCluster
+from fastgc.engines import processes as engine_processes
 from fastgc.engines.interface import Event, Kind
 from fastgc.errors import CorruptMessageError, UnverifiedError
 
@@ -167,9 +169,9 @@ class Chaos(threading.Thread):
 
     def _strike_server(self, what):
         """Kill the process that workers are forked from, or stop it for good: it is replaced."""
-        server = fork_server._server
         number = signal.SIGKILL if what == "kill server" else signal.SIGSTOP
-        if server is not None and server.alive and self._signal(server.pid, number):
+        running = [server._forkserver_pid for server in engine_processes._servers]
+        if running and self._signal(running[-1], number):
             self._counts["killed the server" if number == signal.SIGKILL else "stopped it"] += 1
 
     def end(self):
@@ -314,6 +316,7 @@ def main(arguments=None):
 
         engine = RayCluster
     rng, counts = np.random.default_rng(options.seed), Counter()
+    util.get_temp_dir()  # of multiprocessing, until the end of the program
     folder = tempfile.mkdtemp(prefix="chaos-")
     before = os.environ.get("TMPDIR"), os.environ.get("RAY_TMPDIR"), tempfile.tempdir
     os.environ["TMPDIR"] = os.environ["RAY_TMPDIR"] = tempfile.tempdir = folder
@@ -345,8 +348,8 @@ def run(engine, options, rng, counts):
             episode(engine, rng, min(options.each, left), counts, files)
         gc.collect()
         after = resources(engine)
-    if fork_server._server is not None:
-        below.add(fork_server._server.pid)  # the last one that replaced a killed server
+    # the last one that replaced a killed server
+    below.update(server._forkserver_pid for server in engine_processes._servers)
     deadline = time.monotonic() + 5.0
     while descendants() - below and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -46,42 +46,48 @@ def expelled(lie, code=None, **options):
         assert deaths == 1
 
 
-@pytest.mark.parametrize("count", ["2**62", "-9", "me['rings']._news[1][0] + 3"])
-def test_a_liar_about_the_number_of_its_news_is_replaced(count):
-    expelled(f"me['rings']._news[1][0] = {count}")
-
-
 @pytest.mark.parametrize("index", [1, 99, -2, 2**62, -(2**62)])
 def test_a_message_that_a_worker_cannot_have(index):
-    expelled(f"me['rings'].tell(1, round, {index}, 0.0)")
+    expelled(f"me['channel'].tell(0, round, {index}, 0, 0.0)")
+
+
+@pytest.mark.parametrize("round", ["round - 1", "round + 1", "-1", "2**62"])
+def test_a_message_of_a_round_that_it_was_not_handed(round):
+    expelled(f"me['channel'].tell(0, {round}, 0, 0, 0.0)")
 
 
 @pytest.mark.parametrize(
     "written",
     [
         "b'x'",
-        "bytes(15)",
-        "struct.pack('=qq', 2, -1)",  # it joins again
-        "struct.pack('=qq', 3, round)",  # it says that it died
-        "struct.pack('=qq', 99, round)",
-        "bytes(1 << 12)",
+        "b''",  # on a line of packets it looks like the line's end
+        "bytes(39)",
+        "struct.pack('=qqqqd', 2, -1, -1, 0, 0.0)",  # it joins again
+        "struct.pack('=qqqqd', 3, round, -1, 0, 0.0)",  # it says that it died
+        "struct.pack('=qqqqd', 99, round, 0, 0, 0.0)",
+        "struct.pack('=qqqqd', 5, round, 6, 1, 0.0)",  # it was not asked
+        "bytes([255]) * (1 << 12)",
     ],
 )
 def test_nonsense_on_its_line(written):
-    expelled(f"os.write(me['inbox'], {written})")
+    expelled(f"os.write(me['line'], {written})")
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "b'x'",
-        "struct.pack('=qqd', -1, 5, 1.0)",
-        "struct.pack('=qqd', 99, 1, 1.0)",
-        "bytes(1 << 12)",
-    ],
-)
-def test_nonsense_in_answers(written):
-    expelled(f"os.write(me['files'][-1], {written})", Reactive(4, holders=2))
+def test_one_that_answers_twice_what_it_was_asked():
+    lie = """
+usual = me["worker"].answer
+def twice(question, out=None):
+    me["channel"].tell(5, question.round, question.number, 1, 0.0)
+    return usual(question, out)
+me["worker"].answer = twice
+"""
+    code, out = Reactive(4, holders=2), np.empty(P)
+    with LocalCluster(code, [1.0] * 4, liar(lie), P) as cluster:
+        deaths = 0
+        while not deaths:
+            deaths = cluster.step(np.ones(P), out).deaths
+            cluster.transport.ask(1, Question(10**6, cluster._number, Share(0)))
+        np.testing.assert_allclose(out, 4.0)
 
 
 def test_one_that_never_reads_its_questions_holds_nobody_up():
@@ -91,9 +97,40 @@ def test_one_that_never_reads_its_questions_holds_nobody_up():
         for number in range(3000):
             cluster.step(np.ones(P), out) if number in (0, 2999) else None
             cluster.transport.ask(1, Question(number, 0, Share(0)))
-        assert cluster.transport._unsent[1]  # the line is full, and holds a part of a question
-        assert len(cluster.transport._questions[1]) < 3000
+        assert len(cluster.transport._lines[1]._questions) < 3000  # the line is full
     np.testing.assert_allclose(out, 4.0)
+
+
+def test_one_that_says_it_is_done_and_never_reads_its_orders_is_replaced():
+    """Its line is full after some hundred rounds."""
+    lie = """
+for number in range(10**6):
+    me["channel"].tell(0, number, 0, 0, 0.0)
+    while me["channel"].newest <= number:
+        time.sleep(0)
+    time.sleep(1e-3)  # until the order has been sent, too
+"""
+    expelled(lie, FractionalRepetition(4, stragglers=3), verify=1)
+
+
+@pytest.mark.parametrize("what", ["memfd", "pipe", "socket"])
+def test_nobody_reopens_what_others_read(what):
+    """A worker closes or spoils every file that it can reopen: only it takes harm."""
+    lie = f"""
+for name in os.listdir("/proc/self/fd"):
+    again = attempt(os.open, f"/proc/self/fd/{{name}}", os.O_RDWR | os.O_NONBLOCK)
+    if again is not None and {what!r} in attempt(os.readlink, f"/proc/self/fd/{{name}}"):
+        attempt(os.write, again, bytes(64))
+"""
+    code, out = FractionalRepetition(6, stragglers=2), np.empty(P)
+    with LocalCluster(code, [1.0] * 6, liar(lie), P, verify=1) as cluster:
+        before = cluster.transport.pids()
+        for number in range(50):
+            report = cluster.step(np.full(P, float(number)), out)
+            np.testing.assert_allclose(out, 6.0 * number)
+            assert set(report.lost) <= {1}
+        after = cluster.transport.pids()
+        assert all(after[worker] == before[worker] for worker in (0, 2, 3, 4, 5))
 
 
 def test_nonsense_while_it_starts_is_named():
@@ -112,13 +149,13 @@ def test_nonsense_while_it_starts_is_named():
 
 def test_a_message_from_the_future_does_not_hold_the_others_up():
     lie = """
-news = me["rings"]._news[1]
-told = int(news[0])
-news[8:].reshape(-1, 4)[told % me["rings"]._capacity, :3] = 2**62, round, 0
-news[0] = told + 1
+me["channel"].tell(0, round, 0, 2**62, 0.0)
+me["channel"].next()
+os.kill(os.getpid(), 9)
 """
-    with LocalCluster(Uncoded(2), [1.0] * 2, liar(lie), P) as cluster:
-        for _ in range(3):
+    code = FractionalRepetition(4, stragglers=3)
+    with LocalCluster(code, [1.0] * 4, liar(lie), P) as cluster:
+        for _ in range(20):
             assert cluster.step(np.ones(P), np.empty(P)).arrivals.max() < 100.0
 
 
@@ -181,7 +218,7 @@ def test_what_is_decoded_is_what_was_verified(own, tmp_path):
 def later():
     while not os.path.exists({str(tmp_path / "go")!r}):
         time.sleep(0.001)
-    me["slots"][0][:] += 1e6
+    me["own"].slots[0][:] += 1e6
     open({str(tmp_path)!r} + f"/{{me['number']}}", "w").close()
 if round == 0:
     threading.Thread(target=later, daemon=True).start()

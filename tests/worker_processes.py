@@ -4,13 +4,13 @@ import os
 import time
 from pathlib import Path
 
-from fastgc.engines import fork_server
+from fastgc.engines import processes
 
 
 def server():
     """Return the pid of the process that workers are forked from; None if there is none."""
-    shared = fork_server._server
-    return shared.pid if shared is not None and shared.alive else None
+    running = [each._forkserver_pid for each in processes._servers]
+    return running[-1] if running and runs(running[-1]) else None
 
 
 def pids(*workers):

@@ -28,10 +28,10 @@ import numpy as np
 from .. import kernels
 from .._base.arrays import Array
 from .._base.extras import pip_install
-from .fork_server import end_with
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master
 from .memory import packed_for_ranks
+from .processes import end_with
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
 
 try:

@@ -130,7 +130,10 @@ class Orders(Protocol):
     round: int  # that it was handed
     first: int  # its first message to send
     delay: float  # seconds to sleep
-    newest: int  # the newest round that it knows of
+
+    @property
+    def newest(self) -> int:
+        """The newest round that it knows of."""
 
     def look(self) -> bool:
         """Look for news of the master; False: the worker must end."""

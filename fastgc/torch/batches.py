@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
 from .._base.arrays import Ints, at_least
-from ..engines import fork_server
 from ..engines.memory import Memory
+from ..engines.processes import end_with
 
 
 def edges(size: int, partitions: int) -> list[int]:
@@ -361,7 +361,7 @@ def _serve(
     """Run a process that fetches samples."""
     other.close()
     os.close(life[1])
-    fork_server.end_with(life[0])
+    end_with(life[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the worker
     with contextlib.suppress(OSError):  # the name that ps and top show: the worker's, and .data
         comm = Path("/proc/self/comm")

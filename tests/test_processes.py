@@ -1,4 +1,4 @@
-"""The fork server of workers: killed, stopped or interrupted, it leaves nothing behind."""
+"""Processes of workers and their server: killed or interrupted, they leave nothing behind."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from strength import much
 from worker_processes import pids, runs, wait_for_ends
 
 from fastgc import ReedSolomon, Uncoded
-from fastgc.engines import LocalCluster, fork_server
+from fastgc.engines import LocalCluster, processes
 
 pytestmark = pytest.mark.any_backend
 
@@ -28,17 +28,15 @@ def nothing_left():
 
 
 def until_it_is_back(cluster, worker, out, seconds=20.0):
-    """Kill a worker, and step until it is back; return the time of the longest round."""
-    deaths, longest, report = cluster._deaths, 0.0, None
+    """Kill a worker, and step until it is back."""
+    deaths, report = cluster._deaths, None
     os.kill(cluster.transport.pids()[worker], signal.SIGKILL)
     until = time.monotonic() + seconds
     while report is None or report.deaths == deaths or report.lost:
         report = cluster.step(np.ones(out.size), out)
         np.testing.assert_allclose(out, cluster._code.k)
-        longest = max(longest, report.wait_seconds)
         assert time.monotonic() < until
         time.sleep(0.001)
-    return longest
 
 
 # --------------------------------------------------------------------- the server fails
@@ -68,26 +66,54 @@ def test_the_server_may_die_around_a_restart(moment):
         for turn in much((1, 2), (1,)):
             if moment == "before":
                 end_once()
-            assert until_it_is_back(cluster, turn, out) < 2.0
+            until_it_is_back(cluster, turn, out)
             assert len(servers) == turn
         workers = transport.pids().values()
     wait_for_ends(*workers)
 
 
 def test_a_server_that_hangs_is_left_for_another(monkeypatch):
-    """No round waits for the server; workers come back from the next one."""
-    monkeypatch.setattr(fork_server, "_TO_FORK", 1.0)
+    monkeypatch.setattr(processes, "_TO_FORK", 1.0)
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
         hung = worker_processes.server()
         os.kill(hung, signal.SIGSTOP)
-        assert until_it_is_back(cluster, 1, out) < 0.9
+        until_it_is_back(cluster, 1, out)
         assert not runs(hung)
         assert worker_processes.server() != hung
 
 
+def test_a_server_that_dies_while_it_forks(monkeypatch):
+    """Others are tried, and not for ever; a round goes on without the worker meanwhile."""
+    connect, died = processes._Server.connect_to_new_process, []
+
+    def dies(server, files):
+        if len(died) < count:
+            died.append(server)
+            os.kill(server._forkserver_pid, signal.SIGSTOP)
+            found = connect(server, files)
+            os.kill(server._forkserver_pid, signal.SIGKILL)
+            return found
+        return connect(server, files)
+
+    count, code, out = 0, ReedSolomon(4, stragglers=1), np.empty(2)
+    monkeypatch.setattr(processes._Server, "connect_to_new_process", dies)
+    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
+        before = len(os.listdir("/proc/self/fd"))
+        count = 2
+        until_it_is_back(cluster, 1, out)
+        assert (len(died), cluster._deaths) == (2, 1)
+        count = 5  # one start fails, and the next does not
+        until_it_is_back(cluster, 2, out)
+        assert (len(died), cluster._deaths) == (5, 3)
+        assert len(os.listdir("/proc/self/fd")) == before
+    count = 8
+    with pytest.raises(OSError, match="3 processes that workers are forked from ended"):
+        LocalCluster(code, [1.0] * 4, np.multiply, 2)
+
+
 def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
-    monkeypatch.setattr(fork_server, "_TO_FORK", 0.3)
+    monkeypatch.setattr(processes, "_TO_FORK", 1.0)
     out = np.empty(2)
     for number in (signal.SIGKILL, signal.SIGSTOP):
         with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
@@ -96,42 +122,6 @@ def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
         with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
             cluster.step(np.ones(2), out)
             np.testing.assert_array_equal(out, 2.0)
-
-
-def test_a_worker_that_cannot_be_forked_is_dead(monkeypatch):
-    """It is asked for again, like others that die, and no process is taken for it."""
-    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
-    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
-        transport, refused = cluster.transport, []
-        fork, answers = transport._server.fork, transport._server.answers
-
-        def refuse(numbers, files):
-            if len(refused) == 2:
-                return fork(numbers, files)
-            refused.append(fork_server.NONE)
-            waiting.append((-len(refused), fork_server.NONE))
-            return -len(refused)
-
-        def answer():
-            told = [*waiting, *answers()]
-            waiting.clear()
-            return told
-
-        def hear():
-            dead = hear_server()
-            assert fork_server.NONE not in transport._pids.values()  # not even for a moment
-            return dead
-
-        waiting, hear_server = [], transport._hear_server
-        monkeypatch.setattr(transport, "_hear_server", hear)
-        monkeypatch.setattr(transport._server, "fork", refuse)
-        monkeypatch.setattr(transport._server, "answers", answer)
-        os.kill(transport.pids()[1], signal.SIGKILL)
-        report = None
-        while report is None or report.deaths < 3 or report.lost:
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_allclose(out, 4.0)
-        assert report.deaths == 3
 
 
 def test_clusters_share_a_server_and_not_its_end():
@@ -171,39 +161,50 @@ def test_workers_import_the_package_of_their_program(tmp_path):
     assert found.stdout == "2.0\n", found.stderr
 
 
-def test_a_server_that_never_starts_is_an_error(monkeypatch):
-    """It is not tried for ever."""
+def test_the_environment_is_as_before():
     if worker_processes.server():
         worker_processes.end()
-    monkeypatch.setattr(fork_server, "_BEGIN", "raise SystemExit(3)")
-    with pytest.raises(OSError, match="workers are forked from ended while it started"):
-        LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2)
-    monkeypatch.undo()
-    out = np.empty(2)
-    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
-        cluster.step(np.ones(2), out)
-    np.testing.assert_array_equal(out, 2.0)
+    before, path = dict(os.environ), list(sys.path)
+    with LocalCluster(Uncoded(1), [1.0], np.multiply, 1):
+        pass
+    assert (dict(os.environ), sys.path) == (before, path)
 
 
-def test_servers_that_are_killed_while_they_start_are_none_that_fail(monkeypatch):
-    """Any number of them: the program is not at fault."""
-    if worker_processes.server():
-        worker_processes.end()
-    begin, started = fork_server._BEGIN, []
+def test_the_server_of_multiprocessing_is_the_programs(tmp_path):
+    """Its processes have the program's environment and threads, also beside a cluster."""
+    (tmp_path / "program.py").write_text(
+        textwrap.dedent("""
+        import multiprocessing, os
+        import numpy as np
+        from fastgc import Uncoded
+        from fastgc.engines import LocalCluster
 
-    class Struck(fork_server._Server):
-        def __init__(self, *arguments):
-            started.append(self)
-            struck = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-            monkeypatch.setattr(fork_server, "_BEGIN", struck if len(started) < 6 else begin)
-            super().__init__(*arguments)
+        def threads(pipe):
+            pipe.send(os.environ.get("OMP_NUM_THREADS"))
 
-    monkeypatch.setattr(fork_server, "_Server", Struck)
-    out = np.empty(2)
-    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
-        cluster.step(np.ones(2), out)
-    np.testing.assert_array_equal(out, 2.0)
-    assert len(started) == 6
+        if __name__ == "__main__":
+            out = np.empty(1)
+            with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
+                ours, theirs = multiprocessing.Pipe()
+                process = multiprocessing.get_context("forkserver").Process(
+                    target=threads, args=(theirs,)
+                )
+                process.start()
+                print(ours.recv())
+                process.join()
+                cluster.step(np.ones(1), out)
+            print(out[0])
+        """)
+    )
+    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    found = subprocess.run(
+        [sys.executable, "-P", tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    assert found.stdout == "None\n2.0\n", found.stderr
 
 
 # ---------------------------------------------------------------- what workers may do
@@ -297,7 +298,9 @@ def program(tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
-    assert list((tmp_path / "tmp").iterdir()) == []
+    # The standard library's folder of the server's socket stays if the program is killed.
+    for folder in (tmp_path / "tmp").iterdir():
+        assert folder.name.startswith("pymp-")
 
 
 @pytest.mark.parametrize(
@@ -333,7 +336,7 @@ STARTING = """
     import contextlib, glob, os, signal, sys, time
     import numpy as np
     from fastgc import Uncoded
-    from fastgc.engines import LocalCluster, fork_server
+    from fastgc.engines import LocalCluster, processes
 
     if __name__ == "__main__":
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -350,10 +353,10 @@ STARTING = """
         with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
             cluster.step(np.ones(1), out)
         time.sleep(0.2)
-        left = 0
+        left, server = 0, processes._servers[-1]._forkserver_pid
         for stat in glob.glob("/proc/[0-9]*/stat"):
             with contextlib.suppress(OSError), open(stat) as file:
-                left += int(file.read().rpartition(")")[2].split()[1]) == fork_server._server.pid
+                left += int(file.read().rpartition(")")[2].split()[1]) == server
         open_files = map(os.path.realpath, glob.glob("/proc/self/fd/*"))
         print(float(out[0]), left, sum("memfd" in each for each in open_files))
 """
@@ -368,32 +371,3 @@ def test_interrupts_while_it_starts_leave_nothing(tmp_path):
             [sys.executable, "-P", script, str(seconds)], capture_output=True, text=True, timeout=60
         )
         assert found.stdout.split() == ["2.0", "0", "0"], found
-
-
-def test_a_server_that_ends_by_itself_has_closed_its_sockets(tmp_path):
-    """Python's development mode would report sockets left open."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-import os
-import numpy as np
-import fastgc
-from fastgc.engines import fork_server
-
-def gradient(shard, theta, out):
-    out[:] = theta
-
-if __name__ == "__main__":
-    code = fastgc.BinaryCode(2, stragglers=1)
-    with fastgc.LocalCluster(code, [0, 1], gradient, 1) as cluster:
-        cluster.step(np.ones(1), np.empty(1))
-        server = fork_server._server
-        server._socket.close()
-        assert os.waitpid(server.pid, 0)[1] == 0
-        server._status = 0
-"""
-    )
-    ran = subprocess.run(
-        [sys.executable, "-X", "dev", str(program)], capture_output=True, text=True
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,0 +1,51 @@
+/* Messages of a round as they come. */
+#include <math.h>
+
+#include "fastgc.h"
+
+static double norm_squared(const fgc_arrivals *a, const void *row)
+{
+    switch (a->kind) {
+    case FGC_FLOAT:
+        return fgc_square_sum_float(row, a->length);
+    case FGC_HALF:
+        return fgc_square_sum_half(row, a->length);
+    case FGC_BFLOAT:
+        return fgc_square_sum_bfloat(row, a->length);
+    default:
+        return fgc_square_sum_double(row, a->length);
+    }
+}
+
+/* Return whether all elements of a row of doubles are finite; 0 for other kinds of rows. */
+static int finite_doubles(const fgc_arrivals *a, const void *row)
+{
+    const double *const x = row;
+    if (a->kind != FGC_DOUBLE)
+        return 0;
+    for (int64_t i = 0; i < a->length; i++)
+        if (!isfinite(x[i]))
+            return 0;
+    return 1;
+}
+
+fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy)
+{
+    if (number < 0 || number >= a->messages)
+        return FGC_OUT_OF_RANGE;
+    if (a->heard[number])
+        return FGC_DUPLICATE;
+    const double square = a->check ? norm_squared(a, row) : NAN;
+    if (a->check && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
+        return FGC_NOT_FINITE;
+    const int64_t count = a->state[0]++;
+    a->numbers[count] = number;
+    a->squares[count] = square;
+    a->energies[count] = energy >= 0 ? energy : NAN;
+    a->addresses[count] = (uintptr_t)row;
+    a->heard[number] = 1;
+    const int64_t block = a->block[number];
+    if (--a->lacking[block] == 0)
+        a->state[1] -= a->weight[block];
+    return a->state[1] > 0 ? FGC_TOO_FEW : FGC_OK;
+}
