@@ -274,7 +274,6 @@ def test_where_pickles_are_read():
         if re.search(r"\b(pickle\.loads?|torch\.load)\(", text)
     }
     assert reading == {
-        "engines/local",
         "engines/memory",
         "engines/mpi",
         "engines/torch",
