@@ -20,6 +20,7 @@ import numpy as np
 
 from fastgc import InstabilityWarning, codes
 from fastgc._base.progress import markdown_table
+from fastgc.coding.orders import random_arrivals
 
 SIZES = ((80, 12), (1000, 100), (4096, 410))
 PASSES, SETS, SECONDS = 5, 400, 0.2
@@ -73,7 +74,7 @@ def main() -> None:
             code = code_of(name, n, s)
             if code is None:
                 continue
-            sets = [np.array(came) for came in islice(code.scheme.random_arrivals(SETS, 0), SETS)]
+            sets = [np.array(came) for came in islice(random_arrivals(code.scheme, SETS, 0), SETS)]
             if code.scheme.cache is not None:
                 code.scheme.cache.nbytes = 0  # otherwise repeated sets would be looked up
             decode = code.decoder()

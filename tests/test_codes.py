@@ -397,7 +397,6 @@ def test_recovery_is_the_mean_over_orders(code):
     assert 1 <= found.workers <= found.messages <= code.threshold
     size = code.message_size(2) * code.scheme.format(1, np.float64).message_dtype.itemsize / 16
     assert found.communication_load == pytest.approx(found.messages * size)
-    assert code.scheme.communication_load == pytest.approx(code.threshold * size)
     if code.scheme.messages_per_worker == 1:
         # E[messages] is the sum over m of the probability that m random messages do not suffice.
         expected = sum(
@@ -639,12 +638,11 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     assert code.load == max(loads)
     if code.scheme.codes_data:
         return
-    for each in (code.scheme.row_norms, code.scheme.row_sums, code.scheme.log_row_sums):
+    for each in (code.scheme.row_norms, code.scheme.row_sums):
         assert each.dtype == np.float64
     norms = np.array([np.sum(np.abs(values) ** 2) for values in sizes]) / code.scheme.k
     np.testing.assert_allclose(code.scheme.row_norms, norms, rtol=1e-13)
     np.testing.assert_allclose(code.scheme.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13)
-    np.testing.assert_allclose(np.exp(code.scheme.log_row_sums), code.scheme.row_sums, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["rs", "uc-mmc:load=3", "lcc-mmc:load=3"])

@@ -200,7 +200,7 @@ def span_of(rows):
     def equations(messages):
         return Equations(rows[messages], np.ones(rows.shape[1]))
 
-    return Span(equations, residual, len(rows), lambda message: np.flatnonzero(rows[message]))
+    return Span(equations, residual, len(rows))
 
 
 @pytest.mark.parametrize(

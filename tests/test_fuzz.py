@@ -707,7 +707,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "Code.matrix": _of_code("matrix"),
     "Code.encode_data": _encode_data(),
     "Code.message_size": _of_code("message_size", p=5, dtype="float64"),
-    "Scheme.unit_of": _of_code("unit_of", message_dtype="float32"),
     "Code.recovery": _of_code("recovery", trials=3, seed=0),
     "Dataset": lambda rng: Call(data.Dataset, _dataset(rng)),
     "MiniBatches": _plain(data.MiniBatches, size=3, seed=1),
@@ -993,7 +992,6 @@ REASONS = {
     "GroupedRound.lapse": "as of Round",
     "Round.lapse": "takes a text, to show it",
     "BoundDecoder": "made by Code.bind",
-    "Scheme.touched": "of numbers that its caller has checked: test_raptor.py",
     "BoundEncoder": "made by Code.bind_encoder",
     "Decoder": "made by Code.decoder",
     "Evaluator": "made by Interpolator.at",
@@ -1029,14 +1027,12 @@ REASONS = {
         for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")
         for method in ("tasks", "tolerable")
     },
-    "Scheme.fingerprint": "takes nothing",
     "Scheme.cancelling": "takes whatever a shard is, and says nothing of what it does not know",
     "BoundEncoder.__call__": "takes nothing",
     "Scheme.message_rows": "takes nothing",
     "Scheme.known_stragglers": "takes nothing",
     "Scheme.raise_too_few": "for schemes, which raise by it",
     "Scheme.waiting": "for schemes, whose rules it completes",
-    "Scheme.random_arrivals": "for recovery and others, which check",
     "Scheme.senders": "of messages that came: `recovery` and `measure` count them",
     "Round.residual": "takes nothing",
     **{

@@ -17,6 +17,7 @@ from fastgc import (
     interpolation,
 )
 from fastgc.codes import catalogue, lagrange
+from fastgc.coding.orders import random_arrivals
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.errors import UnstableRoundError
@@ -475,7 +476,7 @@ def test_simulations_and_recovery_wait_as_rounds_do(margin):
     np.testing.assert_array_equal(found["auto"].messages, found["round"].messages)
     assert (found["auto"].times > found["kernel"].times).any()  # rounds do wait
     waited = 0
-    for heard in code.scheme.random_arrivals(40, 0):
+    for heard in random_arrivals(code.scheme, 40, 0):
         rnd = code.round(3)
         ready = [rnd.receive(code.scheme.sender(m)[0], np.ones(3)) for m in heard]
         assert ready.index(True) == len(heard) - 1

@@ -33,6 +33,7 @@ from fastgc import (
     stability,
 )
 from fastgc.coding.arguments import arguments_of
+from fastgc.coding.orders import random_arrivals
 from fastgc.coding.trust import trust_by_rows, typical_error
 from fastgc.kernels.numpy.pairs import exact_sum, two_product
 from fastgc.stability import precision, search, survey
@@ -1005,9 +1006,9 @@ def test_bounds_of_coded_data_grow_with_the_work():
 def test_rounds_of_any_so_many_need_not_hear_each(monkeypatch):
     """They are the same as if each message were checked for being the last."""
     scheme = fastgc.ReedSolomon(12, stragglers=3).scheme
-    found = list(scheme.random_arrivals(20, 4))
+    found = list(random_arrivals(scheme, 20, 4))
     monkeypatch.setattr(type(scheme), "waits", True)
-    assert list(scheme.random_arrivals(20, 4)) == found
+    assert list(random_arrivals(scheme, 20, 4)) == found
 
 
 def test_who_measures_says_how_far_it_is():

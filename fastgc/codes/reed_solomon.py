@@ -281,10 +281,6 @@ class ReedSolomonScheme(Scheme):
         return np.repeat(np.array(held, dtype=np.int64), workers)
 
     @cached_property
-    def log_row_sums(self) -> Floats:
-        return log_totals(self._clusters, 1)
-
-    @cached_property
     def row_norms(self) -> Floats:
         with np.errstate(over="ignore"):
             return np.exp(log_totals(self._clusters, 2) - math.log(self.k))
@@ -292,7 +288,7 @@ class ReedSolomonScheme(Scheme):
     @cached_property
     def row_sums(self) -> Floats:
         with np.errstate(over="ignore"):
-            return np.exp(self.log_row_sums)
+            return np.exp(log_totals(self._clusters, 1))
 
     def rings(self) -> list[Ints]:
         # In the order of their roots on the circle.
@@ -492,10 +488,8 @@ class ReedSolomonScheme(Scheme):
         return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
 
     def _raise(self, status: Status, where: int, survivors: Ints) -> None:
-        if status == Status.OUT_OF_RANGE:
-            self._raise_outside(survivors, where)
-        if status == Status.DUPLICATE:
-            self._raise_duplicate(survivors, where)
+        if status in (Status.OUT_OF_RANGE, Status.DUPLICATE):
+            self.check_survivors(survivors)
         if status == Status.TOO_FEW:
             self.raise_too_few(survivors)
         if status == Status.NO_MEMORY:

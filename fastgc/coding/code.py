@@ -14,15 +14,18 @@ from .._base.arrays import (
     Ints,
     Output,
     at_least,
+    check_dtype,
     check_output,
     check_word,
     check_workers,
+    unit_roundoff,
     view_of,
 )
 from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE
 from . import display
 from .arguments import Recorded, check_between
+from .orders import random_arrivals
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
 from .round import DeviceRound, Round
 from .scheme import Decoder, Residuals, Scheme
@@ -356,7 +359,7 @@ class Code(Recorded):
         """
         survivors = check_workers("survivors", survivors, self.scheme.message_count)
         target = None
-        unit = DOUBLE if message_dtype is np.float64 else self.scheme.unit_of(message_dtype)
+        unit = DOUBLE if message_dtype is np.float64 else _unit_of(message_dtype)
         if out is not None:
             wanted = self.scheme._empty_vector(survivors.size)
             target = check_output("out", out, wanted.dtype, wanted.shape)
@@ -408,7 +411,7 @@ class Code(Recorded):
             raise ValueError(
                 f"masks must be of shape (rounds, {self.scheme.message_count}), not {given.shape}"
             )
-        unit = self.scheme.unit_of(message_dtype)
+        unit = _unit_of(message_dtype)
         one = self.scheme._empty_vector(1)
         vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
         good = self.scheme.fill_vectors(given, method, vectors, unit)
@@ -452,7 +455,7 @@ class Code(Recorded):
         NotDecodableError
             If `partial` is "unbiased" and the messages hold nothing of the gradient.
         """
-        unit = self.scheme.unit_of(message_dtype)
+        unit = _unit_of(message_dtype)
         checked = self.scheme.check_survivors(survivors)
         return nearest_vector(self.scheme, checked, unit, partial)[:2]
 
@@ -461,7 +464,7 @@ class Code(Recorded):
 
         `message_dtype` is as in `decoding_vector`.
         """
-        return Decoder(self.scheme, self.scheme.unit_of(message_dtype))
+        return Decoder(self.scheme, _unit_of(message_dtype))
 
     @overload
     def decode(
@@ -728,7 +731,7 @@ class Code(Recorded):
         """
         trials, seed = at_least("trials", trials, 1), at_least("seed", seed, 0)
         workers = messages = 0
-        for heard in self.scheme.random_arrivals(trials, seed):
+        for heard in random_arrivals(self.scheme, trials, seed):
             messages += len(heard)
             workers += self.scheme.senders(np.array(heard)).size
         load = messages * self.scheme.message_weight / trials
@@ -777,6 +780,11 @@ class Code(Recorded):
         return display.html_of(self.scheme)
 
 
+def _unit_of(message_dtype: DTypeLike) -> float:
+    """Unit roundoff of messages of this dtype, or TypeError."""
+    return unit_roundoff(check_dtype(message_dtype, halves=True))
+
+
 class _RowScheme(Scheme):
     """The scheme of a code whose class defines only `row` and some numbers."""
 
@@ -800,5 +808,16 @@ class _RowScheme(Scheme):
         return self._row(worker)  # type: ignore[no-any-return]
 
 
-# Hooks that a scheme may define, and that a code leaves to its scheme.
-_HOOKS = {name for name in dir(Scheme) if not name.startswith("_")} - {*dir(Code), "row", "wait"}
+# Hooks that a scheme may define, and that a code leaves to its scheme: who sends what; when rounds
+# end; decoding; precision.
+_HOOKS = frozenset(
+    (
+        *("message_counts", "sends_together", "is_complex", "packed", "layout", "holders_of"),
+        *("spare", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
+        *("rule", "gated", "waits", "doubt", "awaits_more"),
+        *("vector", "vector_for", "bind_vector", "fill_vectors", "solution", "equations"),
+        *("methods", "cache", "exact", "unbiased", "integral", "parity", "left_out"),
+        *("deviation", "vector_errors", "copies", "row_norms", "row_sums", "message_roundings"),
+        *("data_roundings", "computation_roundings", "typical_error", "known_residuals", "rings"),
+    )
+)

@@ -400,13 +400,12 @@ class Span(NamedTuple):
     """Met if the rows that came span the target.
 
     `residual` returns what is left of the target if these messages are combined as well as
-    possible, and `touched` the columns in which a message's row is not 0.
+    possible.
     """
 
     equations: Callable[[Ints], Equations]
     residual: Callable[[Ints], float]
     messages: int  # of the code
-    touched: Callable[[int], Ints]
 
     def missing(self, survivors: Ints) -> int:
         if survivors.size and self.residual(survivors) <= SOLVED:
@@ -481,7 +480,7 @@ class _SpanTally:
             return True
         self._ahead.append(message)
         if self._open:
-            columns = self._rule.touched(message)
+            columns = np.flatnonzero(self._rule.equations(np.array([message])).rows[0])
             self._open -= int(np.count_nonzero(self._lacking[columns]))
             self._lacking[columns] = False
         if self._open:

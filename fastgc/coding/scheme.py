@@ -7,7 +7,6 @@ precise; `Scheme` documents its contract and its default. `fastgc.coding.code.Co
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 import threading
@@ -28,10 +27,8 @@ from .._base.arrays import (
     Floats,
     Ints,
     as_array,
-    check_dtype,
     check_index,
     check_workers,
-    unit_roundoff,
 )
 from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE, sums_of
@@ -40,7 +37,7 @@ from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_soluti
 from .arguments import Recorded, partition, shown
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
-from .rules import Blocks, Rule, Span, Waiting, check_wait, tolerated
+from .rules import Rule, Span, Waiting, check_wait, tolerated
 
 __all__ = ["Residuals", "Scheme"]
 
@@ -53,8 +50,6 @@ FORMATS_KEPT = 64  # sizes and dtypes of gradients: making a format takes as lon
 
 # What is kept of rows of B: a worker needs only its own, a simulation needs many.
 _ROWS_KEPT, _NUMBERS_KEPT = 256, 1 << 17
-
-DIGESTED = 1 << 16  # entries of B that a fingerprint digests at a time
 
 Row = tuple[Ints, Array]
 
@@ -318,8 +313,8 @@ class Scheme(Recorded, ABC):
     @cached_property
     def rule(self) -> Rule:
         """Which messages suffice. Default: those that span the sum, or all of `awaited` workers."""
-        left = self.residual if self.wait is not None else self._shortest_residual
-        spans = Span(self.equations, left, self.message_count, self.touched)
+        left = self.residual if self.wait is not None else lambda F: self._shortest_solution(F)[1]
+        spans = Span(self.equations, left, self.message_count)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
         return self.waiting(spans) if declared or self.wait is not None else spans
@@ -496,11 +491,6 @@ class Scheme(Recorded, ABC):
         """Sum of ``|B_ij|`` over each message; Inf beyond float64."""
         return np.array([float(np.abs(values).sum()) for _, values in self.message_rows()])
 
-    @cached_property
-    def log_row_sums(self) -> Floats:
-        """Logarithms of `row_sums`, also of those beyond float64."""
-        return np.log(self.row_sums)
-
     def typical_error(self) -> float | None:
         """Typical relative error in float64, with as many stragglers as are tolerated.
 
@@ -584,10 +574,6 @@ class Scheme(Recorded, ABC):
         real = self.layout == "complex"
         return Equations(self._dense_rows(survivors), np.ones(self.k), real_part=real)
 
-    def touched(self, number: int) -> Ints:
-        """Columns of `equations` in which a message's row is not 0. Default: from `equations`."""
-        return np.flatnonzero(self.equations(np.array([number])).rows[0])
-
     # --------------------------------------------------------------- what follows: decoding
 
     def _shortest_solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
@@ -603,9 +589,6 @@ class Scheme(Recorded, ABC):
             self._known_solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
 
-    def _shortest_residual(self, survivors: Ints) -> float:
-        return self._shortest_solution(survivors)[1]
-
     def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
@@ -620,13 +603,7 @@ class Scheme(Recorded, ABC):
                 return least_squares(self.equations(checked))[1]
             else:
                 vector = self._vector_by(checked)
-        return self._residual_of(self.deviation(checked, np.asarray(vector)))
-
-    def _residual_of(self, lacking: Array) -> float:
-        kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
-        with np.errstate(over="ignore", invalid="ignore"):
-            size = float(np.linalg.norm(lacking.astype(kind)))
-        return size / math.sqrt(len(lacking))
+        return size_of(self.deviation(checked, np.asarray(vector)))
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
@@ -662,57 +639,11 @@ class Scheme(Recorded, ABC):
         self._made_formats[key] = found
         return found
 
-    def unit_of(self, message_dtype: DTypeLike) -> float:
-        """Unit roundoff of messages of this dtype, or TypeError."""
-        return unit_roundoff(check_dtype(message_dtype, halves=True))
-
     @property
     def message_weight(self) -> float:
         """Size of a message relative to that of a gradient, for long real gradients."""
-        p = 2
-        form = self.format(p, np.float64)
-        return form.message_size * form.message_dtype.itemsize / (p * 8)
-
-    @property
-    def communication_load(self) -> float | None:
-        """Size of the messages that the master receives in the worst case, in gradients.
-
-        Li et al., definition 3, for real gradients; `fastgc.Code.recovery` estimates the mean. None
-        if the threshold is unknown.
-        """
-        return None if self.threshold is None else self.threshold * self.message_weight
-
-    def random_arrivals(self, trials: int, seed: int) -> Iterator[list[int]]:
-        """Yield `trials` random orders of messages, each until it makes a round ready.
-
-        All orders in which each worker's own messages come in order are equally likely. Messages of
-        a worker that `sends_together` come one after the other, also beyond the one that suffices.
-        """
-        rng = np.random.default_rng(seed)
-        together, counts = self.sends_together, self.message_counts
-        senders = np.repeat(np.arange(self.n), np.where(together, 1, counts))
-        at_once = np.where(together, counts, 1).tolist()
-        tally = self.rule.tally()
-        rule = self.rule
-        each_counts = self.messages_per_worker == 1 and not self.waits
-        for _ in range(trials):
-            order = rng.permutation(senders).tolist()
-            if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
-                yield order[: rule.need[0]]  # without a tally: there may be 100,000 messages
-                continue
-            tally.reset()
-            due = self.first_messages[:-1].copy()
-            heard: list[int] = []
-            for worker in order:
-                first = due[worker]
-                due[worker] = end = first + at_once[worker]
-                ready = False
-                for number in range(first, end):
-                    heard.append(number)
-                    ready = tally.add(number)
-                if ready and not self.awaits_more(np.array(heard)):
-                    break
-            yield heard
+        form = self.format(2, np.float64)
+        return form.message_size * form.message_dtype.itemsize / 16
 
     def raise_too_few(self, survivors: Ints) -> NoReturn:
         """Raise NotDecodableError; it says how many more messages are needed."""
@@ -925,29 +856,6 @@ class Scheme(Recorded, ABC):
         first = np.cumsum([0, *(each.size for each in held)])
         return first, np.concatenate(held), np.concatenate(values)
 
-    def fingerprint(self) -> str:
-        """A text that identifies a code by what its workers send: a digest of all rows.
-
-        It takes six digits of coefficients, relative to the largest one in their message, so that
-        it is the same on all machines.
-        """
-        hashed = hashlib.blake2b(digest_size=8)
-        rows: list[Row] = []
-        size = 0
-        for row in self.message_rows():
-            if size > DIGESTED or (rows and row[1].dtype != rows[0][1].dtype):
-                hashed.update(_digested(rows))
-                rows, size = [], 0
-            rows.append(row)
-            size += row[0].size
-        hashed.update(_digested(rows))
-        if self.codes_data:
-            for X, _ in self.encode_data(np.eye(self.k), np.zeros(self.k)):
-                X = np.ascontiguousarray(_rounded(X, [0, len(X)]))
-                hashed.update(f"{X.dtype.str}{X.shape}".encode())
-                hashed.update(X.data)
-        return hashed.hexdigest()
-
     # ----------------------------------------------------------------------------- checks
 
     def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> Ints:
@@ -960,29 +868,21 @@ class Scheme(Recorded, ABC):
         # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
+        many = self.messages_per_worker > 1
         if checked.size and checked.view(np.uint64).max() >= count:
-            outside = checked.view(np.uint64) >= count
-            self._raise_outside(checked, int(np.argmax(outside)), called)
+            at = int(np.argmax(checked.view(np.uint64) >= count))
+            raise ValueError(
+                f"{called}[{at}] is {checked[at]}, but {'messages' if many else 'workers'} are "
+                f"numbered 0 to {count - 1}"
+            )
         present = np.zeros(count, dtype=np.bool_)
         present[checked] = True
         if np.count_nonzero(present) < checked.size:
             first = np.unique(checked, return_index=True)[1]
             at = int(np.setdiff1d(np.arange(checked.size), first)[0])
-            self._raise_duplicate(checked, at, called)
+            what = "message" if many else "worker"
+            raise ValueError(f"{called}[{at}] names {what} {checked[at]} a second time")
         return checked
-
-    def _raise_outside(self, survivors: Ints, at: int, called: str = "survivors") -> NoReturn:
-        """Raise ValueError: ``survivors[at]`` does not exist."""
-        what = "workers" if self.messages_per_worker == 1 else "messages"
-        raise ValueError(
-            f"{called}[{at}] is {survivors[at]}, but {what} are numbered 0 to "
-            f"{self.message_count - 1}"
-        )
-
-    def _raise_duplicate(self, survivors: Ints, at: int, called: str = "survivors") -> NoReturn:
-        """Raise ValueError: ``survivors[at]`` was named before."""
-        what = "worker" if self.messages_per_worker == 1 else "message"
-        raise ValueError(f"{called}[{at}] names {what} {survivors[at]} a second time")
 
 
 class Decoder:
@@ -1053,6 +953,14 @@ class Coded(Protocol):
     def scheme(self) -> Scheme: ...
 
 
+def size_of(lacking: Array) -> float:
+    """The residual of a `Scheme.deviation`: its 2-norm, over that of as many ones."""
+    kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = float(np.linalg.norm(lacking.astype(kind)))
+    return size / math.sqrt(len(lacking))
+
+
 def make_room(kept: dict[Any, Any], size: int) -> None:
     """Empty what is kept of rows of B, of about `size` numbers each, if it holds enough of them."""
     if len(kept) >= max(_ROWS_KEPT, _NUMBERS_KEPT // max(size, 1)):
@@ -1063,31 +971,3 @@ def _scheme_of(make: Callable[..., Any], arguments: tuple[Any, ...]) -> Scheme:
     """The scheme of the code that ``make(*arguments)`` makes."""
     found: Scheme = make(*arguments).scheme
     return found
-
-
-def _digested(rows: Sequence[Row]) -> bytes:
-    """The bytes that a fingerprint digests for these rows."""
-    if not rows:
-        return b""
-    first = list(accumulate((held.size for held, _ in rows), initial=0))
-    values = _rounded(np.concatenate([values for _, values in rows]), first)
-    parts: list[bytes] = []
-    for (held, _), start, end in zip(rows, first, first[1:], strict=False):
-        for array in held, values[start:end]:
-            parts += f"{array.dtype.str}{array.shape}".encode(), array.tobytes()
-    return b"".join(parts)
-
-
-def _rounded(values: Array, first: Sequence[int]) -> Array:
-    """`values` to six digits of the largest one in their part; parts begin and end at `first`."""
-    sizes = np.abs(values).reshape(len(values), -1).max(axis=1, initial=0)
-    counts = np.diff(first)
-    largest = np.maximum.reduceat(sizes, np.array(first[:-1])[counts > 0]) if sizes.size else sizes
-    largest[largest == 0] = 1.0
-    coarse = np.array([float(f"{size:.6g}") for size in largest.tolist()])
-    shape = (-1,) + (1,) * (values.ndim - 1)
-    largest, coarse = (np.repeat(x, counts[counts > 0]).reshape(shape) for x in (largest, coarse))
-    with np.errstate(invalid="ignore"):  # values may be beyond float64
-        relative = np.round(values / largest, 6) + 0.0  # + 0.0 turns -0.0 into 0.0
-        rounded: Array = relative * coarse
-    return rounded

@@ -40,7 +40,7 @@ from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
-from .scheme import Residuals, Scheme
+from .scheme import Residuals, Scheme, size_of
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -444,7 +444,7 @@ def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, floa
         # Of coded data, each block with itself is a partition.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking)
         mean = float(own.real.astype(np.float64).mean()) + 1
-    return scheme._residual_of(lacking), mean
+    return size_of(lacking), mean
 
 
 # Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of

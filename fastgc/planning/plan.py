@@ -25,6 +25,8 @@ from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
 from ..coding.clusters import check_speeds
+from ..coding.fingerprint import fingerprint
+from ..coding.orders import random_arrivals
 from ..coding.trust import UNSTABLE
 from ..delays import DelayModel
 from ..delays.interface import check_model, sample
@@ -411,7 +413,7 @@ class _Trials:
 
     def judge(self, name: str, code: Code) -> Callable[[], Choice]:
         """Time the decoding of a code; return a function that simulates its rounds."""
-        sets = [np.array(heard) for heard in code.scheme.random_arrivals(_SETS, seed=0)]
+        sets = [np.array(heard) for heard in random_arrivals(code.scheme, _SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
 
         def simulated() -> Choice:
@@ -528,7 +530,7 @@ def _same(code: Code, other: Code) -> bool:
     if not np.array_equal(code.scheme.loads, other.scheme.loads):  # faster than fingerprints
         return False
     small = code.n * code.load <= _TOLD_APART
-    return small and code.scheme.fingerprint() == other.scheme.fingerprint()
+    return small and fingerprint(code.scheme) == fingerprint(other.scheme)
 
 
 class _Meter:

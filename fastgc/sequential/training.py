@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._base.arrays import Array, at_least, check_real
+from ..coding.fingerprint import fingerprint
 from ..delays.interface import described
 from ..engines import Cluster, find_engine
 from ..engines.worker import asked_of
@@ -345,7 +346,7 @@ class _Run:
     def describe(self, delays: object, seed: int, mu: float) -> dict[str, str]:
         """Return what a checkpoint must match for this run to resume from it."""
         codes = {
-            f"code of part {at}": c.scheme.fingerprint() for at, c in enumerate(self._scheme.parts)
+            f"code of part {at}": fingerprint(c.scheme) for at, c in enumerate(self._scheme.parts)
         }
         return describe(
             self._scheme.parts[0],

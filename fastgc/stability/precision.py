@@ -91,11 +91,6 @@ def amplification_of(code: Code, survivors: Ints, vector: Array) -> float:
         return float(code.scheme.row_sums[survivors[used]] @ np.abs(vector[used]))
 
 
-def log_amplification(code: Code, survivors: Ints, logs: Array) -> float:
-    """Logarithm of `amplification`, of a vector given by the logarithms of its moduli."""
-    return float(np.logaddexp.reduce(logs + code.scheme.log_row_sums[survivors]))
-
-
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
     """How far a computed decoding vector is from an exact one: ``max_j |(a_F B_F - 1)_j|``.
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import Array, Ints, at_least, check_dtype, check_one_of
 from ..codes import Code
+from ..coding.orders import random_arrivals
 from ..coding.trust import residuals
 from ..errors import NotDecodableError
 from .precision import Experiment, amplification_of
@@ -418,7 +419,7 @@ def measure(
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
     messages = code.scheme.message_count
-    orders = code.scheme.random_arrivals(trials, seed) if heard is None else heard
+    orders = random_arrivals(code.scheme, trials, seed) if heard is None else heard
     of_round = 1 + messages // _TOGETHER
     rounds = trials if heard is None else len(heard)
     # What is left out: of the rounds, and of as many sets as `Code.residuals` takes, but fewer of

@@ -38,6 +38,8 @@ from .._base.registry import functions_of, load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
 from ..coding.code import Code
+from ..coding.fingerprint import fingerprint
+from ..coding.orders import random_arrivals
 from ..coding.rules import Span, check_wait
 from ..coding.trust import UNSTABLE
 from ..delays import Exponential
@@ -80,7 +82,7 @@ class Subject:
             each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
             return [np.array(F) for F in itertools.chain(*each)]
         found = [np.arange(count)]
-        for heard in self.code.scheme.random_arrivals(SETS // 3, self.seed):
+        for heard in random_arrivals(self.code.scheme, SETS // 3, self.seed):
             found += [np.array(heard), np.array(heard[:-1])]
         while len(found) < SETS:
             found.append(rng.permutation(count)[: rng.integers(1, count + 1)])
@@ -540,7 +542,7 @@ def copies_are_the_same(subject: Subject) -> str:
         require(other == code and hash(other) == hash(code), f"{what} of {code!r} is not equal")
         require(repr(other) == repr(code), f"{what} is shown as {other!r}, not {code!r}")
         require(
-            other.scheme.fingerprint() == code.scheme.fingerprint(),
+            fingerprint(other.scheme) == fingerprint(code.scheme),
             f"{what} of {code!r} sends otherwise",
         )
     require(kind.__name__ in repr(code), f"{code!r} does not name its class")

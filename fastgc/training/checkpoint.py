@@ -34,6 +34,7 @@ from .._base.arrays import Array
 from .._base.files import read_bytes
 from .._base.text import listing
 from ..codes import Code
+from ..coding.fingerprint import fingerprint
 from ..delays.interface import described
 from ..errors import CheckpointError
 from .data import Dataset
@@ -257,7 +258,7 @@ def describe(
     arrays = (X, dataset.y_train, dataset.X_test, dataset.y_test)
     return {
         "code": _text(code),
-        "what the code computes": code.scheme.fingerprint(),
+        "what the code computes": fingerprint(code.scheme),
         "model": _text(model),
         "optimizer": _text(optimizer),
         "data": (

@@ -1,0 +1,43 @@
+"""Orders in which messages may come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .rules import Blocks
+from .scheme import Scheme
+
+
+def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int]]:
+    """Yield `trials` random orders of messages, each until it makes a round ready.
+
+    All orders in which each worker's own messages come in order are equally likely. Messages of
+    a worker that `sends_together` come one after the other, also beyond the one that suffices.
+    """
+    rng = np.random.default_rng(seed)
+    together, counts = scheme.sends_together, scheme.message_counts
+    senders = np.repeat(np.arange(scheme.n), np.where(together, 1, counts))
+    at_once = np.where(together, counts, 1).tolist()
+    tally = scheme.rule.tally()
+    rule = scheme.rule
+    each_counts = scheme.messages_per_worker == 1 and not scheme.waits
+    for _ in range(trials):
+        order = rng.permutation(senders).tolist()
+        if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
+            yield order[: rule.need[0]]  # without a tally: there may be 100,000 messages
+            continue
+        tally.reset()
+        due = scheme.first_messages[:-1].copy()
+        heard: list[int] = []
+        for worker in order:
+            first = due[worker]
+            due[worker] = end = first + at_once[worker]
+            ready = False
+            for number in range(first, end):
+                heard.append(number)
+                ready = tally.add(number)
+            if ready and not scheme.awaits_more(np.array(heard)):
+                break
+        yield heard
