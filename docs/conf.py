@@ -1,5 +1,6 @@
 """How the documentation is built: ``.ci/docs``, or ``sphinx-build docs docs/_build/html``."""
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import fastgc
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS / "_ext"))
+sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
 
 
 def importable(name: str) -> bool:
@@ -19,6 +20,8 @@ def importable(name: str) -> bool:
             return False
     return importlib.util.find_spec(name) is not None
 
+
+importlib.import_module("notebook").write()  # for download from its page
 
 project = "fastgc"
 author = "The fastgc authors"

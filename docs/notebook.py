@@ -1,31 +1,24 @@
-"""The lesson as a notebook, made of its page and run: ``python docs/notebook.py``.
+"""The lesson as a notebook, made of its page when the site is built (conf.py).
 
-Jupyter and Colab know nothing of MyST, by which the pages are written: links are whole here, and
-the paragraph that offers the notebook is left out. Needs the extra docs.
+Jupyter knows nothing of MyST, by which the pages are written: links are whole here, and the
+paragraph that offers the notebook is left out.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import nbformat
-from nbclient import NotebookClient
 
 PAGE = Path(__file__).with_name("what_is_gradient_coding.md")
-NOTEBOOK = PAGE.with_suffix(".ipynb")
-COMMAND = "python docs/notebook.py"
 OURS = "gradient-coding/fastgc/blob/main/docs/"
-BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 
 HEAD = f"""
-[![Open in Colab]({BADGE})](https://colab.research.google.com/github/{OURS}{NOTEBOOK.name})
-
-*Made of [a page of the documentation](https://github.com/{OURS}{PAGE.name}) by `{COMMAND}`.*
+*Made of [a page of the documentation](https://github.com/{OURS}{PAGE.name}).*
 """
 INSTALL = """\
 # Install fastgc where it is not there yet, as on Colab
@@ -69,8 +62,8 @@ def made(text: str) -> Any:
         tags = cell.metadata.pop("tags", [])
         if "remove-cell" in tags:  # what the page checks of itself
             continue
-        if "hide-input" in tags:  # for JupyterLab, and for Colab
-            cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+        if "hide-input" in tags:
+            cell.metadata |= {"jupyter": {"source_hidden": True}}
         if cell.cell_type == "markdown":
             cell.source = plain(cell.source).rstrip()
         cells.append(cell)
@@ -84,22 +77,6 @@ def made(text: str) -> Any:
     return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
 
 
-def run(notebook: Any) -> None:
-    """Run a notebook in a folder that is thrown away, and keep its outputs in it."""
-    metadata = notebook.metadata.copy()
-    with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=600, record_timing=False, coalesce_streams=True)
-        client.execute(cwd=folder)
-    notebook.metadata = metadata  # without the version of this Python
-
-
-def main() -> None:
-    """Write it beside the page."""
-    notebook = made(PAGE.read_text(encoding="utf-8"))
-    run(notebook)
-    nbformat.write(notebook, NOTEBOOK)
-    print(f"{NOTEBOOK}: {NOTEBOOK.stat().st_size / 1000:.0f} kB")
-
-
-if __name__ == "__main__":
-    main()
+def write(page: Path = PAGE) -> None:
+    """Write the notebook beside its page."""
+    nbformat.write(made(page.read_text(encoding="utf-8")), page.with_suffix(".ipynb"))

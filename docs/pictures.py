@@ -1,4 +1,4 @@
-"""The pictures of the README and of the index, drawn anew: ``python docs/pictures.py``.
+"""The pictures of the README, drawn anew: ``python docs/pictures.py``.
 
 All time in them is simulated, so that they are the same wherever they are drawn. The last workers
 are always slow. Needs the extras train and plot.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
+from PIL import Image
 
 import fastgc
 from fastgc import plotting
@@ -30,9 +31,17 @@ SCHEMES = {
 }
 
 
+def save(drawn: Any, path: Path) -> None:
+    """Write a picture of at most 1200 points across and 64 colours, as it is kept in git."""
+    plotting.save(drawn, path)
+    whole = Image.open(path).convert("RGB")
+    whole.thumbnail((1200, 1200))
+    whole.quantize(64).save(path, optimize=True)
+
+
 def assignment(path: Path) -> None:
     """Draw who computes what."""
-    plotting.save(plotting.assignment(SMALL), path)
+    save(plotting.assignment(SMALL), path)
 
 
 def train(code: fastgc.Code, name: str, rounds: int, delays: str, cost: float) -> fastgc.History:
@@ -54,7 +63,7 @@ def timeline(path: Path) -> None:
         "uncoded, all are waited for": fastgc.Uncoded(SMALL.n),
     }
     histories = {name: train(code, name, 1, SMALL_DELAYS, 0.005) for name, code in runs.items()}
-    plotting.save(plotting.timeline_figure(histories), path)
+    save(plotting.timeline_figure(histories), path)
 
 
 def accuracy(path: Path) -> None:
@@ -63,27 +72,7 @@ def accuracy(path: Path) -> None:
     about = "digits sorted by label; 4 of 20 workers are always slow"
     ax = plotting.error_curves(runs, caption=about, level=0.05)
     ax.set_xlabel("simulated time (s)")
-    plotting.save(ax, path)
-
-
-def trace(path: Path) -> None:
-    """Draw what codes buy on a trace: when 100 rounds with the same delays are over."""
-    late = fastgc.delays.Pareto(scale=0.005, shape=1.5)
-    codes = {
-        "waiting for all": fastgc.Uncoded(N),
-        "Reed-Solomon code, any 17 of 20 messages": fastgc.ReedSolomon(N, stragglers=3),
-        "binary code, fewer on average": fastgc.BinaryCode(N, stragglers=3),
-    }
-    lines, ends = [], []
-    for name, code in codes.items():
-        rounds = fastgc.simulation.follow(code, late, cost=0.002, rounds=100, seed=7).rounds
-        times = [0.0, *(each.time for each in rounds)]
-        lines.append(plotting.Line(name, times, range(101), "step"))
-        ends.append(times[-1])
-    found = f"100 gradients take {min(ends):.1f} s with a code, and {ends[0]:.1f} s without"
-    panel = plotting.Panel(found, "time (s)", "gradients that are done", lines)
-    about = "the same 100 rounds of 20 workers, late by Pareto's law; 2 ms for a partition"
-    plotting.save(plotting.panel_figure([panel], caption=about), path)
+    save(ax, path)
 
 
 def main() -> None:
@@ -93,8 +82,8 @@ def main() -> None:
     folder = parser.parse_args().out
     settings: Any = plotting.style()
     with rc_context(settings):
-        for draw in (assignment, timeline, accuracy, trace):
-            draw(folder / f"{draw.__name__}.svg")
+        for draw in (assignment, timeline, accuracy):
+            draw(folder / f"{draw.__name__}.png")
 
 
 if __name__ == "__main__":
