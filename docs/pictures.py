@@ -32,11 +32,11 @@ SCHEMES = {
 
 
 def save(drawn: Any, path: Path) -> None:
-    """Write a picture of at most 1200 points across and 64 colours, as it is kept in git."""
+    """Write a picture of at most 1200 points across and 256 colours, as it is kept in git."""
     plotting.save(drawn, path)
     whole = Image.open(path).convert("RGB")
     whole.thumbnail((1200, 1200))
-    whole.quantize(64).save(path, optimize=True)
+    whole.quantize(256).save(path, optimize=True)
 
 
 def assignment(path: Path) -> None:
