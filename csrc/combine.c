@@ -20,15 +20,6 @@ enum { GROUP = 4, BLOCK = 16384, HALF = BLOCK / 2, AHEAD_BYTES = 2048 };
  * rounding errors (fastgc/kernels/rows.py relies on the number) and registers allow. */
 enum { NEAR_BYTES = 1 << 21, CACHED_BYTES = 1 << 23, CACHED_GROUP = FGC_VECTOR > 16 ? 8 : GROUP };
 
-/* A group or less is prefetched even so, except with AVX-512: there, a group of up to GROUP_BYTES is not,
- * nor are fewer rows of up to FEW_BYTES. Four rows of 10^4 doubles then take 0.5 to 0.6 times the time,
- * four packed rows of floats 0.5 to 0.8 times, two or three rows of floats 0.8 to 0.9 times. One row, or
- * two of doubles, gain nothing. With AVX2 some take less time and as many take more. */
-enum {
-    FEW_BYTES = FGC_VECTOR > 32 ? 1 << 20 : 0,
-    GROUP_BYTES = FGC_VECTOR > 32 ? CACHED_BYTES : 0
-};
-
 /* At most FOLD floats are added up as floats, and their sums as doubles: converting each float takes twice
  * the time if rows are in the cache. Rows of up to NEAR_BYTES together are added up in registers, at most
  * MOST of them: 0.9 times the time. From memory so many streams of addresses take three times as long. */
@@ -65,7 +56,9 @@ typedef struct {
     int stride;
 } terms;
 
-/* Halves are IEEE's binary16, bfloats the upper halves of floats. */
+/* Halves are IEEE's binary16, bfloats the upper halves of floats. They are converted as they are read.
+ * Rejected: to convert a group's rows a block at a time and add up floats, which takes 1.2 to 2 times the
+ * time in caches, and 2 times from memory. */
 typedef uint16_t half, bfloat;
 
 /* Convert a half's bits to a float's, without branches, for scalars and vectors alike. The half's exponent
