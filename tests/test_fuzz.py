@@ -1038,11 +1038,14 @@ REASONS = {
     **{
         f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
         for kind, events in {
-            "Gathering": "begin elapse follow hear intake questions straggles",
+            "Gathering": "begin elapse follow hear intake questions straggles wants",
+            "VerifiedRound": "require wants",
             "ReactiveRound": "begin elapse hear questions require straggles",
         }.items()
         for event in events.split()
     },
+    "VerifiedRound": "made by Code.round: tests/test_parity.py",
+    "VerifiedRound.reset": "takes nothing",
     "ReactiveRound": "as Round, and tests/test_reactive.py",
     "ReactiveRound.intake": "as Round.intake",
     "ReactiveRound.follow": "takes nothing",

@@ -20,8 +20,8 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.round import Round
 from fastgc.coding.rules import Tiling
+from fastgc.coding.verified import VerifiedRound
 from fastgc.numerics import parity as parities
 from fastgc.numerics.graphs import Network, parallel
 
@@ -99,12 +99,12 @@ def test_liars_are_named(code, e):
         assert workers.error() < 1e-9
 
 
-class Eager(Round):
+class Eager(VerifiedRound):
     """A round that inspects every message."""
 
     def _conclude(self, finding):
         super()._conclude(finding)
-        self._awaited = 0
+        self._look_again = 0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ class Eager(Round):
 )
 def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
     """Only if others are named meanwhile, they end a message or two later."""
-    workers, later, looks = Workers(code, e), [], dict.fromkeys((Round, Eager), 0)
+    workers, later, looks = Workers(code, e), [], dict.fromkeys((VerifiedRound, Eager), 0)
     for number in range(much(200, 12)):
         bad = workers.rng.permutation(code.n)[: 1 + number % e].tolist()
         changes = {i: workers.change() for i in bad}
@@ -140,7 +140,7 @@ def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
     assert min(later) == 0
     assert max(later) <= 2
     assert np.mean(later) <= 0.1
-    assert looks[Round] < looks[Eager]
+    assert looks[VerifiedRound] < looks[Eager]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from ..coding.reactive import ReactiveRound
 from ..coding.round import Round, Share
 from ..coding.scheme import Decoder, Residuals, Scheme
 from ..coding.trust import Approximation, Trust
+from ..coding.verified import VerifiedRound
 from .binary import BinaryCode
 from .catalogue import make, names, register
 from .coupon_collector import CouponCollector
@@ -50,6 +51,7 @@ __all__ = [
     "Share",
     "Trust",
     "Uncoded",
+    "VerifiedRound",
     "make",
     "names",
     "register",

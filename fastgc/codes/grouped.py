@@ -27,6 +27,7 @@ from ..coding.code import Code
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme
+from ..coding.verified import round_of
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from .fractional_repetition import FractionalRepetition
@@ -272,7 +273,7 @@ class GroupedRound(Gathering):
     dtype, message_dtype, partial_dtype : numpy dtype
         As in `Round`.
     verify : bool or int, default False
-        As in `Round`, in each group.
+        As in `Code.round`, in each group.
     """
 
     code: Grouped
@@ -290,9 +291,9 @@ class GroupedRound(Gathering):
     ) -> None:
         self.code, self.scheme = code, code.scheme
         self.form = self.scheme.format(p, dtype, message_dtype)
-        named: Any = {"verify": verify, "partial_dtype": partial_dtype}
+        named: Any = {"verify": verify, "check_finite": True, "partial_dtype": partial_dtype}
         self._rounds = [
-            Round(inner, p, dtype, message_dtype, first_worker=first, **named)
+            round_of(inner, p, dtype, message_dtype, first_worker=first, **named)
             for inner, first in zip(code.codes, self.scheme.first_worker, strict=False)
         ]
         self.reset([])

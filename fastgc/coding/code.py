@@ -39,6 +39,7 @@ from .trust import (
     residuals,
     warn_of_precision,
 )
+from .verified import round_of
 
 
 class Recovery(NamedTuple):
@@ -643,17 +644,24 @@ class Code(Recorded):
 
         Parameters
         ----------
-        p, dtype, message_dtype, tracker, verify, check_finite, partial_dtype
+        p, dtype, message_dtype, tracker, check_finite, partial_dtype
             As in `Round`.
+        verify : bool or int, default False
+            Look for corrupt messages of at most so many workers, up to 16; True means 1. As in
+            `fastgc.codes.VerifiedRound`; not with ``check_finite=False`` or `device`.
         device : torch.device or str, optional
             The device of the messages, if they are tensors that are not on the CPU.
         """
-        named: Any = {"tracker": tracker, "verify": verify, "check_finite": check_finite}
-        named["partial_dtype"] = partial_dtype
-        if device is not None:
-            found: Round = DeviceRound(self, p, dtype, message_dtype, device=device, **named)
+        named: Any = {"check_finite": check_finite, "partial_dtype": partial_dtype}
+        types = p, dtype, message_dtype, tracker
+        if device is None:
+            found = round_of(self, *types, verify=verify, **named)
+        elif verify:
+            raise ValueError(
+                f"verify={verify} compares messages in the host's memory: not with device={device}"
+            )
         else:
-            found = Round(self, p, dtype, message_dtype, **named)
+            found = DeviceRound(self, *types, device=device, **named)
         warn_of_precision(self.scheme, found.form)
         return found
 

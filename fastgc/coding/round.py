@@ -48,7 +48,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from .. import kernels
 from .._base.arrays import (
     Array,
-    Bools,
     Floats,
     Ints,
     Output,
@@ -57,7 +56,7 @@ from .._base.arrays import (
     check_workers,
 )
 from .._base.text import facts, listed, plural
-from ..errors import CorruptMessageError, NotDecodableError, UnverifiedError
+from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from .display import strip
 from .format import Format, TensorFormat, TensorRows, square_norm, square_norm_of
@@ -65,7 +64,6 @@ from .plan import Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
-from .verify import Finding, Inspector, liars_of
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
@@ -246,16 +244,8 @@ class Round(Gathering):
     A round keeps references to the messages, not copies. Do not change them until `gradient` has
     returned. `reset` makes the round ready for the next iteration.
 
-    With `verify`, the round looks for messages that are finite but wrong, because memory fails, a
-    worker is a round behind or uses the wrong partition, or workers lie. It keeps one random
-    projection of each message, and waits until the code's parity checks have compared all messages
-    that the gradient is decoded from with others. If messages contradict each other, it waits for
-    more until they tell which workers are corrupt. It drops the messages of these workers and takes
-    no more of them. If the gradient cannot be `verified`, `gradient` and `best` raise.
-
-    If any `threshold` messages determine all others, as many spare messages as liars show that
-    workers lie, and twice as many identify them. `fastgc.coding.verify` says how large a corruption
-    must be to be found, and what is proven and tested for liars that collude.
+    This class takes messages as they are. `fastgc.coding.verified.VerifiedRound`, which
+    `fastgc.Code.round` makes with ``verify=``, compares them with each other first.
 
     Parameters
     ----------
@@ -269,13 +259,10 @@ class Round(Gathering):
         shorter, or float64, which is more precise. Default: `dtype`.
     tracker : StabilityTracker, optional
         Records how precise each gradient is, and may ask for more messages.
-    verify : bool or int, default False
-        Look for corrupt messages of at most so many workers, up to 16; True means 1. Workers that
-        hold the same partition must then compute the same gradient of it, up to rounding.
     check_finite : bool, default True
         Read each message when it comes, for its norm and to find NaN and Inf. If False, only
         `gradient` reads messages, which takes half the time in all if they are in no cache; NaN and
-        Inf then end up in the gradient, and `trust` reads the messages again. Not with `verify`.
+        Inf then end up in the gradient, and `trust` reads the messages again.
     first_worker : int
         The number of worker 0 in errors, if the code is the code of one group among others.
     partial_dtype : numpy dtype, optional
@@ -290,11 +277,8 @@ class Round(Gathering):
 
     Raises
     ------
-    ValueError
-        If arguments do not fit, or with `verify` if even the messages of all workers could not show
-        that so many lie.
-    TypeError
-        If the code has no such message format, or cannot verify or track it.
+    ValueError, TypeError
+        If arguments do not fit, or the code has no such message format.
     """
 
     linger = None
@@ -307,15 +291,10 @@ class Round(Gathering):
         message_dtype: DTypeLike | None = None,
         tracker: Watch | None = None,
         *,
-        verify: bool | int = False,
         check_finite: bool = True,
         first_worker: int = 0,
         partial_dtype: DTypeLike | None = None,
     ) -> None:
-        if (liars := liars_of(verify)) and not check_finite:
-            raise ValueError(
-                f"verify={verify} reads each message as it comes: not with check_finite=False"
-            )
         self.code, self.scheme, self._watch = code, code.scheme, tracker
         scheme = self.scheme
         self._check, self._first_worker = check_finite, first_worker
@@ -327,26 +306,22 @@ class Round(Gathering):
             )
         self._sent = self._as_sent(p, partial_dtype)
         self._rows = form.room(scheme.message_count)
+        self._received: Any = self._rows  # the messages to combine
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
-        self._arrive = self._arrivals.arrive
         self._tally = None if enough else scheme.rule.tally()
-        self._inspector = Inspector(scheme, self._sent, liars) if liars else None
-        if self._inspector is not None:
-            self._inspector.require_enough()
-        alone = not (liars or scheme.gated or tracker is not None)
-        self._directly = Plan(self._decoder, form, False).run if alone else None
-        self._shape, self._gradient_shape = (form.message_size,), (form.gradient_size,)
+        # Decodes in one call, if nothing is to be looked at before or after.
+        watched = scheme.gated or tracker is not None
+        self._directly = None if watched else Plan(self._decoder, form, False).run
         # Whether messages can be taken where they lie, and nothing but their norms matters.
-        self._plain = (
-            form.message_dtype.char in "fd" and not liars and scheme.message_count == scheme.n
-        )
-        self._followed = bool(self._tally or scheme.waits or not alone)
-        self._list = self._rows.arrays.append
-        self._received: Any = self._rows  # the messages to combine
+        self._plain = form.message_dtype.char in "fd" and scheme.message_count == scheme.n
+        self._prepare()
         self.reset()
+
+    def _prepare(self) -> None:
+        """Make what a subclass keeps beside the messages, before the first `reset`."""
 
     def _as_sent(self, p: int, partial_dtype: DTypeLike | None) -> Format:
         """The format by which workers encode."""
@@ -365,11 +340,6 @@ class Round(Gathering):
         """Forget all messages."""
         self._arrivals.reset()
         self._lapsed = ""
-        if self._inspector is not None:
-            self._inspector.reset()
-        self._finding: Finding | None = None  # about the messages so far; None: not looked at
-        self._awaited = 0  # after failed checks: not repeated before so many messages came
-        self._corrupt: list[int] = []
         self._next: dict[int, int] = {}  # the message due next, of workers that send several
         if self._tally is not None:
             self._tally.reset()
@@ -423,11 +393,6 @@ class Round(Gathering):
         """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
-    @property
-    def corrupt(self) -> list[int]:
-        """Workers whose messages this round found to be corrupt, and dropped."""
-        return self._corrupt
-
     @cached_property
     def least(self) -> int:
         """The smallest number of messages that may suffice."""
@@ -446,47 +411,11 @@ class Round(Gathering):
         code with a `margin` of spare messages, or one that decodes some sets of messages
         imprecisely. An example is `LagrangeCode`, if workers send several messages: it waits until
         the set is better, or n - s workers have sent all of theirs.
-
-        With `verify`, it is ready when what it would decode is `verified`, or when no more can
-        come.
         """
         return self._ready
 
-    @property
-    def verifies(self) -> bool:  # type: ignore[override]
-        """Whether the round looks for corrupt messages."""
-        return self._inspector is not None
-
-    @property
-    def verified(self) -> bool:  # type: ignore[override]
-        """Whether every message that the gradient is decoded from passed a parity check.
-
-        All checks of this round must hold, and each message that matters must be in a check that
-        would find a different message of the same size in its place. A message does not matter if
-        its coefficient is 0, or so small that a different one would change the gradient by at most
-        ten times its rounding error. False without `verify`, if messages do not suffice, or if
-        `trust` is infinite. `gradient` raises if it is False.
-        """
-        if self._inspector is None or not self._decodable or not self._compared():
-            return False
-        vector = self._vector()
-        norms = self._arrivals.squares[: len(vector)]
-        if self._inspector.resolves(vector, norms):
-            return True
-        gradient = self._combine(vector, self.form.output(None))
-        return math.isfinite(self._trust(gradient, vector).relative_error)
-
-    def wants(self, worker: int) -> bool:
-        """Whether messages of this worker are still of use: it is not known to be corrupt."""
-        return worker not in self._corrupt
-
     def require(self, messages: Ints) -> None:
-        """Raise NotDecodableError unless these messages alone would suffice.
-
-        Messages of corrupt workers do not count.
-        """
-        if self.corrupt:
-            messages = np.setdiff1d(messages, self.scheme.messages_of(self.corrupt))
+        """Raise NotDecodableError unless these messages alone would suffice."""
         checked = self.scheme.check_survivors(messages)
         if self.scheme.rule.missing(checked):
             self.scheme.raise_too_few(checked)
@@ -530,19 +459,13 @@ class Round(Gathering):
             and type(worker) is int
             and type(message) is np.ndarray
             and message.dtype is form.message_dtype
-            and message.shape == self._shape
+            and message.shape == (form.message_size,)
             and message.flags.carray
             and not self._lapsed
         ):
-            status = self._arrive(worker, message, energy)
+            status = self._arrivals.arrive(worker, message, energy)
             if status in _TAKEN:
-                self._list(message)
-                self._filled = ""
-                if self._followed:
-                    return self._took(worker, worker, status)
-                if status == _ENOUGH:
-                    self._decodable = self._ready = True
-                return self._ready
+                return self._took(worker, message, status)
         return self._receive(worker, message, index, energy)
 
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
@@ -551,7 +474,7 @@ class Round(Gathering):
         worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
         self._require_fresh()
-        if worker in self._corrupt:
+        if not self.wants(worker):
             raise ValueError(
                 f"messages of worker {named} were found to be corrupt in this round: no more of "
                 "them are taken"
@@ -572,30 +495,20 @@ class Round(Gathering):
             "message of worker", message, form.message_dtype, form.message_size, number=named
         )
         reals = form.reals(row, form.decode_mode)
-        status = self._arrive(number, reals, energy)
+        status = self._arrivals.arrive(number, reals, energy)
         if status not in _TAKEN:
             form.require_finite(named, row)
         if scheme.message_counts[worker] > 1:
             self._next[worker] = index + 1
-        squares, at = self._arrivals.squares, self._rows.count
-        if self._inspector is not None:
-            self._inspector.add(row, float(squares[at]), energy)
-            self._finding = None
-        self._list(reals)
-        self._filled = ""
-        return self._took(worker, number, status)
+        return self._took(number, reals, status)
 
-    def _took(self, worker: int, number: int, status: int) -> bool:
+    def _took(self, number: int, reals: Array, status: int) -> bool:
         """Note a message that was taken; return whether the round is ready."""
+        self._rows.arrays.append(reals)
+        self._filled = ""
         if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
             self._decodable = True
-        return self._decide()
-
-    def _decide(self) -> bool:
-        """Decide whether the round is ready, after a message came."""
-        if self._inspector is not None:
-            self._ready = self._decodable and self._settled() and self._enough()
-        elif self._decodable and not self._ready:
+        if self._decodable and not self._ready:
             self._ready = self._enough()
         return self._ready
 
@@ -615,7 +528,7 @@ class Round(Gathering):
         numbers = self._arrivals.follow()
         self._filled = ""
         self._decodable = self._arrivals.enough
-        self._decide()
+        self._ready = self._decodable and (self._ready or self._enough())
         return numbers
 
     def _due(self, worker: int) -> int:
@@ -635,39 +548,7 @@ class Round(Gathering):
     @property
     def _complete(self) -> bool:
         """Whether no further message can be taken."""
-        dropped = sum(self.scheme.message_counts[worker] for worker in self.corrupt)
-        return self._rows.count + dropped == self.scheme.message_count
-
-    def _inspect(self) -> Finding:
-        """What parity says of the messages left, after dropping those that it proves wrong."""
-        assert self._inspector is not None
-        while self._finding is None:
-            finding = self._inspector.inspect(self.survivors)
-            if finding.corrupt:
-                self._drop(finding.corrupt)
-            else:
-                self._conclude(finding)
-        return self._finding
-
-    def _conclude(self, finding: Finding) -> None:
-        """Keep what parity says, until enough messages come that may change it."""
-        self._finding = finding
-        self._awaited = 0 if finding.holds else self._rows.count + finding.more
-
-    def _compared(self) -> bool:
-        """Whether all messages that the gradient is decoded from were compared, and agree."""
-        finding = self._inspect()
-        return self._decodable and finding.holds and self._covers(self._used())
-
-    def _covers(self, used: Bools) -> bool:
-        """Whether the checks would have seen lies in these messages."""
-        return bool(used.any() and self._inspect().covered[used].all())
-
-    def _settled(self) -> bool:
-        """Whether further messages could say no more about what is decoded now."""
-        if self._rows.count < self._awaited and not self._complete:
-            return False
-        return self._compared() or (self._decodable and self._complete)
+        return self._arrivals.count == self.scheme.message_count
 
     def _require_fresh(self) -> None:
         if self._lapsed:
@@ -680,46 +561,17 @@ class Round(Gathering):
             return self._decoder.vector[:f]
         self._decoder.fill_vector(f, method)
         self._filled = method
-        vector = self._decoder.vector[:f]
-        return vector if self._inspector is None else self._inspector.heed(self.survivors, vector)
-
-    def _used(self) -> Bools:
-        """For each message so far, whether the gradient depends on it by more than rounding."""
-        assert self._inspector is not None
-        try:
-            vector = self._vector()
-        except OverflowError:  # the gradient would be useless
-            return np.zeros(self._rows.count, dtype=np.bool_)
-        return self._inspector.matter(self.survivors, vector)
-
-    def _drop(self, workers: Sequence[int]) -> None:
-        """Drop all messages of these workers."""
-        assert self._inspector is not None
-        numbers = self.survivors
-        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages_of(workers))).tolist()
-        self._decodable = self._arrivals.keep(kept) == Status.OK
-        if self._tally is not None:
-            self._tally.reset()
-            for number in numbers[kept].tolist():
-                self._decodable = self._tally.add(number) or self._decodable
-        self._filled = ""
-        self._inspector.keep(kept)
-        self._inspector.expect(max(1, self._inspector.liars - len(workers)))
-        self._corrupt += workers
+        return self._decoder.vector[:f]
 
     def _require_sound(self) -> None:
-        """Raise CorruptMessageError if messages contradict each other."""
-        if self._inspector is not None and not (finding := self._inspect()).holds:
-            raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+        """Raise CorruptMessageError if messages contradict each other. Default: nobody looks."""
 
     def _require_verified(self) -> None:
-        """Raise UnverifiedError if the checks could not have seen lies in what is decoded."""
-        if self._inspector is not None and not self.verified:
-            raise self._unverified(self._inspector, self._used())
+        """Raise UnverifiedError if lies could be in what is decoded. Default: nobody looks."""
 
-    def _unverified(self, inspector: Inspector, used: Bools) -> UnverifiedError:
-        unseen = self.survivors[used & ~self._inspect().covered]
-        return inspector.unverified(self.survivors, unseen, self._first_worker)
+    def _vouched(self, vector: Array) -> Array:
+        """Return a vector for `best`; raise UnverifiedError as `_require_verified`."""
+        return vector
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> Array:
         """Decode from every message received.
@@ -744,7 +596,7 @@ class Round(Gathering):
             With `verify`, if messages agree but are not `verified`.
         """
         if self._directly is not None and self._decodable and not self._lapsed:
-            found = fitting(out, self.form.gradient_dtype, self._gradient_shape)
+            found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
             combine = self._directly.listed
             if found is not None and not combine(self._rows, found, len(self._vector(method))):
                 return found
@@ -794,13 +646,7 @@ class Round(Gathering):
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
         found = nearest_vector(self.scheme, self.survivors, self.form.unit, partial)
-        vector = found.vector
-        if self._inspector is not None:
-            vector = self._inspector.heed(self.survivors, vector.copy())
-            used = self._inspector.matter(self.survivors, vector)
-            if not self._covers(used):
-                raise self._unverified(self._inspector, used)
-        self._combine(vector, target)
+        self._combine(self._vouched(found.vector), target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
     def _norm(self, gradient: Array) -> float:
@@ -838,26 +684,18 @@ class Round(Gathering):
 
 
 class DeviceRound(Round):
-    """`Round` of tensors on another `device`. They stay there; only their norms come to the host.
-
-    `verify` is not available here.
-    """
+    """A round of tensors on another `device`; only their norms come to the host."""
 
     def __init__(
         self,
         code: Coded,
         *args: Any,
         device: Any,
-        verify: bool | int = False,
         check_finite: bool = True,
         **named: Any,
     ) -> None:
         import torch
 
-        if verify:
-            raise ValueError(
-                f"verify={verify} compares messages in the host's memory: not with device={device}"
-            )
         super().__init__(code, *args, check_finite=False, **named)
         # The tensor's own device, which has an index: tensors that come are compared with it.
         self._device = torch.empty(0, device=device).device
@@ -886,7 +724,7 @@ class DeviceRound(Round):
         return super().receive(worker, self._blank, index, energy=energy)
 
     def _took(self, *args: Any) -> bool:
-        at = self._rows.count - 1
+        at = self._rows.count
         self._arrivals.squares[at] = square_norm_of(self._coming)
         self._received.arrays.append(self._coming)
         return super()._took(*args)

@@ -114,7 +114,7 @@ def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) 
         weights = np.abs(vector) ** 2 * scheme.row_norms[survivors]
         weights[vector == 0] = 0  # messages not used
         growth = _total(scheme, survivors, weights)
-    return trust_of(scheme, growth, vector, survivors, scheme.row_norms[survivors], form)
+    return trust_of(scheme, vector, survivors, form, Energies(scheme.row_norms[survivors], growth))
 
 
 def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
@@ -128,76 +128,86 @@ def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
     return float((sums**2).sum())
 
 
-def trust_of(
-    scheme: Scheme,
-    growth_squared: float,
-    vector: Array,
-    survivors: Ints,
-    squares: Floats,
-    form: Format,
-    inside: float = math.nan,
-    energies: Floats | None = None,
-    lost: float = 0.0,
-) -> Trust:
-    """Return how far to trust what this vector decodes to, given by how much it amplifies errors.
+class Energies(NamedTuple):
+    """Squared norms in a decoded sum, relative to the squared norm of the gradient.
 
-    All squares here are relative to the squared norm of the gradient. `squares` are the messages'
-    squared norms, and `growth_squared` is their sum, times their squared coefficients. `inside` is
-    the same for the partial gradients in the messages; it is NaN if unknown. `energies` are the
-    squared norms of the partial gradients in each message, times its squared coefficients; None
-    before messages have come, when partial gradients are taken to have equal norms and random
-    directions. `lost` is the square of what underflow lost.
+    Attributes
+    ----------
+    messages : (f,) float64 array
+        Squared norms of the messages.
+    partials : (f,) float64 array or None
+        The squared norms of the partial gradients in each message, times its squared coefficients.
+        None before messages have come, when partial gradients are taken to have equal norms and
+        random directions.
+    amplified : float
+        The sum of `messages`, times their squared coefficients in the decoding vector.
+    inside : float
+        The same for `partials`, as workers told them; NaN if unknown.
+    lost : float
+        The square of what underflow lost.
     """
-    if not growth_squared < math.inf or inside == math.inf:  # beyond float64
+
+    messages: Floats
+    amplified: float
+    partials: Floats | None = None
+    inside: float = math.nan
+    lost: float = 0.0
+
+    @property
+    def told(self) -> bool:
+        """Whether workers have told energies."""
+        return self.inside >= 0
+
+    @property
+    def larger(self) -> float:
+        """The larger of `amplified` and `inside`."""
+        return max(self.amplified, self.inside) if self.told else self.amplified
+
+
+def trust_of(
+    scheme: Scheme, vector: Array, survivors: Ints, form: Format, energies: Energies
+) -> Trust:
+    """Return how far to trust what this vector decodes to."""
+    if not energies.amplified < math.inf or energies.inside == math.inf:  # beyond float64
         return Trust(math.inf, math.inf)
     wrong = scheme.left_out(survivors, vector)
-    if energies is not None and 0 < wrong < math.inf:
-        wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies))
+    if energies.partials is not None and 0 < wrong < math.inf:
+        wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies.partials))
     errors = scheme.vector_errors(survivors, vector)
     if errors is not None:
-        wrong = math.hypot(wrong, math.sqrt(float(errors @ squares)))
-    wrong = math.hypot(wrong, math.sqrt(lost))
-    larger = max(growth_squared, inside) if inside >= 0 else growth_squared
-    terms = int(np.count_nonzero(vector))
+        wrong = math.hypot(wrong, math.sqrt(float(errors @ energies.messages)))
+    wrong = math.hypot(wrong, math.sqrt(energies.lost))
     rounded = not _copied(scheme, survivors, form)
-    squared = _rounding(scheme, growth_squared, inside, larger, terms, form, rounded)
-    return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(larger)))
+    squared = _rounding(scheme, energies, int(np.count_nonzero(vector)), form, rounded)
+    return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(energies.larger)))
 
 
-def _rounding(
-    scheme: Scheme,
-    amplified: float,
-    inside: float,
-    larger: float,
-    terms: int,
-    form: Format,
-    rounded: bool,
-) -> float:
+def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, rounded: bool) -> float:
     """Expected square of the rounding errors in a sum of `terms` messages, as in `trust_of`.
 
-    `larger` is the larger of `amplified`, the growth squared, and `inside`. If `inside` is known,
-    encoders built up each message by adding partial gradients one by one. `rounded` is False if
-    each message is a partial gradient exactly as computed.
+    If workers have told energies, encoders built up each message by adding partial gradients one by
+    one. `rounded` is False if each message is a partial gradient exactly as computed.
     """
     # Rounding errors add up like a random walk. Those in messages are amplified. The gradient adds
     # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
     # as sums grow), and one for the last rounding.
-    message, known = unit_roundoff(form.message_dtype), inside >= 0
+    message, amplified = unit_roundoff(form.message_dtype), energies.amplified
     added = scheme.load / scheme.messages_per_worker
     sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
     inner = min(sums, each)
-    squared = inner**2 * larger * scheme.message_roundings + sums**2 * (sums_of(terms) / 3 + 1)
+    squared = inner**2 * energies.larger * scheme.message_roundings
+    squared += sums**2 * (sums_of(terms) / 3 + 1)
     if inner < sums:
         squared += sums**2 * amplified
-    squared += unit_roundoff(form.partial_dtype) ** 2 * larger * scheme.data_roundings
-    if known and rounded:
+    squared += unit_roundoff(form.partial_dtype) ** 2 * energies.larger * scheme.data_roundings
+    if energies.told and rounded:
         # Each sum was rounded; on average partial sums are half as large as the whole.
-        squared += each**2 * inside * (added / 2 + 1) / 3
+        squared += each**2 * energies.inside * (added / 2 + 1) / 3
     # Floats are added as floats in groups whose sums are added in float64, or all in float64.
     if message > sums and not is_half(form.message_dtype) and folds_floats():
-        groups = of_groups(terms) + (rounded and not known) * of_groups(added)
+        groups = of_groups(terms) + (rounded and not energies.told) * of_groups(added)
         squared += message**2 * amplified * groups
     # Results of lower precision than the sums: each element is rounded once.
     if message > sums and rounded:
@@ -278,18 +288,14 @@ def trust_of_sums(
         zero = spread == 0 and not inside > 0 and not gradient.any()
         unknown = 0.0 if zero else np.inf
         return Trust(unknown, unknown)
-    told = np.where(np.isnan(energies), norms, energies)
-    return trust_of(
-        scheme,
-        spread / size,
-        vector,
-        survivors,
+    relative = Energies(
         norms / size,
-        form,
+        spread / size,
+        np.where(np.isnan(energies), norms, energies) / size,
         inside / size,
-        told / size,
         _underflow(scheme, form, float(squares.sum()), squares.size) / size,
     )
+    return trust_of(scheme, vector, survivors, form, relative)
 
 
 class Watch(Protocol):
