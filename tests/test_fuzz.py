@@ -1108,9 +1108,9 @@ REASONS = {
 }
 # Hooks of schemes: the verbs call them with arguments that they have checked.
 SAID = (
-    *("row", "vector", "bind_vector", "fill_vectors", "parity", "deviation", "rings"),
+    *("row", "vector", "bind_vector", "by_formula", "decoder", "parity", "deviation", "rings"),
     *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
-    *("doubt", "awaits_more", "expects_more", "vector_errors", "vector_for", "solution"),
+    *("doubt", "awaits_more", "expects_more", "vector_errors"),
     *("known_residuals", "partitions", "coefficients", "matrix", "residual", "encode_data"),
 )
 MODULES_LEFT_OUT = {

@@ -165,8 +165,8 @@ def test_conformance(code, capsys):
 class Greedy(ShiftsScheme):
     """A scheme whose vectors are not those of least squares."""
 
-    def vector(self, survivors):
-        return np.ones(survivors.size)
+    def bind_vector(self, survivors, vector, unit=2.0**-53):
+        return self.by_formula(lambda came: np.ones(came.size), survivors, vector)
 
 
 class Patient(ShiftsScheme):
@@ -180,8 +180,8 @@ class Patient(ShiftsScheme):
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
-        (fastgc.Code(Greedy(6, load=2, wait=3)), "what `vector` leaves of messages"),
-        (fastgc.Code(Patient(6, load=2, wait=3)), "it waits for 3 workers, but"),
+        (fastgc.Code(Greedy(6, load=2, wait=3)), "what the vector leaves of messages"),
+        (fastgc.Code(Patient(6, load=2, wait=3)), "raises no NotDecodableError"),
         (Shifts(6, load=2, wait=8), "wait must be in"),
     ],
     ids=["vector", "rule", "wait"],

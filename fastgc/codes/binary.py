@@ -183,11 +183,6 @@ class BinaryScheme(Scheme):
     def _tiling(self) -> kernels.unchecked.TilingPlan:
         return kernels.unchecked.tiling_plan(*self.rule)
 
-    def vector(self, survivors: Ints) -> Floats:
-        found = self._empty_vector(survivors.size)
-        BinaryScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
-        return found
-
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """The messages around a circle of blocks add up to zero."""
         cycles = self.rule.cycles(survivors)

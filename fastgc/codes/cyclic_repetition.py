@@ -218,7 +218,7 @@ class _CyclicScheme(Scheme):
         shortest: Array = vector - (null @ vector) @ null
         return shortest
 
-    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
+    def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         _, null = self._null
         sizes = self._sizes[survivors]
         solve = without_lost(null, self._shortest, survivors, sizes)

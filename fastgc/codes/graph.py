@@ -193,7 +193,7 @@ class GraphScheme(SumScheme):
 
     @cached_property
     def _plan(self) -> kernels.unchecked.EdgesPlan:
-        need = self.n if self.wait is None else self.wait
+        need = self.n if self.wait is None else 0
         return kernels.unchecked.EdgesPlan(self._edges, np.diff(self.cuts).astype(np.float64), need)
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
@@ -206,13 +206,6 @@ class GraphScheme(SumScheme):
         ends, rows = self._edges[survivors], np.zeros((survivors.size, weight.size))
         np.put_along_axis(rows, ends, weight[ends], axis=1)
         return Equations(rows, weight)
-
-    def vector(self, survivors: Ints) -> Floats:
-        plan = self._plan if self.wait is None else self._plan._replace(need=0)
-        found = self._empty_vector(survivors.size)
-        run = kernels.unchecked.bind_edges(plan, survivors, found)
-        self._filling(run, survivors)(survivors.size, "auto")
-        return found
 
 
 class Parts(NamedTuple):

@@ -23,6 +23,7 @@ from .._base.arrays import (
     check_workers,
 )
 from .._base.text import listed
+from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
@@ -225,16 +226,16 @@ class GroupedScheme(Scheme):
             at = np.flatnonzero(group == g)
             yield scheme, survivors[at] - self.cuts[g], at
 
-    def vector(self, survivors: Ints) -> Array:
-        return self.vector_for(survivors, DOUBLE)
+    def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
+        def compute(came: Ints) -> Array:
+            if self.rule.missing(came):
+                self.raise_too_few(came)
+            found = self._empty_vector(came.size)
+            for scheme, theirs, at in self._parts(came):
+                found[at] = scheme.vector(theirs, unit)
+            return found
 
-    def vector_for(self, survivors: Ints, unit: float) -> Array:
-        if self.rule.missing(survivors):
-            self.raise_too_few(survivors)
-        vector = self._empty_vector(survivors.size)
-        for scheme, came, at in self._parts(survivors):
-            vector[at] = scheme._vector_by(came, unit=unit)
-        return vector
+        return self.by_formula(compute, survivors, vector)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         parts = self._parts(survivors)

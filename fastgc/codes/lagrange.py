@@ -364,11 +364,6 @@ class LagrangeScheme(Scheme):
 
         return self._filling(of_enough, survivors)
 
-    def vector(self, survivors: Ints) -> Array:
-        found = self._empty_vector(survivors.size)
-        LagrangeScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
-        return found
-
     def _vector_of_some(self, survivors: Ints) -> Array:
         """The vector that uses only the best spread of more messages than are needed.
 

@@ -77,7 +77,7 @@ class LinearCode(Code):
         matrix = check_matrix(B)
         wait = check_wait(wait, len(matrix))
         scheme = LinearScheme(matrix, cache, bool(packed), wait)
-        if wait is None and scheme.solution(np.arange(scheme.n))[1] > SOLVED:
+        if wait is None and scheme._solve(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(
                 "not even the messages of all workers determine the gradient: for an "
                 "approximation give wait=, how many workers to wait for"
@@ -128,9 +128,9 @@ class LinearScheme(Scheme):
         inverse = (Vh[:rank].conj().T / S[:rank]) @ U[:, :rank].conj().T
         return inverse, U[:, rank:].conj().T
 
-    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
+    def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         if self.wait is not None:  # the rest is for sets that determine the gradient
-            return super().solution(survivors, unit)
+            return super()._solve(survivors, unit)
         inverse, null = self._null
         sizes = self._sizes[survivors]
         solve = without_lost(null, lambda wanted: wanted @ inverse, survivors, sizes)

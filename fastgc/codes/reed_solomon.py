@@ -373,13 +373,14 @@ class ReedSolomonScheme(Scheme):
             if status and (auto or status != Status.IMPRECISE):
                 self._raise(Status(status), at[0], survivors[:f])
 
-        if self.cache is None:
-            decoder = getattr(run, "decoder", None)
-            if decoder is not None and least > most:
-                return VectorFunction(fill, partial(decoder, method=direct))
-            return VectorFunction(fill)
-        kind = b"" if unit == DOUBLE else str(unit).encode()
-        return remembering(fill, self.n, survivors, vector, self.cache, kind)
+        many = partial(self._fill_many, longest, unit)
+        if self.cache is not None:
+            kind = b"" if unit == DOUBLE else str(unit).encode()
+            return remembering(fill, self.n, survivors, vector, self.cache, kind, many)
+        decoder = getattr(run, "decoder", None)
+        if decoder is not None:
+            decoder = partial(decoder, method=direct) if least > most else None
+        return VectorFunction(fill, decoder, many)
 
     def _anew(self, survivors: Ints, method: str, unit: float) -> Complexes:
         """The vector by "near-exact", or by a method that solves the system."""
@@ -438,16 +439,17 @@ class ReedSolomonScheme(Scheme):
             left = np.linalg.norm(found.real if self.layout == "complex" else found)
         return float(left) / math.sqrt(self.k) if left < np.inf else math.inf
 
-    def fill_vectors(
-        self, masks: Bools, method: str, out: Complexes, unit: float = DOUBLE
-    ) -> Bools:
+    def _fill_many(
+        self, longest: float, unit: float, masks: Bools, method: str, out: Complexes
+    ) -> Bools | None:
+        """Write the vectors of many sets; None if `method` is not by products."""
         by = method
         if method == "auto" and self._may_spread:
             by = "spread"
         if by not in _PRODUCTS:
-            return super().fill_vectors(masks, method, out, unit)
+            return None
         where = np.empty(len(masks), dtype=np.int64)
-        longest = self._longest(unit) if method == "auto" else math.inf
+        longest = longest if method == "auto" else math.inf
         kernels.unchecked.decoding_vectors(
             self._plan, masks.copy(), _PRODUCTS[by], out, where, longest
         )

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Ints
+from .._base.arrays import Array, Bools, Ints
 
 T = TypeVar("T")
 
@@ -42,14 +42,20 @@ class VectorFunction:
         Binds the vector by "auto", and a combination of rows by it, to one compiled call:
         ``decode = decoder(mode, rows, out, check)``. If ``decode(f)`` returns another status than
         ``OK``, do it step by step; the function says what is wrong.
+    many : callable or None
+        ``many(masks, method, out)`` writes the vectors of many sets to `out`, which is 0, and
+        returns whether each could be decoded; or None if it does not know the method.
     """
 
-    __slots__ = ("_fill", "decoder")
+    __slots__ = ("_fill", "decoder", "many")
 
     def __init__(
-        self, fill: Callable[[int, str], None], decoder: BindDecoder | None = None
+        self,
+        fill: Callable[[int, str], None],
+        decoder: BindDecoder | None = None,
+        many: Callable[[Bools, str, Array], Bools | None] | None = None,
     ) -> None:
-        self._fill, self.decoder = fill, decoder
+        self._fill, self.decoder, self.many = fill, decoder, many
 
     def __call__(self, f: int, method: str = "auto") -> None:
         self._fill(f, method)
@@ -183,6 +189,7 @@ def remembering(
     vector: Array,
     cache: SurvivorCache[Array],
     kind: bytes = b"",
+    many: Callable[[Bools, str, Array], Bools | None] | None = None,
 ) -> VectorFunction:
     """Return `fill` with a cache: a set's vector is looked up from the third time on.
 
@@ -208,4 +215,4 @@ def remembering(
             of_all[survivors[:f]] = vector[:f]
             cache.keep(key, of_all, of_all.nbytes)
 
-    return VectorFunction(remember)
+    return VectorFunction(remember, many=many)

@@ -139,33 +139,14 @@ class CellScheme(SumScheme):
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         plan = self._plan
-        if self.wait is None:
-            run = kernels.unchecked.bind_cells(plan, survivors, vector)
-            return self._filling(run, survivors)
-        # One message of each cell that came: no other combination is nearer to the gradient.
-        nearest = kernels.unchecked.bind_cells(plan._replace(need=0), survivors, vector)
-        least = self.message_count - self.n + self.wait  # any so many messages are enough
-
-        def run_nearest(f: int) -> int:
-            if not (status := nearest(f)) and f < least and self.rule.missing(survivors[:f]):
-                return int(kernels.Status.TOO_FEW)
-            return status
-
-        return self._filling(run_nearest, survivors)
+        if self.wait is not None:
+            # One message of each cell that came: no other combination is nearer to the gradient.
+            plan = plan._replace(need=0)
+        return self._filling(kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
 
     @property
     def _plan(self) -> kernels.unchecked.CellsPlan:
         return kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
-
-    def vector(self, survivors: Ints) -> Floats:
-        found = self._empty_vector(survivors.size)
-        if self.wait is None:
-            CellScheme.bind_vector(self, survivors, found)(survivors.size, "auto")
-            return found
-        first = self.cells.first(survivors)
-        found[:] = 0
-        found[first[first >= 0]] = 1
-        return found
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Compare every copy of a cell with the first one."""

@@ -28,7 +28,7 @@ from .arguments import Recorded, check_between
 from .orders import random_arrivals
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
 from .round import DeviceRound, Round
-from .scheme import Decoder, Residuals, Scheme
+from .scheme import Decoder, Residuals, Scheme, fill_vectors
 from .trust import (
     Approximation,
     Partial,
@@ -364,7 +364,7 @@ class Code(Recorded):
         if out is not None:
             wanted = self.scheme._empty_vector(survivors.size)
             target = check_output("out", out, wanted.dtype, wanted.shape)
-        found = self.scheme._vector_by(survivors, method, unit)
+        found = self.scheme.decoder(unit)(survivors, method).copy()
         if out is None or target is None:
             return found
         target[:] = found
@@ -415,13 +415,13 @@ class Code(Recorded):
         unit = _unit_of(message_dtype)
         one = self.scheme._empty_vector(1)
         vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
-        good = self.scheme.fill_vectors(given, method, vectors, unit)
+        good = fill_vectors(self.scheme, given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
             if undecodable == "nan":
                 vectors[r] = np.nan
                 continue
             try:
-                self.scheme._vector_by(np.flatnonzero(given[r]), method, unit)
+                self.scheme.decoder(unit)(np.flatnonzero(given[r]), method)
             except (NotDecodableError, OverflowError) as error:
                 error.add_note(f"round {r} of {len(given)}")
                 raise
@@ -823,7 +823,7 @@ _HOOKS = frozenset(
         *("message_counts", "sends_together", "is_complex", "packed", "layout", "holders_of"),
         *("spare", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
         *("rule", "gated", "waits", "doubt", "awaits_more"),
-        *("vector", "vector_for", "bind_vector", "fill_vectors", "solution", "equations"),
+        *("bind_vector", "equations"),
         *("methods", "cache", "exact", "unbiased", "integral", "parity", "left_out"),
         *("deviation", "vector_errors", "copies", "row_norms", "row_sums", "message_roundings"),
         *("data_roundings", "computation_roundings", "typical_error", "known_residuals", "rings"),

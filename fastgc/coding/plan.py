@@ -83,7 +83,7 @@ class Plan:
         plan = known.get(key)
         if plan is None:
             form = _format_of(scheme, kind, size)
-            decoder = scheme._own_decoder(form.unit)
+            decoder = scheme.decoder(form.unit)
             if device is not None:
                 form = TensorFormat.on(device, form)
             if len(known) >= FORMATS_KEPT:
@@ -101,7 +101,7 @@ class Plan:
             f = self.decoder.compute(survivors, method)
             if not _ran(run, messages, target, f):
                 return target
-        vector = self.decoder(survivors, method).copy(order="A")
+        vector = self.decoder(survivors, method).copy()
         warn_of_doubt(self.scheme, survivors, vector, form)
         return self.combine(vector, survivors, messages, out)
 
@@ -170,7 +170,7 @@ def decode(
     plan, given = planned(scheme, came, messages, out, p, check_finite)
     form, residual, mean = plan.form, 0.0, 1.0
     if partial is None:
-        vector = scheme._vector_by(came, method, form.unit)
+        vector = scheme.decoder(form.unit)(came, method).copy()
         warn_of_doubt(scheme, came, vector, form)
     else:
         checked = scheme.check_survivors(came)
@@ -225,6 +225,7 @@ class BoundDecoder:
         "_combine",
         "_decode",
         "_decoder",
+        "_least",
         "_rows",
         "_take",
         "_target",
@@ -255,7 +256,7 @@ class BoundDecoder:
         self._rows, self._target = rows, target
         self._decoder = decoder = Decoder(scheme, form.unit)
         self._combine: Callable[[int], int] = self._step_by_step
-        self._take, self._decode = decoder.take, None
+        self._take, self._least, self._decode = decoder.take, decoder.least, None
         if Plan(decoder, form, check_finite).run is not None:
             mode, reals = form.decode_mode, form.reals(target, form.decode_mode)
             self._combine = kernels.unchecked.bind_combine(
@@ -276,8 +277,10 @@ class BoundDecoder:
         NonFiniteMessageError, after which its contents are undefined.
         """
         once = self._decode if method == "auto" else None
-        if once is not None and not once(self._take(survivors)):
-            return self.gradient  # type: ignore[no-any-return]
+        if once is not None:
+            f = self._take(survivors)
+            if f >= self._least and not once(f):
+                return self.gradient  # type: ignore[no-any-return]
         f = self._decoder.compute(survivors, method)
         if status := self._combine(f):
             if status == kernels.Status.NO_MEMORY:

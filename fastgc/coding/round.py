@@ -559,7 +559,7 @@ class Round(Gathering):
         f = len(self._rows.arrays)
         if self._filled == method:
             return self._decoder.vector[:f]
-        self._decoder.fill_vector(f, method)
+        self._decoder.run(f, method)
         self._filled = method
         return self._decoder.vector[:f]
 

@@ -123,7 +123,7 @@ class Scheme(Recorded, ABC):
         Most workers that a round waits for, f, if the scheme gives up exactness for time. A round
         is ready with all messages of any f workers, or earlier if the gradient is exact. The
         gradient is decoded as well as possible, and the `residual` says what it leaves out.
-        `vector` must then return the least-squares optimum for any messages. `stragglers` still
+        `bind_vector` must then write the least-squares optimum for any messages. `stragglers` still
         counts the workers tolerated exactly. Default: None, no approximations, except if
         `stragglers` is set too high.
     awaited : int or None
@@ -180,13 +180,6 @@ class Scheme(Recorded, ABC):
     _made_encodings = cached_property(lambda scheme: dict[Any, Any]())
     _known_precisions = cached_property(lambda scheme: dict[Any, float]())
     _thread_own = cached_property(lambda scheme: threading.local())
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # A subclass that overrides `vector` must not inherit its base's faster paths.
-        faster = {"bind_vector", "fill_vectors"} if "vector" in vars(cls) else set()
-        for name in faster - vars(cls).keys():
-            setattr(cls, name, getattr(Scheme, name))
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = super().__reduce__()
@@ -286,7 +279,7 @@ class Scheme(Recorded, ABC):
     def stragglers(self) -> int | None:
         """Workers that may send nothing at all, whichever they are, s; None if it is not known."""
         self._stragglers_found = True
-        return tolerated(self.n, lambda came: self.solution(self.messages_of(came))[1] <= SOLVED)
+        return tolerated(self.n, lambda came: self._solve(self.messages_of(came))[1] <= SOLVED)
 
     def known_stragglers(self) -> int:
         """Workers that a round does without, n - `awaited`; ValueError if that is unknown."""
@@ -313,7 +306,7 @@ class Scheme(Recorded, ABC):
     @cached_property
     def rule(self) -> Rule:
         """Which messages suffice. Default: those that span the sum, or all of `awaited` workers."""
-        left = self.residual if self.wait is not None else lambda F: self._shortest_solution(F)[1]
+        left = self.residual if self.wait is not None else lambda came: self._solution(came)[1]
         spans = Span(self.equations, left, self.message_count)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
@@ -325,47 +318,35 @@ class Scheme(Recorded, ABC):
             return rule
         return Waiting(rule, self._sender_of, self.awaited)
 
-    def vector(self, survivors: Ints) -> Array:
-        """Decoding vector of checked survivors; NotDecodableError if they are too few.
-
-        If a scheme sets `wait`, the best approximation of such a vector, however few they are.
-
-        Default: of all vectors with a_F B_F = 1, the one by which rounding errors of messages grow
-        least. Its residual may be slightly above 0, where rounding would cost more.
-
-        Parameters
-        ----------
-        survivors : (f,) int64 array
-            Distinct numbers of messages.
-
-        Returns
-        -------
-        (f,) array
-        """
-        return self._vector_by_rows(survivors, DOUBLE)
-
-    def _vector_by_rows(self, survivors: Ints, unit: float) -> Array:
-        """The default of `vector`, for messages of this unit roundoff."""
-        vector, residual = self._shortest_solution(survivors, unit)
-        if self.wait is None and residual > SOLVED and self.rule.missing(survivors):
-            self.raise_too_few(survivors)
-        return vector
-
     def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
 
-        For schemes that prepare something for hot loops, or have several methods. Default: `vector`
-        of checked survivors, for "auto". The best vector may depend on messages' unit roundoff,
-        `unit`.
+        Raises NotDecodableError if the messages are too few. If a scheme sets `wait`, the best
+        approximation of a decoding vector is written, however few they are.
+
+        Default: of all vectors with a_F B_F = 1, the one by which rounding errors of messages grow
+        least. Its residual may be slightly above 0, where rounding would cost more. The best vector
+        may depend on messages' unit roundoff, `unit`. To write a vector by a formula, return
+        `by_formula`.
         """
+
+        def compute(came: Ints) -> Array:
+            found, residual = self._solution(came, unit)
+            if self.wait is None and residual > SOLVED and self.rule.missing(came):
+                self.raise_too_few(came)
+            return found
+
+        return self.by_formula(compute, survivors, vector)
+
+    def by_formula(
+        self, compute: Callable[[Ints], ArrayLike], survivors: Ints, vector: Array
+    ) -> VectorFunction:
+        """What `bind_vector` returns if ``compute(came)`` is the vector of checked survivors."""
         mask = SurvivorMask(self.message_count, survivors)
 
         def run(f: int) -> int:
             if sound := mask.sound(f):
-                came = survivors[:f]
-                if self.wait is not None and self.rule.missing(came):
-                    self.raise_too_few(came)
-                vector[:f] = self.vector_for(came, unit)
+                vector[:f] = compute(survivors[:f])
             return not sound
 
         return self._filling(run, survivors)
@@ -381,32 +362,6 @@ class Scheme(Recorded, ABC):
                 self.raise_too_few(self.check_survivors(survivors[:f]))
 
         return VectorFunction(fill, getattr(run, "decoder", None))
-
-    def vector_for(self, survivors: Ints, unit: float) -> Array:
-        """`vector`, for messages of this unit roundoff. Default: `vector`, if a scheme has one."""
-        if type(self).vector is not Scheme.vector:
-            return self.vector(survivors)
-        return self._vector_by_rows(survivors, unit)
-
-    def fill_vectors(self, masks: Bools, method: str, out: Array, unit: float = DOUBLE) -> Bools:
-        """Write vectors of many sets to `out`, which is 0; return whether each could be decoded.
-
-        For schemes that can compute many at once. Default: one after the other. `unit` is as in
-        `bind_vector`.
-        """
-        survivors = np.empty(self.message_count, dtype=np.int64)
-        vector = np.empty_like(out[0]) if len(out) else np.empty(0)
-        fill = self.bind_vector(survivors, vector, unit)
-        good = np.ones(len(masks), dtype=np.bool_)
-        for r, mask in enumerate(masks):
-            came = np.flatnonzero(mask)
-            survivors[: came.size] = came
-            try:
-                fill(came.size, method)
-                out[r, came] = vector[: came.size]
-            except (NotDecodableError, OverflowError):
-                good[r] = False
-        return good
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
@@ -576,20 +531,20 @@ class Scheme(Recorded, ABC):
 
     # --------------------------------------------------------------- what follows: decoding
 
-    def _shortest_solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
+    def _solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The vector for messages of this unit, and its residual; recent sets are remembered."""
         key = key_of(self.message_count, survivors) + struct.pack("d", unit)
         found = self._known_solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
-            solved, residual = self.solution(ascending, unit)
+            solved, residual = self._solve(ascending, unit)
             vector = np.zeros(self.message_count, dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
             self._known_solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
 
-    def solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
+    def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
 
@@ -602,18 +557,21 @@ class Scheme(Recorded, ABC):
             elif self.rule.missing(checked):
                 return least_squares(self.equations(checked))[1]
             else:
-                vector = self._vector_by(checked)
+                vector = self.vector(checked)
         return size_of(self.deviation(checked, np.asarray(vector)))
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
         return 0.0 if self.exact else self.residual(survivors, vector)
 
-    def _vector_by(self, survivors: Ints, method: str = "auto", unit: float = DOUBLE) -> Array:
+    def vector(self, survivors: Ints, unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
-        return self._own_decoder(unit)(survivors, method).copy(order="A")
+        decoder = self.decoder(unit)
+        f = decoder.take(survivors)
+        decoder.fill_vector(f, "auto")
+        return decoder.vector[:f].copy()
 
-    def _own_decoder(self, unit: float) -> Decoder:
+    def decoder(self, unit: float = DOUBLE) -> Decoder:
         """Return the thread's decoder; binding takes as long as five calls."""
         known: dict[float, Decoder] = vars(self._thread_own).setdefault("decoders", {})
         found = known.get(unit)
@@ -896,10 +854,12 @@ class Decoder:
     vector : (N,) complex128 or float64 array
         Buffers that each call overwrites; N is the number of messages in a round.
     fill_vector : callable
-        ``fill_vector(f, method)``: `fill`, but f is not checked, and nothing is returned.
+        What `Scheme.bind_vector` returned.
+    least : int
+        If the scheme sets `wait`: so many messages are always enough. Otherwise 0.
     """
 
-    __slots__ = ("_buffer", "backend", "fill_vector", "scheme", "survivors", "vector")
+    __slots__ = ("_buffer", "backend", "fill_vector", "least", "scheme", "survivors", "vector")
 
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
@@ -907,6 +867,7 @@ class Decoder:
         self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
         self.vector = scheme._empty_vector(scheme.message_count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
+        self.least = 0 if scheme.wait is None else scheme.message_count - scheme.n + scheme.wait
         self.backend = kernels.choice.active or kernels.choice.load()
 
     def __repr__(self) -> str:
@@ -922,8 +883,17 @@ class Decoder:
     def compute(self, survivors: ArrayLike, method: str = "auto") -> int:
         """Write `vector`, as in a call. Returns the number of survivors."""
         f = self.take(survivors)
-        self.fill_vector(f, method)
+        self.run(f, method)
         return f
+
+    def run(self, f: int, method: str = "auto") -> None:
+        """Write the vector of ``self.survivors[:f]``, if these are as many as rounds wait for."""
+        if f < self.least:
+            came = self.survivors[:f].copy()
+            if self.scheme.rule.missing(self.scheme.check_survivors(came)):
+                self.scheme.raise_too_few(came)
+            self._buffer[:f] = came  # the rule may have used this decoder
+        self.fill_vector(f, method)
 
     def take(self, survivors: Any) -> int:
         """Write `survivors`, whose numbers are not checked. Returns how many there are."""
@@ -942,8 +912,25 @@ class Decoder:
         """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self.fill_vector(f, method)
+        self.run(f, method)
         return self.vector[:f]
+
+
+def fill_vectors(scheme: Scheme, masks: Bools, method: str, out: Array, unit: float) -> Bools:
+    """Write vectors of many sets to `out`, which is 0; return whether each could be decoded."""
+    decoder = Decoder(scheme, unit)
+    if (many := getattr(decoder.fill_vector, "many", None)) is not None:
+        good: Bools | None = many(masks, method, out)
+        if good is not None:
+            return good
+    good = np.ones(len(masks), dtype=np.bool_)
+    for r, mask in enumerate(masks):
+        came = np.flatnonzero(mask)
+        try:
+            out[r, came] = decoder(came, method)
+        except (NotDecodableError, OverflowError):
+            good[r] = False
+    return good
 
 
 class Coded(Protocol):

@@ -40,7 +40,7 @@ from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
-from .scheme import Residuals, Scheme, size_of
+from .scheme import Residuals, Scheme, fill_vectors, size_of
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -105,7 +105,7 @@ def expected_trust(
 ) -> Trust:
     """Return how far to trust what checked survivors decode to, before any message has come."""
     form = scheme.format(1, dtype, message_dtype)
-    return trust_by_rows(scheme, survivors, scheme._vector_by(survivors, unit=form.unit), form)
+    return trust_by_rows(scheme, survivors, scheme.vector(survivors, form.unit), form)
 
 
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
@@ -424,12 +424,10 @@ def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partia
     Raise NotDecodableError if it is to be unbiased and the messages hold nothing of the gradient.
     """
     check_partial(partial)
-    if scheme.wait is not None:
-        vector = scheme.vector_for(survivors, unit)
-    elif scheme.rule.missing(survivors):
+    if scheme.wait is None and scheme.rule.missing(survivors):
         vector = least_squares(scheme.equations(survivors))[0]
     else:
-        vector = scheme._vector_by(survivors, unit=unit)
+        vector = scheme.vector(survivors, unit)
     residual, mean = _assess(scheme, survivors, vector)
     if partial == "unbiased" and residual > SOLVED:
         if not mean > _NOTHING:
@@ -469,8 +467,8 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
     if not real or scheme.message_count * scheme.k > _DENSE:
         return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
-    if type(scheme).vector is not Scheme.vector:
-        enough = scheme.fill_vectors(masks, "auto", vectors)
+    if type(scheme).bind_vector is not Scheme.bind_vector:
+        enough = fill_vectors(scheme, masks, "auto", vectors, DOUBLE)
     else:
         enough = np.ones(len(masks), dtype=np.bool_)
         _fill_shortest(scheme, masks, vectors)

@@ -341,7 +341,7 @@ class Inspector:
         spare = self.withstands(everyone)
         if spare >= e:
             return
-        used = self.matter(everyone, scheme._vector_by(everyone))
+        used = self.matter(everyone, scheme.vector(everyone))
         if used.any() and self.covered(everyone)[used].all():
             return
         raise ValueError(

@@ -479,7 +479,9 @@ def waiting_ends_in_time(subject: Subject) -> str:
     largest = 0.0
     for F in subject.some(subject.sets, 60):
         left, best = subject.left_by(F, code.scheme.vector(F)), subject.left(F)
-        close(left, best, f"what `vector` leaves of messages {F.tolist()}, by least squares", 1e-7)
+        close(
+            left, best, f"what the vector leaves of messages {F.tolist()}, by least squares", 1e-7
+        )
         if len({code.scheme.sender(m)[0] for m in F.tolist()}) >= f:
             largest = max(largest, left)
     return f"for {f} of {code.n} workers; at most {largest:.2g} is left out then"
