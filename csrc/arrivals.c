@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "fastgc.h"
+#include "tally.h"
 
 static double norm_squared(const fgc_arrivals *a, const void *row)
 {
@@ -44,8 +45,5 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
     a->energies[count] = energy >= 0 ? energy : NAN;
     a->addresses[count] = (uintptr_t)row;
     a->heard[number] = 1;
-    const int64_t block = a->block[number];
-    if (--a->lacking[block] == 0)
-        a->state[1] -= a->weight[block];
-    return a->state[1] > 0 ? FGC_TOO_FEW : FGC_OK;
+    return fgc_count(a->block[number], a->weight, a->lacking, a->state + 1) ? FGC_OK : FGC_TOO_FEW;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tally.h"
 #include "vector.h"
 
 /* The earliest and the latest time at which recent rounds were ready: of the last complete epoch of EPOCH
@@ -49,7 +50,7 @@ typedef struct {
     double *arrival;              /* when each message comes */
     double *key, *spare;          /* keys to select from, overwritten */
     int64_t *order, *bound;       /* messages by group, and where each group begins; FGC_SPAN: by arrival */
-    int64_t *need;                /* of each block; FGC_CELLS: whether the cell has not come */
+    int64_t *need;                /* messages needed of each block, or that a cell still lacks */
     window *windows;              /* one for each block, and one for workers */
     coming *heap;                 /* workers by the arrival of their next message */
     int64_t waiting;              /* workers in the heap */
@@ -233,12 +234,8 @@ static int add_message(rounds *r, int64_t m)
 {
     const fgc_completion_plan *plan = r->plan;
     int64_t side;
-    if (plan->kind == FGC_CELLS) {
-        const int64_t cell = plan->group[m];
-        r->lacking -= r->need[cell] ? plan->need[cell] : 0;
-        r->need[cell] = 0;
-        return r->lacking <= 0;
-    }
+    if (plan->kind == FGC_CELLS)
+        return fgc_count(plan->group[m], plan->need, r->need, &r->lacking);
     r->lacking += add_edge(r, m);
     return plan->kind == FGC_EDGES ? r->lacking == 0
                                    : root_of(r, 0, &side) == root_of(r, plan->total, &side);
