@@ -97,17 +97,6 @@ def seconds(function, repeats=9):
     return float(np.median(times))
 
 
-def receiving(rnd, workers, messages):
-    """Return a call that resets a round and gives it all messages."""
-
-    def receive():
-        rnd.reset()
-        for worker, message in zip(workers.tolist(), messages, strict=True):
-            rnd.receive(worker, message)
-
-    return receive
-
-
 class Rivals:
     """NumPy's forms of a computation; fastgc is compared with the fastest.
 
@@ -150,36 +139,3 @@ def in_turns(benchmark, function, reader, rounds):
 
     benchmark.pedantic(function, setup=read, rounds=rounds, warmup_rounds=2)
     return float(np.median(reads[2:] or reads))
-
-
-def multiply_add(coef, views, total, block=None):
-    """Return a call that multiplies into a temporary and adds, by blocks that stay cached."""
-    block = block or total.size
-    scaled = np.empty(min(block, total.size), total.dtype)
-
-    def call():
-        for lo in range(0, total.size, block):
-            part = total[lo : lo + block]
-            part[:] = 0
-            temporary = scaled[: part.size]
-            for a, v in zip(coef, views, strict=True):
-                np.multiply(v[lo : lo + block], a, out=temporary)
-                np.add(part, temporary, out=part)
-
-    return call
-
-
-def forms(coef, views, stacked=None):
-    """Return NumPy's forms of ``sum_r coef[r] * views[r]``; `stacked`: the views as one array."""
-    total = np.empty_like(views[0])
-    found = {
-        "multiply, add": multiply_add(coef, views, total),
-        "multiply, add by blocks": multiply_add(coef, views, total, 8192),
-    }
-    if stacked is None:
-        room = np.empty((len(views), total.size), total.dtype)
-        found["stack, matmul"] = lambda: np.matmul(coef, np.stack(views, out=room), out=total)
-    else:
-        found["matmul"] = lambda: np.matmul(coef, stacked, out=total)
-        found["einsum"] = lambda: np.einsum("i,ij->j", coef, stacked, out=total)
-    return found

@@ -54,11 +54,10 @@ SECTIONS = {
     "Decoding vectors of every code": "python benches/vectors_by_code.py",
     "Decoding vectors of codes by graphs": "python benches/graphs.py",
     "Every verb of codes with many workers": "python benches/scale.py",
-    "Decoding vectors of many rounds": _bench("batch"),
     "Calls as users make them, beside one of np.matmul": "python benches/calls.py",
-    "Calls as users make them, beside BLAS and PyTorch": "python benches/no_loss.py",
-    "Combinations, against memory": _bench("roofline"),
-    "Encoding and decoding": _bench("combine", "encode"),
+    "Calls as users make them, beside BLAS and PyTorch": (
+        "python benches/no_loss.py --rows 4,68 --sizes 1000,100000,1000000"
+    ),
     "Loops at the master": _bench("hot_loop"),
     "Whole training loops, compiled and not": "python benches/jitted_loop.py",
     "Vandermonde systems": _bench("vandermonde"),
@@ -66,7 +65,6 @@ SECTIONS = {
     "Lagrange kernels": _bench("interpolation"),
     "Decoding Lagrange codes, by stage": _bench("lagrange_decoding"),
     "Numba": _bench("numba"),
-    "Simulated rounds": _bench("completion"),
     "Simulations, draws included": _bench("simulate"),
     "Steps of optimizers": _bench("optimizers"),
     "Rounds of G-CADA": _bench("adaptive"),
