@@ -492,7 +492,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "Round.trust": lambda rng: Call(_round(rng)[0].trust, {}),
     "Round.reset": lambda rng: Call(_round(rng)[0].reset, {}),
-    "Round.wants": lambda rng: Call(_round(rng)[0].wants, {"worker": 0}),
     "Round.require": lambda rng: (lambda rnd: Call(rnd.require, {"messages": rnd.survivors}))(
         _round(rng)[0]
     ),
@@ -994,6 +993,9 @@ REASONS = {
     "BoundDecoder": "made by Code.bind",
     "BoundEncoder": "made by Code.bind_encoder",
     "Decoder": "made by Code.decoder",
+    "Decoder.compute": "as Decoder.__call__",
+    "Decoder.run": "as Decoder.fill",
+    "Decoder.take": "as Decoder.__call__",
     "Evaluator": "made by Interpolator.at",
     "Encoder": "made by Code.encoder",
     "Code": "takes a scheme: tests/test_own_codes.py",
@@ -1124,6 +1126,7 @@ def surface():
     """Return the names of public functions and constructors, and of methods by their class."""
     assert set(MODULES_LEFT_OUT) <= set(fastgc._MODULES)
     names = {"fastgc.train", "fastgc.backend", "fastgc.backends", "fastgc.use_backend"}
+    names.add("engines.placement")
     for path in (
         *(name for name in fastgc._MODULES if name not in MODULES_LEFT_OUT),
         "kernels.threads",

@@ -65,6 +65,8 @@ def placement(code: Code, domains: Sequence[Hashable]) -> list[int]:
     >>> order, code.decodable([order[rank] for rank in [3, 4, 5]])
     ([0, 2, 4, 1, 3, 5], True)
     """
+    if not isinstance(code, Code):
+        raise TypeError(f"code must be a code of fastgc, not {code!r}")
     order, needed = place(code.scheme, labels_of(domains, code.n))
     if needed:
         which = f"domain{'s' * (len(needed) > 1)} {listed(needed)}"
