@@ -16,8 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from fastgc import kernels
-from fastgc.codes.graph import Parts
-from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting
+from fastgc.coding.rules import Blocks, Cells, Parts, Tiling, Waiting
 from fastgc.kernels import Status
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 

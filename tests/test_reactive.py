@@ -287,7 +287,7 @@ def test_who_holds_what():
         [10, 11],
     ]
     assert code.scheme.held_for == [[3, 4], [0, 4], [0, 1], [1, 2], [2, 3]]
-    assert (code.load, code.scheme.stored, code.stragglers, code.scheme.spare) == (3, 8, 0, 2)
+    assert (code.load, code.scheme.stored, code.stragglers, code.scheme.stand_ins) == (3, 8, 0, 2)
     assert fastgc.Uncoded(3).scheme.stored == 1
     assert fastgc.codes.make("reactive", 5, stragglers=2) == fastgc.Reactive(5, holders=3)
 

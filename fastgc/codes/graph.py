@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +12,7 @@ from .._base.arrays import Floats, Ints, at_least, check_integer
 from ..coding.cache import VectorFunction
 from ..coding.cells import SumScheme, even_cuts
 from ..coding.code import Code
-from ..coding.rules import Rule, Tally, check_wait, tolerated
+from ..coding.rules import Parts, Rule, check_wait, tolerated
 from ..kernels.rows import DOUBLE
 from ..numerics import graphs
 from ..numerics.solve import Equations
@@ -206,66 +205,3 @@ class GraphScheme(SumScheme):
         ends, rows = self._edges[survivors], np.zeros((survivors.size, weight.size))
         np.put_along_axis(rows, ends, weight[ends], axis=1)
         return Equations(rows, weight)
-
-
-class Parts(NamedTuple):
-    """Messages are edges: each component must have an odd cycle, or two sides of equal size.
-
-    Attributes
-    ----------
-    ends : (messages, 2) int64 array
-    vertices : int
-    """
-
-    ends: Ints
-    vertices: int
-
-    def missing(self, survivors: Ints) -> int:
-        tally = _PartsTally(self)
-        for message in survivors.tolist():
-            tally.add(message)
-        return -(-tally.lacking // 2)  # an edge joins two components
-
-    def tally(self) -> Tally:
-        return _PartsTally(self)
-
-
-class _PartsTally:
-    """A forest of components: for each vertex its parent, and whether both are on the same side."""
-
-    def __init__(self, rule: Parts) -> None:
-        self._edges, self._vertices = rule.ends.tolist(), rule.vertices
-        self.reset()
-
-    def reset(self) -> None:
-        n = self._vertices
-        self._parent, self._sign = list(range(n)), [1] * n
-        # for each root: its members, how many more are on its side, whether a cycle is odd
-        self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
-        self.lacking = n  # components that do not give their blocks exactly
-
-    def _root(self, vertex: int) -> tuple[int, int]:
-        side = 1
-        while (parent := self._parent[vertex]) != vertex:
-            side *= self._sign[vertex]
-            vertex = parent
-        return vertex, side
-
-    def _lacks(self, root: int) -> bool:
-        return self._more[root] != 0 and not self._odd[root]
-
-    def add(self, message: int) -> bool:
-        (u, one), (v, other) = map(self._root, self._edges[message])
-        if u != v:
-            self.lacking -= self._lacks(u) + self._lacks(v)
-            if self._size[u] < self._size[v]:
-                u, v = v, u
-            self._parent[v], self._sign[v] = u, -one * other
-            self._size[u] += self._size[v]
-            self._more[u] += self._sign[v] * self._more[v]
-            self._odd[u] |= self._odd[v]
-            self.lacking += self._lacks(u)
-        elif one == other and not self._odd[u]:
-            self.lacking -= self._lacks(u)
-            self._odd[u] = True
-        return self.lacking == 0

@@ -82,8 +82,8 @@ class Reactive(Code):
 class _ReactiveScheme(CellScheme):
     def __init__(self, n: int, k: int, holders: int, deadline: Deadline) -> None:
         super().__init__(even_cuts(k, n), np.ones(n, np.int64), np.arange(n), stragglers=0)
-        self.spare, self.deadline = holders - 1, deadline
+        self.stand_ins, self.deadline = holders - 1, deadline
 
     def holders_of(self, worker: int) -> list[int]:
         worker = check_index("worker", worker, self.n)
-        return [(worker + step) % self.n for step in range(self.spare + 1)]
+        return [(worker + step) % self.n for step in range(self.stand_ins + 1)]

@@ -821,7 +821,7 @@ class _RowScheme(Scheme):
 _HOOKS = frozenset(
     (
         *("message_counts", "sends_together", "is_complex", "packed", "layout", "holders_of"),
-        *("spare", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
+        *("stand_ins", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
         *("rule", "gated", "waits", "doubt", "awaits_more"),
         *("bind_vector", "equations"),
         *("methods", "cache", "exact", "unbiased", "integral", "parity", "left_out"),

@@ -72,7 +72,7 @@ class Dues:
         self._pace = math.nan  # seconds until this round's `_usual` shares had come
         self._own: set[int] = set()  # workers that have sent their own shares in this round
         self._absent: set[int] = set()  # workers that had not when the last round ended
-        self._span = self._least = math.inf  # seconds to this round's deadline; its least value
+        self._span = self._shortest = math.inf  # seconds to this round's deadline; its least value
         self.missing: set[int] = set()
         self.begin(0.0, asks=False)
 
@@ -84,7 +84,7 @@ class Dues:
         return self._after(median(self._recent)) if self._recent else math.inf
 
     def _after(self, pace: float) -> float:
-        return max(_FACTOR * pace, self._least)
+        return max(_FACTOR * pace, self._shortest)
 
     def in_time(self, times: Sequence[float]) -> bool:
         """Return whether a round that has just begun asks nobody; if so, record it as over.
@@ -100,7 +100,7 @@ class Dues:
 
     def begin(self, now: float, *, asks: bool, least: float = 0.0) -> None:
         """Begin a round and end the last one. An automatic deadline is `least` seconds or more."""
-        self._least = least
+        self._shortest = least
         workers = range(len(self._holders))
         if self._own:
             self._absent = set(workers) - self._own
@@ -261,7 +261,7 @@ class Dues:
 
     def _patience(self, now: float) -> float:
         """Seconds that a worker asked now has: the round's time so far, or `_span` if longer."""
-        span = self._span if self._span < math.inf else self._least
+        span = self._span if self._span < math.inf else self._shortest
         return max(now - self._begun, span)
 
     def lost(self, messages: Collection[int]) -> list[int]:
@@ -321,7 +321,7 @@ class ReactiveRound(Round):
         partial_dtype: DTypeLike | None = None,
     ) -> None:
         scheme = code.scheme
-        if not scheme.spare:
+        if not scheme.stand_ins:
             raise TypeError(f"workers of {code!r} hold nothing of what others compute")
         self._dues = Dues([scheme.holders_of(i) for i in range(scheme.n)], scheme.deadline)
         super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)

@@ -121,6 +121,9 @@ class Cells(NamedTuple):
         )
 
 
+_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
+
+
 class Tiling(NamedTuple):
     """Every message is the sum over an interval of partitions; intervals must add up to [0, k).
 
@@ -241,6 +244,69 @@ class _TilingTally:
         if start != stop:
             self._parent[start] = stop
         return self._root(0) == self._root(self._k)
+
+
+class Parts(NamedTuple):
+    """Messages are edges: each component must have an odd cycle, or two sides of equal size.
+
+    Attributes
+    ----------
+    ends : (messages, 2) int64 array
+    vertices : int
+    """
+
+    ends: Ints
+    vertices: int
+
+    def missing(self, survivors: Ints) -> int:
+        tally = _PartsTally(self)
+        for message in survivors.tolist():
+            tally.add(message)
+        return -(-tally.lacking // 2)  # an edge joins two components
+
+    def tally(self) -> Tally:
+        return _PartsTally(self)
+
+
+class _PartsTally:
+    """A forest of components: for each vertex its parent, and whether both are on the same side."""
+
+    def __init__(self, rule: Parts) -> None:
+        self._edges, self._vertices = rule.ends.tolist(), rule.vertices
+        self.reset()
+
+    def reset(self) -> None:
+        n = self._vertices
+        self._parent, self._sign = list(range(n)), [1] * n
+        # for each root: its members, how many more are on its side, whether a cycle is odd
+        self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
+        self.lacking = n  # components that do not give their blocks exactly
+
+    def _root(self, vertex: int) -> tuple[int, int]:
+        side = 1
+        while (parent := self._parent[vertex]) != vertex:
+            side *= self._sign[vertex]
+            vertex = parent
+        return vertex, side
+
+    def _lacks(self, root: int) -> bool:
+        return self._more[root] != 0 and not self._odd[root]
+
+    def add(self, message: int) -> bool:
+        (u, one), (v, other) = map(self._root, self._edges[message])
+        if u != v:
+            self.lacking -= self._lacks(u) + self._lacks(v)
+            if self._size[u] < self._size[v]:
+                u, v = v, u
+            self._parent[v], self._sign[v] = u, -one * other
+            self._size[u] += self._size[v]
+            self._more[u] += self._sign[v] * self._more[v]
+            self._odd[u] |= self._odd[v]
+            self.lacking += self._lacks(u)
+        elif one == other and not self._odd[u]:
+            self.lacking -= self._lacks(u)
+            self._odd[u] = True
+        return self.lacking == 0
 
 
 class Groups(NamedTuple):
@@ -391,9 +457,6 @@ SPARED = 1 << 18
 
 # Least singular value, relative to the largest, at which it is clear that it is not zero.
 CLEAR = 1e-5
-
-
-_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
 
 
 class Span(NamedTuple):

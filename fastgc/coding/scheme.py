@@ -150,14 +150,14 @@ class Scheme(Recorded, ABC):
         ``code.scheme.cache.info()`` describes its use.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
-    spare : int
+    stand_ins : int
         The smallest number of other workers that hold the partitions of a message. If its worker
         fails, engines that can ask workers ask these others (`fastgc.codes.ReactiveRound`).
         Default: 0, workers hold only what they compute.
     deadline : float or "auto"
-        When the others are asked, if `spare` is not 0: as in `fastgc.Reactive`.
+        When the others are asked, if `stand_ins` is not 0: as in `fastgc.Reactive`.
     stored : int
-        Largest number of partitions that a worker holds. It is the `load` if `spare` is 0.
+        Largest number of partitions that a worker holds. It is the `load` if `stand_ins` is 0.
     """
 
     n: int = _Required("workers")  # type: ignore[assignment]
@@ -170,7 +170,7 @@ class Scheme(Recorded, ABC):
     wait: int | None = None
     cache: SurvivorCache[Any] | None = None
     methods: tuple[str, ...] = ("auto",)
-    spare: int = 0
+    stand_ins: int = 0
     deadline: float | Literal["auto"] = "auto"
 
     # What a scheme remembers: see also `fastgc.coding.plan` and `fastgc.coding.trust`.
@@ -211,7 +211,7 @@ class Scheme(Recorded, ABC):
         return int(self.loads.max())
 
     def holders_of(self, worker: int) -> list[int]:
-        """Workers that hold the partitions of this worker's message: itself, and `spare` others.
+        """Workers that hold the partitions of a worker's message: itself, and `stand_ins` others.
 
         A worker that holds partitions of others sends one message. Default: itself.
         """
@@ -221,7 +221,7 @@ class Scheme(Recorded, ABC):
     def held_for(self) -> list[list[int]]:
         """For each worker, the others whose messages it can compute, as `holders_of` implies."""
         found: list[list[int]] = [[] for _ in range(self.n)]
-        if self.spare:
+        if self.stand_ins:
             for worker in range(self.n):
                 for holder in self.holders_of(worker):
                     if holder != worker:
@@ -231,7 +231,7 @@ class Scheme(Recorded, ABC):
     @cached_property
     def stored(self) -> int:
         """Largest number of partitions that a worker holds, including those of others."""
-        if not self.spare:
+        if not self.stand_ins:
             return self.load
         loads = self.loads
         held = (loads[i] + loads[mine].sum() for i, mine in enumerate(self.held_for))

@@ -134,7 +134,7 @@ class Projection:
         Number of roundings of a projection, in the precision of sums.
     unit : float
         Factor of all projections and norms: a power of two that prevents overflow.
-    least : float
+    underflow : float
         Error of a projection by underflow.
     """
 
@@ -153,7 +153,7 @@ class Projection:
         least = least_number(np.dtype(np.float64))
         lost = max(least_number(real) * self.unit, least)
         cut = max(least_number(self._sum.dtype) * beyond, least)
-        self.least = math.hypot(math.sqrt(size) * lost, math.sqrt(WIDTH) * cut)
+        self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(WIDTH) * cut)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
         each = 2 if paired else 1
         self._kind = np.dtype(np.complex128 if paired else np.float64)
@@ -262,7 +262,7 @@ class Inspector:
             self._parts = parts * scheme.row_sums**2
         # For a message of energy 1, whose partial gradients were added one by one.
         self._terms = (sums * steps + partial * before) ** 2
-        self._least = math.sqrt(steps + before) * projection.least
+        self._underflow = math.sqrt(steps + before) * projection.underflow
         self._largest = 0.0
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
         self.reset()
@@ -270,7 +270,7 @@ class Inspector:
     def expect(self, liars: int) -> None:
         """Look for `liars` corrupt workers from now on, until `reset`."""
         self.liars = liars
-        self._awaited = 0  # with fewer messages there cannot be enough to spare
+        self._look_from = 0  # with fewer messages there cannot be enough to spare
 
     def reset(self) -> None:
         """Forget all messages and all corrupt workers."""
@@ -296,7 +296,7 @@ class Inspector:
         lists: list[list[Any]] = [self._values, self._sizes, self._inside]
         for each in lists:
             each[:] = [each[at] for at in kept]
-        self._awaited = 0
+        self._look_from = 0
 
     def matter(self, survivors: Ints, vector: Array) -> Bools:
         """Mark messages that would change the gradient noticeably if others of their size."""
@@ -361,13 +361,13 @@ class Inspector:
         if parity is None:
             parity = self._scheme.parity(survivors, self._most)
         covered, bound = self._visible(survivors, parity)
-        if survivors.size < self._awaited:
+        if survivors.size < self._look_from:
             return np.zeros_like(covered)
         if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
             return covered
         if spare >= 0 and not self._scheme.approximate:  # some e can change the gradient unseen
             covered[:] = False
-            self._awaited = survivors.size + self.liars - spare
+            self._look_from = survivors.size + self.liars - spare
         elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
             senders, norms = self._senders[survivors], self._norms[survivors]
             weight = np.zeros_like(bound)
@@ -471,7 +471,7 @@ class Inspector:
                 squares += self._terms * inside**2
                 each = np.maximum(each, inside / self._norms[survivors])
                 largest = max(largest, float(each.max()))
-            least = (self._least / top) ** 2
+            least = (self._underflow / top) ** 2
             blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
             squares += least
             bound = SAFETY * parity.spread(squares, largest)

@@ -165,7 +165,7 @@ class Master(RoundLoop):
         """Whether the other workers can go on without these."""
         scheme = self._code.scheme
         others = self._everyone.difference(workers)
-        if self._can_ask and scheme.spare:  # others compute what is missing
+        if self._can_ask and scheme.stand_ins:  # others compute what is missing
             return not any(others.isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
         return self._code.decodable(scheme.messages_of(others))
 

@@ -555,7 +555,7 @@ def simulation_is_its_rounds(subject: Subject) -> str:
     """Simulated rounds end when the code's own rounds do."""
     code = subject.code
     run = partial(simulate, code, Exponential(1.0), cost=0.01, rounds=60, seed=subject.seed)
-    asks = code.scheme.spare  # "auto" would ask, which rounds do not
+    asks = code.scheme.stand_ins  # "auto" would ask, which rounds do not
     found, by_round = run(method="kernel" if asks else "auto"), run(method="round")
     np.testing.assert_array_equal(found.times, by_round.times)
     np.testing.assert_array_equal(found.messages, by_round.messages)

@@ -70,8 +70,6 @@ class Arrivals:
         attributes are for that.
     least : int
         Fewer messages than this never suffice.
-    once : bool
-        Whether the caller looks at messages before there are enough.
     start : float
         When the round began, by ``time.perf_counter()``.
     when : (N,) float64 array
@@ -115,7 +113,7 @@ class Arrivals:
             self.energies,
         )
         self.arrive, self.c = own(bind_arrivals)(rows, arrays, check)
-        self.least, self.once, self.start, self.pending = 1, False, 0.0, False
+        self.least, self.start, self.pending = 1, 0.0, False
         self.when, self.slots = np.empty(0), cast("Sequence[Array]", ())
         self._counts = self._state.data  # a memoryview: read in half the time
 

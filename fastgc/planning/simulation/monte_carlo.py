@@ -27,8 +27,7 @@ from ..._base.arrays import (
 )
 from ..._base.text import duration, plural, short
 from ...codes import Code
-from ...codes.graph import Parts
-from ...coding.rules import Blocks, Cells, Span, Tiling, Waiting
+from ...coding.rules import Blocks, Cells, Parts, Span, Tiling, Waiting
 from ...coding.scheme import Scheme
 from ...coding.trust import residual_of_each
 from ...delays import (
@@ -330,7 +329,7 @@ def follow(
 
     way = ByRule if kernel_rule(code) is not None else MessageByMessage
     run: RoundByRound = way(code, watch)
-    if code.scheme.spare:
+    if code.scheme.stand_ins:
         run = Reacting(code, 0.0, watch)
     if processors is not None:
         run = SharedProcessors(code, processors, watch)
@@ -383,7 +382,7 @@ def _simulator(
         return FirstWorkers(code, watch)
     if method == "round" or rule is None:
         return MessageByMessage(code, watch)
-    if method == "auto" and code.scheme.spare:
+    if method == "auto" and code.scheme.stand_ins:
         return Reacting(code, request)
     if method == "auto" and code.scheme.waits:
         return ByRule(code, watch)
@@ -410,7 +409,7 @@ def require_mean(
         return True if least[0] > 1 else None
     spared = code.n - code.scheme.awaited
     if asks and code.scheme.deadline != math.inf:  # holders are asked for what others owe
-        spared += code.scheme.spare
+        spared += code.scheme.stand_ins
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(

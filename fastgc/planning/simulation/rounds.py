@@ -252,7 +252,7 @@ class FirstWorkers(MessageByMessage):
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
-    The code has `spare` holders, and each worker sends one message. A worker that is asked begins
+    The code has `stand_ins`, and each worker sends one message. A worker that is asked begins
     the share a round trip later, `request` seconds.
     """
 
