@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal
@@ -347,31 +347,37 @@ class ReedSolomonScheme(Scheme):
         least, most = self._transforms_from, self.n - self._transforms_from
         direct = _PRODUCTS[self._products]
 
-        def fill(f: int, method: str) -> None:
+        def transform(f: int, limit: float) -> int:
             nonlocal fourier
-            at = where
-            auto = method == "auto"
-            if auto and not least <= f <= most:  # the hot path: nothing in Python besides the call
-                status = run(direct, f)
-                if not status:
-                    return
-            elif method in _PRODUCTS:
-                status = run(_PRODUCTS[method], f)
-            elif auto or method == "fft":
-                if fourier is None:
-                    fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
-                status, at = fourier.vector(f), fourier.where
-                if auto and not status and not square(vector[:f]) <= longest_by_transforms:
-                    status = Status.IMPRECISE
-            elif method not in self.methods:
-                raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
-            else:
+            if fourier is None:
+                fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
+            status: int = fourier.vector(f)
+            where[0] = fourier.where[0]
+            return status if status or square(vector[:f]) <= limit else Status.IMPRECISE
+
+        def choose(f: int) -> int:
+            by_transforms = least <= f <= most
+            status: int = transform(f, longest_by_transforms) if by_transforms else run(direct, f)
+            if status and self._replace(status, survivors[:f], vector[:f], unit, longest):
+                return Status.OK
+            return status
+
+        # Methods that fill the vector by kernels, and return a status. The others solve the system.
+        ways: dict[str, Callable[[int], int]] = {
+            "auto": choose,
+            "fft": partial(transform, limit=math.inf),
+            **{name: partial(run, kind) for name, kind in _PRODUCTS.items()},
+        }
+
+        def fill(f: int, method: str) -> None:
+            if method in ways:
+                status = ways[method](f)
+                if status and (method == "auto" or status != Status.IMPRECISE):
+                    self._raise(Status(status), where[0], survivors[:f])
+            elif method in self.methods:
                 vector[:f] = self._anew(survivors[:f], method, unit)
-                status = Status.OK
-            if auto and status and self._replace(status, survivors[:f], vector[:f], unit, longest):
-                status = Status.OK
-            if status and (auto or status != Status.IMPRECISE):
-                self._raise(Status(status), at[0], survivors[:f])
+            else:
+                raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
 
         many = partial(self._fill_many, longest, unit)
         if self.cache is not None:

@@ -50,6 +50,7 @@ class Where(Protocol):
     """One integer, at index 0: where the last status applies."""
 
     def __getitem__(self, at: Literal[0], /) -> int: ...
+    def __setitem__(self, at: Literal[0], value: int, /) -> None: ...
 
 
 class CyclicTables(NamedTuple):
