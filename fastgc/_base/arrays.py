@@ -114,25 +114,8 @@ def refuse_masks(what: str, array: Any) -> None:
         )
 
 
-def lies_elsewhere(array: Any) -> bool:
-    """Whether it is a PyTorch tensor outside the host's memory."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor) and array.device.type != "cpu"
-
-
-def kind_of(what: str, array: Any) -> Array:
-    """Return `as_array`; for a tensor elsewhere, a placeholder of its dtype and shape."""
-    if not lies_elsewhere(array):
-        return as_array(what, array)
-    dtype = str(array.dtype).removeprefix("torch.")
-    try:
-        return np.broadcast_to(np.empty((), _dtype(dtype)), tuple(array.shape))
-    except TypeError:
-        raise TypeError(f"{what} has dtype {array.dtype}, which NumPy does not have") from None
-
-
 def _is_bfloat16_tensor(array: Any) -> bool:
-    torch = sys.modules.get("torch")
+    torch = sys.modules.get("torch")  # the only hook for PyTorch: its bfloat16 is none of NumPy's
     return torch is not None and isinstance(array, torch.Tensor) and array.dtype is torch.bfloat16
 
 
@@ -148,11 +131,7 @@ def as_rows(what: str, arrays: Any) -> Array | Sequence[Any]:
     if type(arrays) is np.ndarray:
         return arrays
     refuse_masks(what, arrays)
-    if (
-        isinstance(arrays, (np.ndarray, list, tuple))
-        or lies_elsewhere(arrays)
-        or not _lends_memory(arrays)
-    ):
+    if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
         return arrays  # type: ignore[no-any-return]
     return as_array(what, arrays)
 

@@ -27,7 +27,7 @@ from . import display
 from .arguments import Recorded, check_between
 from .orders import random_arrivals
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
-from .round import DeviceRound, Round
+from .round import Round
 from .scheme import Decoder, Residuals, Scheme, fill_vectors
 from .trust import (
     Approximation,
@@ -637,7 +637,6 @@ class Code(Recorded):
         tracker: Watch | None = None,
         verify: bool | int = False,
         check_finite: bool = True,
-        device: Any = None,
         partial_dtype: DTypeLike | None = None,
     ) -> Round:
         """Make a round, one iteration at the master: messages in, gradient out; reusable.
@@ -648,20 +647,10 @@ class Code(Recorded):
             As in `Round`.
         verify : bool or int, default False
             Look for corrupt messages of at most so many workers, up to 16; True means 1. As in
-            `fastgc.codes.VerifiedRound`; not with ``check_finite=False`` or `device`.
-        device : torch.device or str, optional
-            The device of the messages, if they are tensors that are not on the CPU.
+            `fastgc.codes.VerifiedRound`; not with ``check_finite=False``.
         """
         named: Any = {"check_finite": check_finite, "partial_dtype": partial_dtype}
-        types = p, dtype, message_dtype, tracker
-        if device is None:
-            found = round_of(self, *types, verify=verify, **named)
-        elif verify:
-            raise ValueError(
-                f"verify={verify} compares messages in the host's memory: not with device={device}"
-            )
-        else:
-            found = DeviceRound(self, *types, device=device, **named)
+        found = round_of(self, p, dtype, message_dtype, tracker, verify=verify, **named)
         warn_of_precision(self.scheme, found.form)
         return found
 

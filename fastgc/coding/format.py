@@ -1,16 +1,10 @@
-"""How gradients and messages are laid out, and which kernel mode goes from one to the other.
-
-`TensorFormat` is for tensors on another device, where PyTorch does the arithmetic. The vector comes
-from the kernels here; what is combined is never copied to the host. PyTorch is not imported,
-because whoever passes tensors has imported it.
-"""
+"""How gradients and messages are laid out, and which kernel mode goes from one to the other."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,7 +14,6 @@ from numpy.typing import DTypeLike
 from .. import kernels
 from .._base.arrays import (
     Array,
-    Ints,
     Output,
     at_least,
     check_dtype,
@@ -33,7 +26,6 @@ from ..errors import NonFiniteMessageError
 from ..kernels.rows import EXPAND, PACKED, REAL, REAL_PART
 
 Layout = Literal["real", "packed", "complex", "complex data"]
-Tensor = Any  # torch.Tensor
 
 _HALVES_END = 65520.0  # from here on, numbers round to Inf in float16
 
@@ -202,18 +194,18 @@ class Format:
         reals = self.reals(messages, self.decode_mode)
         return kernels.Rows.of(reals, reals.shape[1], reals.dtype)
 
-    def messages(self, numbers: Iterable[int], arrays: Any) -> Any:
+    def messages(self, numbers: Iterable[int], arrays: Any) -> kernels.Rows:
         """Checked messages of these workers as rows to combine."""
         what, mode = "message of worker", self.decode_mode
         return self.rows(what, numbers, arrays, self.message_dtype, self.message_size, mode)
 
-    def output(self, out: Output | None) -> Any:
+    def output(self, out: Output | None) -> Array:
         """`out`, checked, or a new array for a gradient if it is None."""
         if out is None:
-            return self.empty(self.gradient_size, self.gradient_dtype)
+            return np.empty(self.gradient_size, self.gradient_dtype)
         return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
 
-    def combine(self, rows: Any, vector: Array, out: Any, check: bool = False) -> bool:
+    def combine(self, rows: kernels.Rows, vector: Array, out: Array, check: bool = False) -> bool:
         """Decode messages to `out`; False if `check` finds NaN or Inf there.
 
         Rows with coefficients of 0 are not read.
@@ -223,32 +215,14 @@ class Format:
             vector, rows = vector[used], rows.select(used)
         sums = out
         if self.decoded_dtype != self.gradient_dtype:
-            sums = self.empty(self.gradient_size, self.decoded_dtype)
-        good = self.add_up(rows, vector, sums, check)
+            sums = np.empty(self.gradient_size, self.decoded_dtype)
+        mode = self.decode_mode
+        good = kernels.unchecked.combine(mode, rows, vector, self.reals(sums, mode), check=check)
         if sums is not out:
-            self.store(sums, out)
+            store(sums, out)
         return good
 
-    def shared(self, out: Any, messages: Any) -> bool:
-        """Whether a gradient shares memory with a matrix of messages."""
-        return np.shares_memory(out, messages)
-
-    # Operations on arrays, which `TensorFormat` overrides for tensors on another device.
-
-    def empty(self, size: int, dtype: np.dtype[Any]) -> Any:
-        """A new vector."""
-        return np.empty(size, dtype)
-
-    def add_up(self, rows: Any, coef: Array, out: Any, check: bool) -> bool:
-        """Combine rows to an array of `decoded_dtype`, as `combine` does."""
-        mode = self.decode_mode
-        return kernels.unchecked.combine(mode, rows, coef, self.reals(out, mode), check=check)
-
-    def store(self, array: Any, out: Any) -> None:
-        """Copy `array` to `out`, rounding to its dtype."""
-        store(array, out)
-
-    def require_finite(self, worker: int, row: Any) -> None:
+    def require_finite(self, worker: int, row: Array) -> None:
         """Raise NonFiniteMessageError if a message holds NaN or Inf."""
         bad = np.flatnonzero(~np.isfinite(row))
         if bad.size:
@@ -287,139 +261,3 @@ def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
     if dtype.kind != "c":
         raise TypeError(f"{what} of this code must be complex, not {dtype}")
     return np.empty(0, dtype).real.dtype
-
-
-# ------------------------------------------------------------------------------- on a device
-
-
-def _torch() -> Any:
-    return sys.modules["torch"]
-
-
-class TensorRows:
-    """`fastgc.kernels.Rows` for tensors: separate vectors, or the rows of a matrix."""
-
-    def __init__(self, arrays: Any) -> None:
-        self.arrays = arrays
-
-    def select(self, which: Ints) -> TensorRows:
-        """Return the rows `which`, in this order."""
-        return TensorRows([self.arrays[at] for at in which.tolist()])
-
-    def overlap(self, tensor: Tensor) -> bool:
-        """Say whether a contiguous tensor shares memory with a row."""
-        begin, end = _extent(tensor)
-        return any(begin < last and first < end for first, last in map(_extent, self.arrays))
-
-
-def _extent(tensor: Tensor) -> tuple[int, int]:
-    begin = tensor.data_ptr()
-    span = sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return begin, begin + span * tensor.element_size() if begin else begin  # 0: it has no memory
-
-
-@dataclass(frozen=True)
-class TensorFormat(Format):
-    """`Format` for gradients and messages that are tensors on a `device`, a torch.device."""
-
-    device: Any = None
-
-    @classmethod
-    def on(cls, device: Any, form: Format) -> TensorFormat:
-        """Return the same format for tensors on this device."""
-        said = {field.name: getattr(form, field.name) for field in fields(Format)}
-        return cls(**said, device=device)
-
-    def checked(self, what: str, tensor: Tensor, dtype: np.dtype[Any], size: int) -> Tensor:
-        """Return `tensor` if it is a vector of this dtype and size on the device, or raise."""
-        torch, device = _torch(), self.device
-        if not isinstance(tensor, torch.Tensor) or tensor.device != device:
-            where = tensor.device if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-            raise TypeError(f"{what} must be a tensor on {device}, as the others are, not {where}")
-        if tensor.requires_grad:
-            raise TypeError(f"{what} requires grad: use tensor.detach()")
-        if tensor.layout is not torch.strided:
-            raise TypeError(f"{what} must be a dense tensor, not {tensor.layout}: use to_dense()")
-        if tensor.dtype != getattr(torch, dtype.name):
-            raise TypeError(f"{what} must have dtype {dtype}, not {tensor.dtype}")
-        if tuple(tensor.shape) != (size,):
-            raise ValueError(f"{what} must have shape {(size,)}, not {tuple(tensor.shape)}")
-        return tensor
-
-    def rows(
-        self,
-        what: str,
-        numbers: Iterable[int],
-        arrays: Iterable[Tensor],
-        dtype: np.dtype[Any],
-        size: int,
-        mode: int,
-    ) -> Any:
-        named = zip(numbers, arrays, strict=True)
-        return TensorRows([self.checked(f"{what} {at}", row, dtype, size) for at, row in named])
-
-    def matrix(self, messages: Tensor) -> Any:
-        self.checked("messages", messages[0], self.message_dtype, self.message_size)
-        return TensorRows(messages)
-
-    def output(self, out: Tensor | None) -> Tensor:
-        if out is None:
-            return self.empty(self.gradient_size, self.gradient_dtype)
-        target = self.checked("out", out, self.gradient_dtype, self.gradient_size)
-        if not target.is_contiguous():
-            raise ValueError(f"out must be contiguous: it has strides {target.stride()}")
-        return target
-
-    def shared(self, out: Tensor, messages: Tensor) -> bool:
-        return TensorRows([messages]).overlap(out)
-
-    def empty(self, size: int, dtype: np.dtype[Any]) -> Tensor:
-        torch = _torch()
-        return torch.empty(size, dtype=getattr(torch, dtype.name), device=self.device)
-
-    def add_up(self, rows: TensorRows, coef: Array, out: Tensor, check: bool) -> bool:
-        torch, mode, size = _torch(), self.decode_mode, self.message_size
-        whole = out if len(out) == size else out.new_empty(size)
-        sums = whole
-        if mode == PACKED and not whole.is_complex():
-            sums = whole.view(-1, 2)
-            if sums.storage_offset() % 2:  # complex views must begin at an even offset
-                sums = sums.clone()
-            sums = torch.view_as_complex(sums)
-        sums.zero_()
-        for row, a in zip(rows.arrays, coef.tolist(), strict=True):
-            if a == 0:
-                continue
-            if mode == REAL_PART:
-                row = torch.view_as_real(row.resolve_conj())
-                sums.add_(row[:, 0], alpha=a.real).add_(row[:, 1], alpha=-a.imag)
-                continue
-            if mode == PACKED and not row.is_complex():
-                pairs = row.to(whole.dtype).contiguous().view(-1, 2)
-                row = torch.view_as_complex(pairs.clone() if pairs.storage_offset() % 2 else pairs)
-            sums.add_(row, alpha=a)
-        if mode == PACKED and not whole.is_complex():
-            written = torch.view_as_real(sums).view(-1)
-            if written.data_ptr() != whole.data_ptr():
-                whole.copy_(written)
-        if whole is not out:
-            out.copy_(whole[: len(out)])
-        return not check or bool(out.isfinite().all())
-
-    def store(self, array: Tensor, out: Tensor) -> None:
-        out.copy_(array)
-
-    def require_finite(self, worker: int, row: Tensor) -> None:
-        finite = row.isfinite()
-        if not bool(finite.all()):
-            at = int((~finite).nonzero()[0])
-            raise not_finite(worker, at, row[at].item())
-
-
-def square_norm_of(tensor: Tensor) -> float:
-    """Return the squared 2-norm, summed in float64."""
-    torch = _torch()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    norm = torch.linalg.vector_norm(tensor.reshape(-1), dtype=torch.float64)
-    return float(norm) ** 2

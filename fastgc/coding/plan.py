@@ -30,12 +30,10 @@ from .._base.arrays import (
     check_integer,
     check_vector,
     is_half,
-    kind_of,
-    lies_elsewhere,
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
-from .format import Format, TensorFormat, real_of
+from .format import Format, real_of
 from .scheme import FORMATS_KEPT, Decoder, Scheme, make_room
 from .trust import Approximation, check_partial, expected_trust, nearest_vector
 
@@ -60,7 +58,7 @@ class Plan:
         self.decoder, self.scheme, self.form = decoder, decoder.scheme, form
         self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.unchecked.Combinations | None = None
-        whole = form.decoded_dtype == form.gradient_dtype and not isinstance(form, TensorFormat)
+        whole = form.decoded_dtype == form.gradient_dtype
         if whole and not self.scheme.gated:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
             self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
@@ -70,22 +68,16 @@ class Plan:
         cls, scheme: Scheme, given: Any, out: Output | None, p: int | None, check_finite: bool
     ) -> Plan:
         """Return this thread's plan for such messages, of which there is one or more."""
-        first = given[0]
-        if type(first) is not np.ndarray:
-            first = next(filter(lies_elsewhere, given), first)
-        kind, size = kind_of("a message", first), _size_of(out, p)
+        kind, size = as_array("a message", given[0]), _size_of(out, p)
         if kind.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
-        device = first.device if lies_elsewhere(first) else None
         active = kernels.choice.active or kernels.choice.load()
-        key = active, kind.dtype, kind.size, size, check_finite, device
+        key = active, kind.dtype, kind.size, size, check_finite
         known: dict[Any, Plan] = vars(scheme._thread_own).setdefault("plans", {})
         plan = known.get(key)
         if plan is None:
-            form = _format_of(scheme, kind, size)
+            form = format_of(scheme, kind, size)
             decoder = scheme.decoder(form.unit)
-            if device is not None:
-                form = TensorFormat.on(device, form)
             if len(known) >= FORMATS_KEPT:
                 known.clear()
             known[key] = plan = cls(decoder, form, check_finite)
@@ -120,16 +112,16 @@ class Plan:
     def combine(self, vector: Array, survivors: Ints, messages: Any, out: Output | None) -> Any:
         """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
         form = self.form
-        target = None if out is None else form.output(out)
+        target = form.output(out)
         rows = form.messages(_senders(self.scheme, survivors), messages)
         # An `out` that overlaps a message is written only after all messages have been read.
-        private = target is None or rows.overlap(target)
+        private = out is not None and rows.overlap(target)
         gradient = form.output(None) if private else target
         if not form.combine(rows, vector, gradient, self.check):
             blame(self.scheme, form, survivors, rows.arrays, vector)
-        if target is not None and private:
-            form.store(gradient, target)
-        return gradient if out is None else out
+        if private:
+            target[:] = gradient
+        return target if out is None else out
 
 
 def planned(
@@ -238,18 +230,15 @@ class BoundDecoder:
     def __init__(
         self, scheme: Scheme, messages: Any, out: Output | None, p: int | None, check_finite: bool
     ) -> None:
-        device = messages.device if lies_elsewhere(messages) else None
-        whole = view_of("messages", messages) if device is None else messages
+        whole = view_of("messages", messages)
         if whole.ndim != 2 or len(whole) != scheme.message_count:
             raise ValueError(
                 f"messages must be an array with a row for each of {scheme.message_count} "
                 f"messages, not of shape {tuple(whole.shape)}"
             )
-        form = _format_of(scheme, kind_of("a message", whole[0]), _size_of(out, p))
-        if device is not None:
-            form = TensorFormat.on(device, form)
+        form = format_of(scheme, whole[0], _size_of(out, p))
         rows, target = form.matrix(whole), form.output(out)
-        if form.shared(target, whole):
+        if np.shares_memory(target, whole):
             raise ValueError("out shares memory with messages")
         self.scheme, self.form, self.messages, self._check = scheme, form, messages, check_finite
         self.gradient: Any = target if out is None else out
@@ -302,11 +291,10 @@ def _size_of(out: Output | None, p: int | None) -> int | None:
     """Return the gradient dimension that a caller gives: p, or the size of `out`, or None."""
     if p is not None or out is None:
         return p if p is None else check_integer("the gradient dimension p", p)
-    size: int = (kind_of if lies_elsewhere(out) else view_of)("out", out).size
-    return size
+    return view_of("out", out).size
 
 
-def _format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
+def format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
     """Return the format of messages like this one, for a gradient of p elements."""
     dtype = message.dtype
     if scheme.layout in ("complex", "complex data") and not is_half(dtype):

@@ -59,7 +59,7 @@ from .._base.text import facts, listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from .display import strip
-from .format import Format, TensorFormat, TensorRows, square_norm, square_norm_of
+from .format import Format, square_norm
 from .plan import Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded, Decoder
@@ -306,7 +306,6 @@ class Round(Gathering):
             )
         self._sent = self._as_sent(p, partial_dtype)
         self._rows = form.room(scheme.message_count)
-        self._received: Any = self._rows  # the messages to combine
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
@@ -649,19 +648,16 @@ class Round(Gathering):
         self._combine(self._vouched(found.vector), target)
         return Approximation(target if out is None else out, found.residual, found.mean)
 
-    def _norm(self, gradient: Array) -> float:
-        return square_norm(gradient)
-
     def _output(self, out: Output | None) -> Any:
         self._require_fresh()
         target = self.form.output(out)
         # Decoding would overwrite that message, which `trust` or another `gradient` reads.
-        if out is not None and self._received.overlap(target):
+        if out is not None and self._rows.overlap(target):
             raise ValueError("out shares memory with a message that was received")
         return target
 
     def _combine(self, vector: Array, out: Any) -> Any:
-        self.form.combine(self._received, vector, out)
+        self.form.combine(self._rows, vector, out)
         return out
 
     def trust(self) -> Trust:
@@ -675,62 +671,12 @@ class Round(Gathering):
         return self._trust(self._combine(vector, self._output(None)), vector)
 
     def _trust(self, gradient: Array, vector: Array) -> Trust:
-        f, size = len(vector), self._norm(gradient)
+        f, size = len(vector), square_norm(gradient)
         norms, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
         if not self._check:
             norms[:] = [square_norm(row) for row in self._rows.arrays]
         survivors, sent = self.survivors, self._sent
         return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, sent)
-
-
-class DeviceRound(Round):
-    """A round of tensors on another `device`; only their norms come to the host."""
-
-    def __init__(
-        self,
-        code: Coded,
-        *args: Any,
-        device: Any,
-        check_finite: bool = True,
-        **named: Any,
-    ) -> None:
-        import torch
-
-        super().__init__(code, *args, check_finite=False, **named)
-        # The tensor's own device, which has an index: tensors that come are compared with it.
-        self._device = torch.empty(0, device=device).device
-        self.form: TensorFormat = TensorFormat.on(self._device, self.form)
-        # Host placeholder, which nobody reads.
-        self._blank = np.empty(self.form.message_size, self.form.message_dtype)
-        self._directly, self._check, self._looks = None, True, check_finite
-        self._plain = False
-
-    def reset(self) -> None:
-        """Forget all messages."""
-        super().reset()
-        self._received = TensorRows([])
-
-    def receive(
-        self, worker: int, message: Any, index: int | None = None, *, energy: float = math.nan
-    ) -> bool:
-        """Take a worker's message, a tensor on the device; as in `Round`."""
-        form, named = self.form, self._first_worker + int(worker)
-        tensor = form.checked(
-            f"message of worker {named}", message, form.message_dtype, form.message_size
-        )
-        self._coming = tensor
-        if self._looks:
-            form.require_finite(named, self._coming)
-        return super().receive(worker, self._blank, index, energy=energy)
-
-    def _took(self, *args: Any) -> bool:
-        at = self._rows.count
-        self._arrivals.squares[at] = square_norm_of(self._coming)
-        self._received.arrays.append(self._coming)
-        return super()._took(*args)
-
-    def _norm(self, gradient: Any) -> float:
-        return square_norm_of(gradient)
 
 
 class Chosen(Gathering):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ddp import coded_ddp
     from .place import hosts
     from .sampler import CodedSampler
+    from .tensors import decode
 
 _LAZY = {
     "Change": "all_reduce",
@@ -27,6 +28,7 @@ _LAZY = {
     "Result": "data_parallel",
     "all_reduce_gradients": "all_reduce",
     "coded_ddp": "ddp",
+    "decode": "tensors",
     "hosts": "place",
 }
 
@@ -39,6 +41,7 @@ __all__ = [
     "Result",
     "all_reduce_gradients",
     "coded_ddp",
+    "decode",
     "hosts",
 ]
 __dir__ = listing(__all__)
