@@ -40,11 +40,11 @@ SECTIONS = {
     ),
     "Precision": "fastgc stability --markdown",
     "Binary against complex, at equal load": (
-        "fastgc stability rs,rs-clustered,binary,fractional --sizes 256/32,256/128,1000/100 "
+        "fastgc stability rs,rs-clustered,binary,fractional -n 256/32,256/128,1000/100 "
         "--equal load --markdown"
     ),
     "Precision of shorter messages": (
-        "fastgc stability rs,binary,lcc --sizes 80/12 --dtype float64,float32,float16,bfloat16 "
+        "fastgc stability rs,binary,lcc -n 80/12 --dtype float64,float32,float16,bfloat16 "
         "--markdown"
     ),
     "Precision, and what trust() says of it": _bench("stability"),
@@ -75,7 +75,7 @@ SECTIONS = {
         "fastgc train --method gcada -n 12 --compare cada,adam,sgd --loss 0.1 --rounds 300 "
         "--delays exponential:mean=0.005"
     ),
-    "Two hundred local workers": "fastgc train --code rs:clusters=auto -n 200 -s 20 --rounds 50",
+    "Two hundred local workers": "fastgc train rs:clusters=auto -n 200 -s 20 --rounds 50",
     "Sixty-three workers of MPI": (
         "mpiexec -n 64 fastgc train --engine mpi -n 63 -s 6 --rounds 50"
     ),

@@ -115,8 +115,8 @@ def test_options_of_train_are_in_groups():
 
 
 def test_completion_is_offered():
-    environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
-    environment |= {"COMP_WORDS": "fastgc train --code rs-"}
+    environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
+    environment |= {"COMP_WORDS": "fastgc train rs-"}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "fastgc"],
         env=os.environ | environment,
@@ -126,12 +126,12 @@ def test_completion_is_offered():
     )
     assert set(done.stdout.split()) == {"rs-clustered"}, done.stderr
     for words, found in (
-        ("fastgc train --code rs-", {"rs-clustered"}),
+        ("fastgc train rs-", {"rs-clustered"}),
         ("fastgc train --compare rs,unc", {"rs,uncoded"}),
         ("fastgc train --engine s", {"simulated"}),
         ("fastgc train --method ca", {"cada"}),
     ):
-        environment["COMP_WORDS"] = words
+        environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
         done = CliRunner().invoke(app, prog_name="fastgc", env=environment)
         assert set(done.stdout.split()) == found, done.output
     assert "--install-completion" in run("-h").stdout
@@ -222,7 +222,7 @@ def test_by_label(tmp_path):
     assert 100 * last[0]["time"] < last[1]["time"]
     mixed = run(
         *("train", "-n", "5", "-s", "1", "--delays", late, "--engine", "simulated"),
-        *("--code", "ignore", "--rounds", "20", "--json", str(history)),
+        *("ignore", "--rounds", "20", "--json", str(history)),
     )
     assert mixed.exit_code == 0, mixed.output
     [mixed] = json.loads(history.read_text())
@@ -269,7 +269,7 @@ def test_the_table_of_codes_is_as_wide_as_a_terminal():
 
 APPROXIMATE = (
     *("train", "-n", "6", "-s", "2", "--rounds", "8", "--engine", "simulated"),
-    *("--code", "fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),
+    *("fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),
     *("--method", "sgd", "--delays", "exponential:mean=0.01"),
 )
 
@@ -337,7 +337,7 @@ def test_compare_writes_table_history_and_plot(tmp_path):
     [
         ("codes", "rs", "-n", "6", "-s", "1", "--trials", "5"),
         ("fit", "times.npy"),
-        ("stability", "rs", "--sizes", "8/2", "--trials", "3"),
+        ("stability", "rs", "-n", "8/2", "--trials", "3"),
     ],
     ids=lambda words: words[0],
 )
@@ -404,7 +404,7 @@ def test_messages_of_less_precision(tmp_path):
     losses = []
     for messages in ("float64", "float32", "bfloat16"):
         history = tmp_path / "run.json"
-        result = run("train", *small, "--messages", messages, "--json", str(history))
+        result = run("train", *small, "--message-dtype", messages, "--json", str(history))
         assert result.exit_code == 0, result.output
         losses.append(json.loads(history.read_text())[0]["rounds"][-1]["loss"])
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
@@ -419,7 +419,7 @@ def test_every_code_trains(name, tmp_path):
     small = ("-n", "6", "-s", "1", "--rounds", "4", "--delays", "none", "--json", str(history))
     small += ("--engine", much("local", "simulated"))
     model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
-    result = run("train", "--code", name, "--compare", "uncoded:rescale=true", *small, *model)
+    result = run("train", name, "--compare", "uncoded:rescale=true", *small, *model)
     assert result.exit_code == 0, result.output
     coded, everyone = json.loads(history.read_text())
     code = catalogue.make(name, 6, None, 1, 2 if "--seed" in model else 0)
@@ -435,9 +435,9 @@ def test_every_code_trains(name, tmp_path):
 def test_any_matrix_trains(tmp_path):
     np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
     code = f"linear:B={tmp_path / 'B.npy'}"
-    result = run("train", "--code", code, "-n", "4", "--rounds", "2", "--delays", "none")
+    result = run("train", code, "-n", "4", "--rounds", "2", "--delays", "none")
     assert result.exit_code == 0, result.output
-    result = run("train", "--code", code, "-n", "5")
+    result = run("train", code, "-n", "5")
     assert "the matrix has 4 rows, but there are 5 workers" in result.output
 
 
@@ -527,21 +527,21 @@ def test_lists_of_codes():
     [
         (["--plot", "runs.bmp"], "must end in"),
         (["--plot", "no/such/folder/runs.png"], "no folder"),
-        (["--code", "turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
+        (["turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
         (["adam"], "adam is a method, not a code: name it by --method adam"),
-        (["--code", "rs:root=x"], 'root, unless "stable", must be an integer'),
-        (["--code", "rs:root=4"], "not coprime"),
+        (["rs:root=x"], 'root, unless "stable", must be an integer'),
+        (["rs:root=4"], "not coprime"),
         (
-            ["--code", "rs:roots=1"],
+            ["rs:roots=1"],
             "rs takes stragglers, load, root, packed, clusters, speeds, precision, strict, "
             "once each",
         ),
-        (["--code", "rs:root"], "once each; expected key=value"),
-        (["--code", "rs:clusters=9"], "clusters must be"),
+        (["rs:root"], "once each; expected key=value"),
+        (["rs:clusters=9"], "clusters must be"),
         (["--compare", "bcc:load=0"], "load must be in"),
-        (["--code", "linear"], "linear:B=matrix.npy"),
-        (["--code", "linear:B=nowhere.npy"], "nowhere.npy"),
-        (["--code", "linear:B=empty.npy"], "empty.npy"),
+        (["linear"], "linear:B=matrix.npy"),
+        (["linear:B=nowhere.npy"], "nowhere.npy"),
+        (["linear:B=empty.npy"], "empty.npy"),
         (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
         (["--json", "."], "is a folder"),
         (["--csv", "runs.json"], "must end in .csv"),
@@ -555,14 +555,17 @@ def test_lists_of_codes():
         (["-k", "0"], "k must be at least 1"),
         (["-s", "-1"], "--stragglers: '-1' is neither a number"),
         (["--model", "resnet"], '--model must be "auto"'),
-        (["--code", "lcc", "--model", "softmax"], "quadratic in the data"),
+        (["lcc", "--model", "softmax"], "quadratic in the data"),
         (["-s", "20"], "stragglers must be"),
         (["--data", "nowhere.npz"], "nowhere.npz"),
         (["--delays", "gauss:1"], "unknown delay model"),
         (["--lr", "0"], "lr"),
-        (["--messages", "int8"], "bfloat16, not int8"),
-        (["--messages", "float17"], "not understood"),
-        (["--compare", "lcc:nodes=roots", "--messages", "float16"], "sends complex128 messages"),
+        (["--message-dtype", "int8"], "bfloat16, not int8"),
+        (["--message-dtype", "float17"], "not understood"),
+        (
+            ["--compare", "lcc:nodes=roots", "--message-dtype", "float16"],
+            "sends complex128 messages",
+        ),
     ],
 )
 def test_errors_are_one_line_and_nothing_runs(arguments, says):
@@ -591,7 +594,7 @@ def targets(tmp_path):
 def test_regression_is_told_in_rmse(targets):
     history, plot = targets / "runs.json", targets / "runs.svg"
     result = run(
-        *("train", "--data", str(targets / "floats.npz"), "--code", "lcc:load=2", "-n", "4"),
+        *("train", "--data", str(targets / "floats.npz"), "lcc:load=2", "-n", "4"),
         *("--rounds", "20", "--compare", "rs", "--json", str(history), "--plot", str(plot)),
         *SIMULATED,
     )
@@ -753,7 +756,7 @@ def test_codes_inside_groups(tmp_path):
     assert runs[1]["code"] == repr(fastgc.Grouped([fastgc.ReedSolomon(4, 4, stragglers=1)] * 3))
     # A code also works in groups without an adaptive method.
     result = run(
-        *("train", "--code", "rs", "-s", "1", "-n", "6", "--groups", "2", "--rounds", "2"),
+        *("train", "rs", "-s", "1", "-n", "6", "--groups", "2", "--rounds", "2"),
         *(*SIMULATED, "--json", str(history)),
     )
     assert result.exit_code == 0, result.output
@@ -766,7 +769,7 @@ def test_gcada_on_processes(tmp_path):
     history = tmp_path / "runs.json"
     result = run(
         *("train", "--method", "gcada", "-n", "4", "--groups", "2", "--rounds", "4"),
-        *("--delays", "none", "--json", str(history), "--code", "repetition", "--compare", "adam"),
+        *("--delays", "none", "--json", str(history), "repetition", "--compare", "adam"),
     )
     assert result.exit_code == 0, result.output
     names = [each["name"] for each in json.loads(history.read_text())]
@@ -810,7 +813,7 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
     """The command runs them as `fastgc.train` does."""
     file, plot = tmp_path / "runs.json", tmp_path / "runs.svg"
     result = run(
-        *("train", "-n", "4", "--method", "adam", "--code", "binary", "-s", "1", "--rounds", "7"),
+        *("train", "-n", "4", "--method", "adam", "binary", "-s", "1", "--rounds", "7"),
         *("--model", "mlp:hidden=8/5,activation=tanh", "--schedule", "cosine:warmup=2"),
         *("--evaluate-every", "3", "--compare", "sgd", "--lr", "0.05", "--seed", "3", *SIMULATED),
         *("--json", str(file), "--plot", str(plot)),
@@ -852,7 +855,7 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
         (["--model", "mlp:hidden=wide"], "units of a hidden layer must be an integer"),
         (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
         (["--model", "softmax:l2=1"], "--model softmax takes no arguments; got 'l2=1'"),
-        (["--model", "mlp", "--code", "lcc"], "use --model least-squares"),
+        (["--model", "mlp", "lcc"], "use --model least-squares"),
         (["--schedule", "sine"], "unknown schedule 'sine'"),
         (["--schedule", "step"], "step: every missing"),
         (["--schedule", "cosine:warmup=150"], "too many for the warm-up"),
@@ -893,26 +896,26 @@ def test_simulated_without_delays():
         (["--method", "gcada", "--max-age", "0"], "--max-age"),
         (["--loss", "-1"], "--loss"),
         (["--loss", "nan"], "--loss"),
-        (["--method", "cada", "--code", "rs"], "cada asks single workers, without a code"),
+        (["--method", "cada", "rs"], "cada asks single workers, without a code"),
         (["--groups", "2"], "--groups needs the method gcada, or a code to use in each group"),
         (["--method", "gcada", "--groups", "3"], "groups must divide the n=20 workers"),
         (
-            ["--method", "gcada", "--groups", "3", "--code", "rs"],
+            ["--method", "gcada", "--groups", "3", "rs"],
             "3 groups need a multiple of 3 workers, not 20",
         ),
         (
-            ["--method", "gcada", "--groups", "4", "--code", "rs", "-k", "6"],
+            ["--method", "gcada", "--groups", "4", "rs", "-k", "6"],
             "4 groups need a multiple of 4 partitions, not 6",
         ),
-        (["--method", "gcada", "--code", "lcc"], "cannot be used in a group"),
-        (["--method", "gcada", "--code", "rs", "-s", "4"], "stragglers must be in 0"),
+        (["--method", "gcada", "lcc"], "cannot be used in a group"),
+        (["--method", "gcada", "rs", "-s", "4"], "stragglers must be in 0"),
         (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
         (["--batch", "0"], "--batch"),
         (["--batch", "72"], "batch is 72, but the smallest of the 20 partitions has 71 samples"),
         # The second run's error is found before the first run starts.
         (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
-        (["--code", "lcc", "--batch", "5"], "codes the data once"),
-        (["--code", "repetition"], "unknown code 'repetition'"),
+        (["lcc", "--batch", "5"], "codes the data once"),
+        (["repetition"], "unknown code 'repetition'"),
     ],
 )
 def test_adaptive_errors_are_one_line_and_nothing_runs(arguments, says, monkeypatch):
@@ -1011,7 +1014,7 @@ def test_runs_are_replayed(tmp_path):
     assert "has no run 'uncoded', but 'rs', 'bcc:load=2'" in result.output
     # A file's only run is taken, whatever its name.
     first.write_text(json.dumps(read(first)[:1]))
-    assert run("train", *small, "--code", "rs:root=1", "--replay", str(first)).exit_code == 0
+    assert run("train", *small, "rs:root=1", "--replay", str(first)).exit_code == 0
     result = run("train", *small, "--rounds", "7", "--replay", str(first))
     assert "the run in survivors has no round 7: it has 6" in result.output
 
@@ -1077,7 +1080,7 @@ def test_says_what_is_missing_without_typer(monkeypatch):
 
 def test_stability_table_json_and_csv(tmp_path):
     path = tmp_path / "figures.csv"
-    arguments = ("stability", "rs:root=1,rs@leja,binary", "--sizes", "16,12/3", "-s", "0.25")
+    arguments = ("stability", "rs:root=1,rs@leja,binary", "-n", "16,12/3", "-s", "0.25")
     options = ("--dtype", "float64,float32", "--patterns", "random", "--worst", "--trials", "5")
     result = run(*arguments, *options, "--csv", str(path), "--json")
     assert result.exit_code == 0, result.output
@@ -1105,7 +1108,7 @@ def test_tables_say_which_clustered_codes_are_not():
 
 
 def test_stability_at_equal_load():
-    arguments = ("stability", "rs,rs-clustered,binary,fractional", "--sizes", "16/8", "--patterns")
+    arguments = ("stability", "rs,rs-clustered,binary,fractional", "-n", "16/8", "--patterns")
     arguments = (*arguments, "random", "--trials")
     rows = json.loads(run(*arguments, "3", "--equal", "load", "--json").stdout)
     assert [(row["code"], row["stragglers"], row["load"]) for row in rows] == [
@@ -1119,13 +1122,13 @@ def test_stability_at_equal_load():
     assert result.output.count("one cluster, the same code as without clusters") == 1
     assert "fractional" in run(*arguments, "3").stderr  # there is none for 8 stragglers
     # Sizes that the first code does not have are reported.
-    result = run("stability", "fractional,rs", "--sizes", "16/4,16/3", "--equal", "load")
+    result = run("stability", "fractional,rs", "-n", "16/4,16/3", "--equal", "load")
     assert result.exit_code == 0
     assert "rs at 16/4: --equal compares with fractional, which could not" in result.stderr
 
 
 def test_stability_shows_exact_vectors_beside_near_exact_ones():
-    arguments = ("stability", "rs@spread,rs", "--sizes", "256/32", "--trials", "2")
+    arguments = ("stability", "rs@spread,rs", "-n", "256/32", "--trials", "2")
     rows = json.loads(run(*arguments, "--json").stdout)  # by default: random and neighbouring
     found = {(row["code"], row["pattern"]): row["error"] for row in rows}
     assert list(found) == [
@@ -1141,7 +1144,7 @@ def test_stability_shows_exact_vectors_beside_near_exact_ones():
 
 def test_stability_draws_vectors_around_the_circle(tmp_path):
     circle = tmp_path / "circle.svg"
-    arguments = ("stability", "rs", "--sizes", "16/4", "--trials", "1", "--patterns", "random")
+    arguments = ("stability", "rs", "-n", "16/4", "--trials", "1", "--patterns", "random")
     result = run(*arguments, "--circle", str(circle))
     assert result.exit_code == 0, result.output
     assert f"plot written to {circle}" in result.output
@@ -1151,16 +1154,16 @@ def test_stability_draws_vectors_around_the_circle(tmp_path):
     again = tmp_path / "again.svg"
     run(*arguments, "--circle", str(again))
     assert again.read_text() == picture
-    binary = run("stability", "binary", "--sizes", "16/4", "--circle", str(circle))
+    binary = run("stability", "binary", "-n", "16/4", "--circle", str(circle))
     assert binary.exit_code == 2
     assert "only Reed-Solomon codes have polynomials on a circle" in binary.output
 
 
 def test_stability_says_what_does_not_exist():
-    result = run("stability", "fractional,binary", "--sizes", "16/4", "--trials", "2")
+    result = run("stability", "fractional,binary", "-n", "16/4", "--trials", "2")
     assert result.exit_code == 0
     assert "fractional at 16/4: fractional repetition needs n to be a multiple" in result.output
-    result = run("stability", "fractional", "--sizes", "16/4")
+    result = run("stability", "fractional", "-n", "16/4")
     assert result.exit_code == 2
     assert "fastgc: nothing to measure: fractional at 16/4: fractional" in result.output
 
@@ -1171,9 +1174,9 @@ def test_stability_says_what_does_not_exist():
         (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
         (["binary@solve"], "binary has no method 'solve': choose one of auto"),
         (["turbo"], "unknown code 'turbo'"),
-        (["rs", "--sizes", "many"], "--workers: 'many' is neither a number nor a range"),
-        (["rs", "--sizes", "16/x"], "--workers: 'x' is neither a number nor a range"),
-        (["rs", "--sizes", "8/8"], "8 of 8 workers cannot straggle"),
+        (["rs", "-n", "many"], "--workers: 'many' is neither a number nor a range"),
+        (["rs", "-n", "16/x"], "--workers: 'x' is neither a number nor a range"),
+        (["rs", "-n", "8/8"], "8 of 8 workers cannot straggle"),
         (["rs", "-s", "1.5"], "--stragglers: '1.5' is neither a number nor a range such as 0:8 or"),
         (["rs", "-s", "inf"], "nor a fraction of n such as 0.2"),
         (["rs", "-n", ""], "--workers must name a number"),
@@ -1187,7 +1190,7 @@ def test_stability_says_what_does_not_exist():
         (["rs", "--plot", "out.bmp"], "must end in .png"),
         (["rs", "--circle", "out.bmp"], "must end in .png"),
         (["rs", "--circle", "nowhere/out.png"], "there is no folder nowhere"),
-        (["rs:clusters=2", "--sizes", "16/2", "--circle", "out.png"], "has 2 circles"),
+        (["rs:clusters=2", "-n", "16/2", "--circle", "out.png"], "has 2 circles"),
     ],
 )
 def test_stability_errors_are_one_line(arguments, text):
@@ -1199,7 +1202,7 @@ def test_stability_errors_are_one_line(arguments, text):
 
 def test_stability_plots_what_was_asked_for(tmp_path):
     plot = tmp_path / "errors.svg"
-    arguments = ("stability", "rs@spread,rs,rs@solve", "--sizes", "16/2,8/3", "--trials", "2")
+    arguments = ("stability", "rs@spread,rs,rs@solve", "-n", "16/2,8/3", "--trials", "2")
     arguments += ("--patterns", "random", "--worst", "--dtype", "float64,float32")
     result = run(*arguments, "--plot", str(plot))
     assert result.exit_code == 0, result.output
@@ -1214,7 +1217,7 @@ def test_stability_plots_what_was_asked_for(tmp_path):
     assert "neighbouring" not in picture
     assert f"plot written to {plot}" in result.output
     # A code made for fewer stragglers appears at the sizes of the first one.
-    result = run("stability", "rs,binary", "--sizes", "16/8", "--trials", "2", "--equal", "load",
+    result = run("stability", "rs,binary", "-n", "16/8", "--trials", "2", "--equal", "load",
                  "--patterns", "random", "--plot", str(plot))  # fmt: skip
     assert result.exit_code == 0, result.output
     assert plot.read_text().count("<!-- 16/8 -->") == 1
@@ -1301,56 +1304,6 @@ def test_pictures_have_the_width_that_is_asked_for(width, points, tmp_path):
     assert wrong.exit_code == 2
     assert "width must be one of single, double, slide, not 'wide'" in wrong.stderr
     assert not wrong.stdout
-
-
-def test_tables_for_latex(tmp_path):
-    file, rows = tmp_path / "table.tex", tmp_path / "rows.csv"
-    small = ("-n", "8", "-s", "1", "--rounds", "200")
-    result = run("simulate", "rs,bcc:load=4", *small, "--latex", str(file), "--csv", str(rows))
-    assert result.exit_code == 0, result.output
-    assert f"table written to {file}" in result.stderr
-    assert "rs " in result.stdout  # the table is shown, too
-    lines = [line.strip() for line in file.read_text().splitlines()]
-    assert lines[0] == r"\begin{table}"
-    assert r"\caption{n=8 workers, s=1 stragglers, k=8 partitions;" in lines[2]
-    assert lines[3] == r"\begin{tabular}{lrrrrrrrr}"
-    assert [lines[at] for at in (4, 6, 9, 10, 11)] == [
-        *(r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"),
-    ]
-    assert lines[5].startswith(r"code & load & mean & $\pm$ & median & 99\% & ")
-    cells = lines[7].removesuffix(r" \\").split(" & ")
-    with rows.open() as written:
-        figures = next(csv.DictReader(written))
-    assert cells[:2] == ["rs", figures["load"]]
-    assert float(cells[2]) == pytest.approx(1e3 * float(figures["mean"]), rel=5e-3)
-    assert all(line.count("&") == 8 for line in (lines[5], *lines[7:9]))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--latex", "table.txt"], "must end in .tex"),
-        (["--latex", "table.tex", "--csv"], "name files"),
-        (["--latex", "no/such/folder/table.tex"], "no folder"),
-    ],
-)
-def test_tables_for_latex_that_cannot_be(options, says):
-    result = run("simulate", "rs", "-n", "4", "--rounds", "10", *options)
-    assert result.exit_code == 2
-    assert says in result.stderr
-    assert not result.stdout
-
-
-def test_names_do_not_end_latex():
-    from fastgc._base.progress import latex_table
-
-    text = latex_table("50% of $x_1$ & {y}", ["a", "b"], [["m:\\N^~#", "1e-05 !"], ["b", "inf"]])
-    assert r"\caption{50\% of \$x\_1\$ \& \{y\}}" in text
-    assert r"m:\textbackslash{}N\textasciicircum{}\textasciitilde{}\#" in text
-    assert r"$1 \cdot 10^{-5}$ ! \\" in text
-    text = latex_table("", ["", "what"], [["[1]", "-2.5%"], ["*a", '--csv "<x>"']])
-    assert r"    {}[1] & $-$2.5\% \\" in text
-    assert r"    {}*a & -{}-csv ``\textless{}x\textgreater{}'' \\" in text
 
 
 def test_a_plot_tells_an_approximate_code_from_an_exact_one(tmp_path):

@@ -5,9 +5,6 @@ import inspect
 import json
 import re
 import shlex
-import shutil
-import subprocess
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +16,8 @@ from typer.testing import CliRunner
 
 import fastgc
 from fastgc import planning, simulation
-from fastgc._base.progress import PAGE, latex_table, latex_text
 from fastgc.cli import app
-from fastgc.cli.options import counts, latex, named, pairs, repeated, size_of
+from fastgc.cli.options import counts, named, pairs, repeated, size_of
 from fastgc.engines import SimulatedCluster
 
 pytestmark = pytest.mark.any_backend
@@ -86,23 +82,15 @@ def test_codes_and_sizes_are_written_alike(command):
     for arguments in (
         ("rs,binary", "-n", "8/2"),
         ("-n", "8", "rs", "-s", "0.25", "binary"),
-        ("--code", "rs,binary", "--sizes", "8/2"),
-        ("--code=rs", "binary", "--sizes=8", "--stragglers", "2"),
+        ("rs", "binary", "--workers=8", "--stragglers", "2"),
     ):
         assert figures(command, *arguments, *SMALL[command]) == expected, arguments
-
-
-def test_former_options_need_what_they_needed():
-    for arguments in (["--code"], ["--code", "-n", "8"], ["--sizes"], ["--n"]):
-        result = run("stability", *arguments)
-        assert result.exit_code == 2
-        assert "requires an argument" in result.stderr, arguments
 
 
 def test_schemes_across_rounds_have_no_stragglers_to_choose():
     small = SMALL["sequential"]
     expected = figures("sequential", "binary", "uncoded", "-n", "6", *small)
-    assert figures("sequential", "--code", "binary,uncoded", "--sizes", "6", *small) == expected
+    assert figures("sequential", "binary,uncoded", "--workers", "6", *small) == expected
     assert "--workers: '6/2' is neither a number" in refused("sequential", "-n", "6/2")
 
 
@@ -302,80 +290,6 @@ def test_every_table_is_written_as_csv_and_json(command, times):
     assert printed.splitlines()[0] == (times / "out.csv").read_text().splitlines()[0]
     assert "must end in .csv" in refused(*small(command), "--csv", "out.txt")
     assert "there is no folder" in refused(*small(command), "--csv", "nowhere/out.csv")
-
-
-@pytest.mark.parametrize("command", [*SMALL, "fit"])
-def test_every_table_is_written_for_latex_and_as_markdown(command, times):
-    """Both have the same tables, of as many rows and cells."""
-    first = done(*small(command), "--latex", "out.tex", "--markdown")
-    assert "table written to out.tex" in first.stderr
-    written = [line.strip() for line in (times / "out.tex").read_text().splitlines()]
-    rows = [line.count(" & ") + 1 for line in written if line.endswith(r"\\")]
-    shown = [line for line in first.stdout.splitlines() if line.startswith("|")]
-    tables = sum(line.startswith("| --- |") for line in shown)
-    assert tables == written.count(r"\begin{table}") > 0
-    assert rows == [line.count(" | ") + 1 for line in shown if not line.startswith("| ---")]
-    assert "there is no folder" in refused(*small(command), "--latex", "nowhere/out.tex")
-    assert "must end in .tex" in refused(*small(command), "--latex", "out.txt")
-
-
-def test_letters_of_tables_are_those_that_latex_has():
-    """All that sources of commands have, but letters with accents, which it knows."""
-    package = Path(fastgc.__file__).parent
-    for file in package.glob("cli/*.py"):
-        for letter in set(file.read_text()):
-            known = letter.isascii() or unicodedata.name(letter).startswith("LATIN")
-            combining = unicodedata.combining(letter)  # part of the letter before
-            assert known or combining or latex_text(letter).isascii(), (file.name, letter)
-
-
-TRICKY = ["m:\\N^~#`[", "[/]", "*x", "--csv <a|b>", 'c_m "q"', "50% of $x_1$ & {y}", "-1.5 ± ∞"]
-EXTRACTED = ["–", "µ", "2", "∞", "≤", "≥", "α", "ℓ", "<a|b>", "50%", "--csv", "& {y}", "−1.5"]
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
-def test_latex_compiles(times):
-    """Tables of all commands, and all that a name may hold, in the first encoding of fonts."""
-    names = [*SMALL, "fit"]
-    for name in names:
-        done(*small(name), "--latex", f"{name}.tex")
-    rows = [[each, "–µ²∞≤≥αℓ"] for each in TRICKY]
-    (times / "own.tex").write_text(latex_table("50% of c_m, µs", ["a_b", "²"], rows))
-    for name, count in ("page", PAGE), ("pages", 3 * PAGE):  # the longest table, and a longer one
-        rows = [[f"{name} {i}", "0.5"] for i in range(1, count + 1)]
-        (times / f"{name}.tex").write_text(latex_table(name, ["which", "time"], rows))
-    names = ["own", "page", "pages", *names]
-    inputs = "".join(rf"\input{{{name}}}\clearpage" for name in names)
-    packages = r"\usepackage{booktabs}\usepackage{longtable}"
-    (times / "all.tex").write_text(
-        rf"\documentclass{{article}}{packages}\begin{{document}}{inputs}\end{{document}}"
-    )
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    ran = subprocess.run(command, cwd=times, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stdout[-2000:]
-    for wrong in "Missing character", "Float too large", r"Overfull \vbox":
-        assert wrong not in ran.stdout
-    if shutil.which("pdftotext"):
-        subprocess.run(["pdftotext", "all.pdf"], cwd=times, check=True, timeout=60)
-        shown = (times / "all.txt").read_text()
-        assert [each for each in EXTRACTED if each not in shown] == []
-        pages = [page for page in shown.split("\f") if "pages 1" in page or f"pages {PAGE}" in page]
-        assert len(pages) > 1
-        assert all("which" in page for page in pages)  # each repeats the head
-        assert f"pages {3 * PAGE}" in shown
-
-
-def test_a_table_beyond_a_page_of_latex_breaks_between_pages():
-    rows = [["a", "1"]] * (PAGE + 1)
-    short, long = latex_table("t", ["x", "y"], rows[1:]), latex_table("t", ["x", "y"], rows)
-    assert short.startswith("\\begin{table}")
-    assert "longtable" not in short
-    assert long.startswith("\\begin{longtable}{lr}\n  \\caption{t} \\\\\n")
-    assert long.endswith("\\end{longtable}")
-    assert "{table}" not in long
-    assert [text.count("a & 1 \\\\") for text in (short, long)] == [PAGE, PAGE + 1]
-    assert [text.count("x & y \\\\") for text in (short, long)] == [1, 2]
-    assert f"over {PAGE} rows" in latex().metadata["told"].help
 
 
 @pytest.mark.parametrize("command", [*SMALL, "fit"])

@@ -641,7 +641,7 @@ def test_command(tmp_path):
         *(
             pytest.param(["-n", "2", *arguments], message, marks=pytest.mark.long)
             for arguments, message in (
-                (["--code", "nonsense"], "unknown code"),
+                (["nonsense"], "unknown code"),
                 (["--data", "nowhere.npz"], "no data at nowhere.npz"),
             )
         ),

@@ -444,7 +444,7 @@ NAME = "mine:RegularGraph:load=4,stragglers=3"
     [
         ("simulate", f"{NAME},rs", "-n", "12", "--rounds", "100", "--json"),
         ("plan", f"{NAME},rs", "-n", "12", "--rounds", "50", "--json"),
-        ("stability", NAME, "--sizes", "12/3", "--trials", "5", "--json"),
+        ("stability", NAME, "-n", "12/3", "--trials", "5", "--json"),
         ("codes", NAME, "-n", "12", "--trials", "10", "--json"),
     ],
     ids=lambda words: words[0],
@@ -461,7 +461,7 @@ def test_command_line_trains_with_any_class(folder):
     history = folder / "history.json"
     done = run(
         folder,
-        *("fastgc", "train", "--code", NAME, "-n", "12", "--rounds", "3"),
+        *("fastgc", "train", NAME, "-n", "12", "--rounds", "3"),
         *("--delays", "mine:Weibull", "--json", str(history)),
     )
     assert done.returncode == 0, done.stderr

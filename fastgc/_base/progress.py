@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +23,6 @@ except ImportError as error:
 
 # Longest name in the first column for which it is not wrapped.
 LONGEST_NAME = 30
-
-# The most rows that fit on a page of LaTeX, with caption and head.
-PAGE = 40
 
 # Without a terminal for a bar: seconds after which a line says how far the work is.
 PATIENCE = 2.0
@@ -108,13 +104,10 @@ def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return sum(2 + max(map(len, column)) for column in cells)
 
 
-def rich_table(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
-) -> Table:
-    """Return rows of text as a table for the terminal; the first `text` columns are left-aligned.
+def rich_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return rows of text as a table for the terminal; the first column is left-aligned.
 
-    If there are several text columns, these are wrapped. If the table is too wide, headings break
-    at blanks.
+    If the table is too wide, headings break at blanks.
     """
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     if _width(head, rows) > Console().width:
@@ -122,13 +115,13 @@ def rich_table(
     fits = _width(head, rows) <= Console().width
     short = fits and all(len(row[0]) <= LONGEST_NAME for row in rows)
     for at, heading in enumerate(head):
-        # Numbers stay whole. Texts, such as names of others' classes, may be long, and fold.
-        least = max((len(row[at]) for row in rows), default=0) if at >= text else None
+        # Numbers stay whole. Names, such as those of others' classes, may be long, and fold.
+        least = max((len(row[at]) for row in rows), default=0) if at else None
         table.add_column(
             Text(heading),
-            justify="left" if at < text else "right",
-            no_wrap=at >= text if text > 1 else at == 0 and short,
-            overflow="fold" if at < text else "ellipsis",
+            justify="right" if at else "left",
+            no_wrap=not at and short,
+            overflow="ellipsis" if at else "fold",
             min_width=least,
         )
     # Names are no markup: a user's class may be called ":Ring:", an emoji to rich.
@@ -144,69 +137,6 @@ def markdown_table(
     """Return rows of text as a Markdown table; the first `text` columns are left-aligned."""
     lines = [head, ["---"] * text + ["---:"] * (len(head) - text), *rows]
     return "\n".join([f"{title}\n", *(f"| {' | '.join(line)} |" for line in lines)])
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{each: rf"\{each}" for each in "&%$#_{}"},
-    # LaTeX's default encoding of fonts (OT1) prints other characters for these.
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "µ": r"\textmu{}",
-    "°": r"\textdegree{}",
-    "–": "--",
-    "…": r"\ldots{}",
-    "²": "$^2$",
-    "³": "$^3$",
-}
-_SIGNS = "±×·≥≤≠≈∞ℓ⌈⌉⌊⌋→√ΣΓαβγδεηθλμξρσ"
-_CALLED = (
-    "pm times cdot ge le ne approx infty ell lceil rceil lfloor rfloor to surd Sigma Gamma "
-    "alpha beta gamma delta epsilon eta theta lambda mu xi rho sigma"
-)
-_LATEX |= {sign: rf"$\{name}$" for sign, name in zip(_SIGNS, _CALLED.split(), strict=True)}
-
-
-def latex_text(text: str) -> str:
-    """Return a text as LaTeX source that prints it, in fonts of any encoding."""
-    written = "".join(_LATEX.get(letter, letter) for letter in text.replace("--", "-\0-"))
-    written = re.sub('"([^"]*)"', r"``\1''", written.replace("\0", "{}")).replace('"', "''")
-    return re.sub("(\\w)\N{COMBINING MACRON}", r"\\={\1}", written)
-
-
-def latex_table(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1
-) -> str:
-    """Return rows of text as a LaTeX table for booktabs, the first `text` columns left-aligned.
-
-    With over `PAGE` rows it is a longtable, which breaks between pages and repeats its head.
-    """
-
-    def escaped(cell: str) -> str:
-        if power := re.fullmatch(r"(-?\d[\d.]*)e([+-]\d+)( !)?", cell):
-            return rf"${power[1]} \cdot 10^{{{int(power[2])}}}${power[3] or ''}"
-        return re.sub(r"^-(?=[\d.])", "$-$", latex_text(cell))
-
-    # After a line break, LaTeX takes "[" or "*" for the line break's argument.
-    lines = [rf"{' & '.join(map(escaped, line))} \\" for line in (head, *rows)]
-    lines = [re.sub(r"^(?=[\[*])", "{}", line) for line in lines]
-    caption = rf"\caption{{{escaped(title)}}}"
-    columns = "l" * text + "r" * (len(head) - text)
-    top, below = [r"\toprule", lines[0], r"\midrule"], lines[1:]
-    if len(rows) > PAGE:
-        first = [rf"{caption} \\", *top, r"\endfirsthead"]
-        inside = [*first, *top, r"\endhead", r"\bottomrule", r"\endfoot", *below]
-        begin, end, indent = [rf"\begin{{longtable}}{{{columns}}}"], [r"\end{longtable}"], "  "
-    else:
-        inside = [*top, *below, r"\bottomrule"]
-        begin = [r"\begin{table}", r"  \centering", f"  {caption}"]
-        begin.append(rf"  \begin{{tabular}}{{{columns}}}")
-        end, indent = [r"  \end{tabular}", r"\end{table}"], "    "
-    return "\n".join([*begin, *(indent + line for line in inside), *end])
 
 
 class Shown(NamedTuple):

@@ -163,19 +163,8 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
             yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
-# Former names of options, and their present names; "": the value is now an argument.
-_FORMER = {
-    "--code": "",
-    "--sizes": "--workers",
-    "--n": "--workers",
-    "--s": "--stragglers",
-    "--plots": "--plot",
-    "--messages": "--message-dtype",
-}
-
-
 class _Command(TyperCommand):
-    """A command that accepts ``--json`` and ``--csv`` without a file, and former names of options.
+    """A command that accepts ``--json`` and ``--csv`` without a file.
 
     Its help lists names that installed packages add, in place of words in braces. They are looked
     up only when the help is shown.
@@ -184,22 +173,12 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; ``--json`` or ``--csv`` without a file prints."""
         whole: list[str] = []
-        known = {name for each in self.params for name in each.opts}
         for at, each in enumerate(args):
-            name, _, value = each.partition("=")
-            after = args[at + 1 : at + 2]
-            lone = not after or (after[0].startswith("-") and after[0] != "-")
-            if name in _FORMER and (_FORMER[name] or "names") in known:
-                if _FORMER[name]:
-                    each = each.replace(name, _FORMER[name], 1)
-                elif name == each:
-                    if lone and not ctx.resilient_parsing:
-                        ctx.fail(f"Option '{name}' requires an argument.")
-                    continue  # the value becomes an argument
-                else:
-                    each = value
             whole.append(each)
-            if each in ("--json", "--csv") and lone:
+            after = args[at + 1 : at + 2]
+            if each in ("--json", "--csv") and (
+                not after or (after[0].startswith("-") and after[0] != "-")
+            ):
                 whole.append("-")
         return super().parse_args(ctx, whole)
 

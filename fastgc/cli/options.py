@@ -163,16 +163,6 @@ def figures(kind: str, help: str = "") -> Any:
     return option(None, help, f"--{kind}", metavar="FILE", allow_dash=True)
 
 
-def latex() -> Any:
-    """A file of tables for LaTeX."""
-    return option(
-        None,
-        "Also write the tables to this file, for LaTeX with the package booktabs, and longtable if "
-        "one has over 40 rows.",
-        metavar="FILE",
-    )
-
-
 def markdown() -> Any:
     return option(False, "Print tables as Markdown.", "--markdown")
 

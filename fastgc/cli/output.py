@@ -7,7 +7,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -41,14 +40,8 @@ class Output(Options):
 
     json_file: Path | None = None
     csv_file: Path | None = None
-    latex: Path | None = None
     markdown: bool = False
     suffixed: ClassVar[tuple[str, ...]] = ("json", "csv")  # names that must end in their kind
-
-    @cached_property
-    def _written(self) -> list[str]:
-        """The tables for LaTeX so far; a command may show several."""
-        return []
 
     @property
     def printed(self) -> bool:
@@ -65,13 +58,6 @@ class Output(Options):
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )
             check_files(path)
-        check_files(self.latex)
-        if self.latex is not None and self.latex.suffix.lower() != ".tex":
-            raise ValueError(f"--latex {self.latex}: a file's name must end in .tex")
-        if self.latex is not None and self.printed:
-            raise ValueError(
-                "--latex writes the table, in whose place --csv and --json print: name files"
-            )
         if self.json_file == self.csv_file == PRINTED:
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
 
@@ -104,30 +90,20 @@ class Output(Options):
         rows: Iterable[Sequence[str]],
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
-        text: int = 1,
     ) -> None:
-        """Print a table, and write it for LaTeX if there is a file for that.
+        """Print a table.
 
         In Markdown, `describe` puts the name in the first cell of a row in words, and `several`
-        tables have empty lines between. The first `text` columns are texts, not numbers.
+        tables have empty lines between.
         """
-        from .._base.progress import latex_table, markdown_table, rich_table
+        from .._base.progress import markdown_table, rich_table
 
         rows = list(rows)
-        self._write_latex(latex_table(title, heads, rows, text))
         if self.markdown:
             named = [[describe(row[0]), *row[1:]] for row in rows]
-            echo(markdown_table(title, heads, named, text) + "\n" * several)
+            echo(markdown_table(title, heads, named) + "\n" * several)
         else:
-            Console().print(rich_table(title, heads, rows, text))
-
-    def _write_latex(self, text: str) -> None:
-        if self.latex is None:
-            return
-        self._written.append(text + "\n")
-        self.latex.write_text("\n".join(self._written), encoding="utf-8")
-        if len(self._written) == 1:
-            echo(f"table written to {self.latex}", err=True)
+            Console().print(rich_table(title, heads, rows))
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Explain columns and names of codes in a terminal; in Markdown they are in words."""
@@ -140,11 +116,10 @@ class Output(Options):
 
 
 class Tables(Output):
-    """Figures as CSV or JSON, or tables of Markdown or LaTeX."""
+    """Figures as CSV or JSON, or tables of Markdown."""
 
     csv_file: Path | None = options.figures("csv")
     json_file: Path | None = options.figures("json")
-    latex: Path | None = options.latex()
     markdown: bool = options.markdown()
 
 
