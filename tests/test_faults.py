@@ -247,7 +247,7 @@ def test_who_comes_back_goes_on_with_what_it_had_not_sent():
         cluster.step(np.ones(1), out)
         timer.join()
     assert out[0] == 3.0
-    handed = [first for workers, first, _ in calls if 0 in workers]
+    handed = [first for worker, first, _ in calls if worker == 0]
     assert handed in ([0], [0, 0], [0, 1])  # depending on when it was killed
     if cluster._deaths:
         assert len(handed) == 2
@@ -390,7 +390,7 @@ def test_a_worker_begins_with_the_message_that_it_is_handed():
     with LocalCluster(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
         transport = cluster.transport
         transport.publish(0, np.ones(1), set())
-        transport.hand([0], 1, [0.0])
+        transport.hand(0, 1, 0.0)
         events = []
         while len(events) < 2:
             events += transport.listen(np.inf)
@@ -423,7 +423,6 @@ def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
 class Script(Master):
     """A master whose workers follow a script: a list of what each call of listen() returns."""
 
-    ahead = wanted = 1
     hosts = ()  # it is its own transport, which knows of no machines
 
     def __init__(self, code, told, **options):
@@ -437,8 +436,8 @@ class Script(Master):
     def publish(self, number, theta, in_use):
         self.done.append(("publish", number, in_use))
 
-    def hand(self, workers, first, delays):
-        self.done += [("hand", worker, first) for worker in workers]
+    def hand(self, worker, first, delay):
+        self.done.append(("hand", worker, first))
 
     def listen(self, seconds):
         if not self.told and seconds > 0:
@@ -518,7 +517,7 @@ def test_pauses_grow_until_a_message_comes(monkeypatch):
         assert cluster._admit(Event(Kind.JOINED, 1))
     assert pauses == pytest.approx([0.0, *(0.1 * 2.0**k for k in range(7)), 10.0, 10.0])
     assert cluster._deaths == 10
-    cluster._number, cluster._busy[1] = 0, {0}
+    cluster._number, cluster._busy[1] = 0, 0
     assert cluster._admit(message(1, 0))
     cluster._admit(Event(Kind.DIED, 1))
     assert cluster._due[1] == now
@@ -529,22 +528,6 @@ def test_the_dead_are_not_restarted_without_patience():
     with pytest.raises(NotDecodableError, match=r"^workers \[0\] have died, and the others"):
         cluster.step(np.ones(1), np.empty(1))
     assert ("restart", 0) not in cluster.done
-
-
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [({}, [3, 2, 1, 1]), ({"survivors": lambda round: np.arange(6)}, [1, 1, 1, 1])],
-)
-def test_a_transport_may_wait_for_half_of_the_messages_that_lack(options, wanted):
-    """It waits for half of the messages still needed; if survivors are chosen, one by one."""
-    told = [[message(0, 0), message(1, 0), message(2, 0)], [message(3, 0), message(4, 0)]]
-    cluster = script(
-        CyclicRepetition(8, stragglers=2), [NOTHING, *told, [], [message(5, 0)]], **options
-    )
-    listen, found = cluster.listen, []
-    cluster.listen = lambda seconds: (found.append(cluster.wanted), listen(seconds))[1]
-    cluster.step(np.ones(1), np.empty(1))
-    assert found[-4:] == wanted
 
 
 def test_messages_came_when_their_events_say():
@@ -568,22 +551,6 @@ def test_a_death_told_twice_counts_once():
     )
     report = cluster.step(np.ones(1), np.empty(1))
     assert (report.deaths, report.refused, report.lost) == (1, 2, (0,))
-
-
-def test_late_messages_of_several(monkeypatch):
-    """A worker with two rounds in hand is in the newer one after its first message for it."""
-    out = np.empty(1)
-    cluster = script(Uncoded(2, 4, load=2, tolerance=0.5), [NOTHING])
-    cluster.ahead = 2
-    cluster.told += [[message(0, 0, index=0), message(0, 0, index=1)]]
-    cluster.step(np.ones(1), out)  # worker 1 sends nothing in round 0
-    assert cluster._busy == {1: {0}}
-    cluster.told += [NOTHING, [message(1, 0, index=0), message(1, 1, index=0)]]
-    cluster.told += [[message(0, 1, index=0)]]
-    report = cluster.step(np.ones(1), out)
-    assert (report.stale, report.refused, report.messages) == (1, 0, 2)
-    assert cluster._busy == {0: {1}, 1: {1}}
-    assert cluster.done[-1] == ("hand", 1, 0)
 
 
 def test_no_message_came_sooner_than_the_one_before():
@@ -788,16 +755,6 @@ def test_nobody_is_named_where_nobody_is_corrupt():
     says = "^no more messages will come, and those that came are too few for round 0: no two of"
     with pytest.raises(NotDecodableError, match=says):
         cluster.collect(np.ones(1), Agreeing(cluster))
-
-
-def test_two_rounds_in_hand():
-    """A worker that left the older round is in the newer one, and is not handed it again."""
-    cluster = script(COPIES, [NOTHING, [message(0, 0)], NOTHING])
-    cluster.ahead = 2
-    cluster.step(np.ones(1), np.empty(1))
-    cluster.told += [[Event(Kind.LEFT, 1, 0)], [message(1, 1)]]
-    cluster.step(np.ones(1), np.empty(1))
-    assert cluster.done.count(("hand", 1, 0)) == 2
 
 
 def test_a_worker_that_sent_what_is_not_finite_is_out_of_the_round():

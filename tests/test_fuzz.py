@@ -1040,7 +1040,7 @@ REASONS = {
     **{
         f"{kind}.{event}": "for whoever runs a round: test_rounds.py"
         for kind, events in {
-            "Gathering": "begin elapse follow hear intake questions straggles wants",
+            "Gathering": "begin elapse hear questions straggles wants",
             "VerifiedRound": "require wants",
             "ReactiveRound": "begin elapse hear questions require straggles",
         }.items()
@@ -1049,12 +1049,8 @@ REASONS = {
     "VerifiedRound": "made by Code.round: tests/test_parity.py",
     "VerifiedRound.reset": "takes nothing",
     "ReactiveRound": "as Round, and tests/test_reactive.py",
-    "ReactiveRound.intake": "as Round.intake",
-    "ReactiveRound.follow": "takes nothing",
     "ReactiveRound.receive": "as Round.receive",
     "ReactiveRound.reset": "takes nothing",
-    "Round.intake": "for engines, which give a buffer of their own",
-    "Round.follow": "takes nothing",
     "GroupedRound.residual": "takes nothing",
     "codes.names": "takes nothing",
     "codes.register": "for the whole process: test_own_codes.py, test_registry.py",

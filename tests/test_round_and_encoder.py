@@ -25,7 +25,6 @@ from fastgc import (
     kernels,
 )
 from fastgc.coding import round as rounds
-from fastgc.stability import StabilityTracker
 from fastgc.stability.precision import Experiment
 
 CODES = [
@@ -207,64 +206,6 @@ def test_ready_as_soon_as_can_be(order):
         vector = np.linalg.lstsq(rows.T, np.ones(code.k), rcond=None)[0]
         assert ready == (np.abs(vector @ rows - 1).max() < 1e-9)
         assert ready or t + 1 < code.threshold
-
-
-FOLLOWED = [
-    Uncoded(6),
-    Uncoded(8, tolerance=0.25),
-    ReedSolomon(9, stragglers=3),
-    ReedSolomon(12, stragglers=3, clusters=2),
-    ReedSolomon(400, stragglers=40),  # its vector may be prepared while messages come
-    FractionalRepetition(6, stragglers=2),
-]
-
-
-@pytest.mark.every_backend
-@pytest.mark.parametrize("tracked", [False, True])
-@pytest.mark.parametrize("code", FOLLOWED, ids=repr)
-def test_following_is_receiving(code, tracked):
-    """A round that takes messages where they lie equals one that receives them one by one."""
-    rng, p = np.random.default_rng(5), 6
-    messages, energies = list(rng.standard_normal((code.n, p))), rng.random(code.n)
-    tracker = StabilityTracker(1e-30, "wait") if tracked else None
-    followed, received = (code.round(p, tracker=tracker) for _ in range(2))
-    when = np.empty(code.n)
-    for _ in range(2):
-        followed.reset(), received.reset()
-        arrivals = followed.intake(when)
-        if arrivals is None:
-            assert fastgc.backend() != "c"
-            return
-        assert arrivals.when is when
-        order = rng.permutation(code.n).tolist()
-        while order:
-            chunk = [order.pop() for _ in range(min(len(order), int(rng.integers(1, 4))))]
-            arrivals.slots = messages
-            for number in chunk:
-                arrivals.arrive(number, messages[number], energies[number])
-                received.receive(number, messages[number], energy=energies[number])
-            assert followed.follow() == chunk
-            assert followed.ready == received.ready
-            assert followed.decodable == received.decodable
-            np.testing.assert_array_equal(followed.survivors, received.survivors)
-            if received.decodable and not tracked:
-                np.testing.assert_array_equal(followed.gradient(), received.gradient())
-                assert followed.trust() == received.trust()
-        assert followed.ready
-
-
-def test_what_has_to_be_received():
-    when = np.empty(12)
-    rounds = [
-        BinaryCode(12, stragglers=2).round(3),  # a path makes messages suffice
-        Uncoded(6, load=2).round(3),  # several messages per worker
-        ReedSolomon(12, stragglers=3).round(3, np.float32, np.float16),
-        ReedSolomon(12, stragglers=3).round(3, verify=True),
-    ]
-    assert [rnd.intake(when) for rnd in rounds] == [None] * 4
-    rnd = ReedSolomon(12, stragglers=3).round(3)
-    rnd.lapse("they are")
-    assert rnd.intake(when) is None
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")

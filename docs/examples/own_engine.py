@@ -26,9 +26,6 @@ class ThreadCluster(Master):
 class Threads:
     """Carries parameters and messages between the master and its workers, and decides nothing."""
 
-    ahead = 1  # rounds that a worker has in hand at most
-    wanted = 1  # set by the master, for transports that can wait for several messages at once
-    intake = None  # set by the master, for transports whose messages lie in memory of their own
     asks = True  # whether workers answer questions
 
     def __init__(self, task):
@@ -46,10 +43,9 @@ class Threads:
         self._theta = np.frombuffer(theta.tobytes(), theta.dtype)
         self._newest = number
 
-    def hand(self, workers, first, delays):
-        """Hand the newest round to these workers, from their message number `first` on."""
-        for worker, delay in zip(workers, delays, strict=True):
-            self._orders[worker].put((self._newest, self._theta, first, delay))
+    def hand(self, worker, first, delay):
+        """Hand the newest round to a worker, from its message number `first` on."""
+        self._orders[worker].put((self._newest, self._theta, first, delay))
 
     def listen(self, seconds):
         """What has happened, oldest first; if nothing has, wait so long."""

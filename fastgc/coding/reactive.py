@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import kernels
-from .._base.arrays import Array, Floats, Ints, check_index, check_real
+from .._base.arrays import Array, Ints, check_index, check_real
 from ..errors import NotDecodableError
 from ..numerics.graphs import owners
 from .round import NOBODY, Host, Round, Share
@@ -128,11 +127,6 @@ class Dues:
             return math.inf
         first = next(iter(self._until.values()), math.inf)  # later questions have later times
         return first if self._late else min(first, self._begun + self._span)
-
-    @property
-    def calm(self) -> bool:
-        """Whether nobody is known to be dead or late."""
-        return not (self._late or self._dead or self._absent)
 
     @property
     def owing(self) -> Collection[int]:
@@ -369,21 +363,6 @@ class ReactiveRound(Round):
             super().receive(worker, message, index, energy=energy)
         self._dues.came(int(worker), self._clock())
         return self.ready
-
-    def intake(self, when: Floats) -> kernels.unchecked.Arrivals | None:
-        """As in `Round`, but None once a worker is dead or late, or one has sent another's share.
-
-        From then on each message is looked at as it comes: its worker may be free to be asked, or
-        its share may have come from another worker.
-        """
-        return super().intake(when) if self._dues.calm and not self._came_from else None
-
-    def follow(self) -> list[int]:
-        """As in `Round`."""
-        numbers = super().follow()
-        for number in numbers:
-            self._dues.came(number, self._begun + float(self._arrivals.when[number]))
-        return numbers
 
     def straggles(self, worker: int) -> None:
         """Note that a worker has died, and ask others for its share."""

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -48,7 +47,6 @@ from numpy.typing import ArrayLike, DTypeLike
 from .. import kernels
 from .._base.arrays import (
     Array,
-    Floats,
     Ints,
     Output,
     check_index,
@@ -178,11 +176,6 @@ class Gathering:
         """Workers that owe an answer. Default: none."""
         return ()
 
-    @property
-    def least(self) -> int:
-        """The smallest number of messages that may suffice. Default: 1."""
-        return 1
-
     def begin(self, host: Host) -> None:
         """Begin, with what the `Host` offers. Default: do nothing."""
 
@@ -224,18 +217,6 @@ class Gathering:
 
     def lapse(self, why: str) -> None:
         """Note that the messages have been overwritten. Default: nobody reads them."""
-
-    def intake(self, when: Floats) -> Any:
-        """Return an object that takes messages where they lie, as `Round.intake`, or None.
-
-        It is asked for again while it is in use; once the answer is None, each message is received.
-        Default: None.
-        """
-        return None
-
-    def follow(self) -> list[int]:
-        """Note the messages that `intake` took, and return their numbers. Default: none."""
-        return []
 
 
 class Round(Gathering):
@@ -392,11 +373,6 @@ class Round(Gathering):
         """Numbers of the messages so far, in order of arrival."""
         return self._decoder.survivors[: self._rows.count].copy()
 
-    @cached_property
-    def least(self) -> int:
-        """The smallest number of messages that may suffice."""
-        return self.scheme.rule.missing(np.empty(0, dtype=np.int64))
-
     @property
     def decodable(self) -> bool:
         """Whether the gradient can be decoded."""
@@ -510,25 +486,6 @@ class Round(Gathering):
         if self._decodable and not self._ready:
             self._ready = self._enough()
         return self._ready
-
-    def intake(self, when: Floats) -> kernels.unchecked.Arrivals | None:
-        """The object that takes messages where they lie, in place of `receive`.
-
-        It writes the time of each message to `when`. Call `follow` after it took any. None: there
-        is no such object, and each message must be received.
-        """
-        if not self._plain or self._lapsed or self._tally or self._arrivals.c is None:
-            return None
-        self._arrivals.when = when
-        return self._arrivals
-
-    def follow(self) -> list[int]:
-        """Note messages that `intake` took, which may make it `ready`; return their numbers."""
-        numbers = self._arrivals.follow()
-        self._filled = ""
-        self._decodable = self._arrivals.enough
-        self._ready = self._decodable and (self._ready or self._enough())
-        return numbers
 
     def _due(self, worker: int) -> int:
         """Which of a worker's messages is due next, if they come in order."""

@@ -26,7 +26,6 @@ from ..coding.trust import check_partial
 from ..coding.verify import liars_of
 from ..delays import DelayModel
 from ..delays.interface import check_model, per_of, sample
-from ..kernels.unchecked import Arrivals
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker
@@ -535,25 +534,12 @@ class Transport(Protocol):
 
     Attributes
     ----------
-    ahead : int
-        Rounds that a worker may have in hand at a time. It is 1, the default; or 2, if a worker
-        that is handed a newer round leaves the older one between two messages.
     exposed : bool, optional
         Whether workers can still write to a message after they sent it. A round that verifies then
         gets copies. Default: False.
     hosts : list of str, optional
         The machine of each worker that has joined, "" for the master's own.
-    wanted : int
-        Set by the master: the number of further messages of the newest round before which it has
-        nothing to do. The transport may hold fewer messages back for a short time.
-    intake : Arrivals, optional
-        Set by the master while a round takes messages where they lie. A transport that has messages
-        of the newest round in its memory may pass them to the intake in place of reporting them.
     """
-
-    ahead: int = 1
-    wanted: int = 1
-    intake: Arrivals | None = None
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
         """Copy or send the parameters of a round; `theta` may change after the call.
@@ -561,12 +547,12 @@ class Transport(Protocol):
         Workers may still be at the earlier rounds `in_use`.
         """
 
-    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        """Hand the round published last to workers that have fewer than `ahead` rounds in hand.
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        """Hand the round published last to a worker that has none in hand.
 
-        Each worker sleeps for its delay, computes its messages from number `first` on, and sends
-        each as soon as `fastgc.engines.worker.Worker.message` returns it. It is no error if a
-        worker has died in the meantime.
+        The worker sleeps for the delay, computes its messages from number `first` on, and sends
+        each as soon as `fastgc.engines.worker.Worker.message` returns it. It is no error if
+        the worker has died in the meantime.
         """
 
     def listen(self, seconds: float) -> Iterable[Event]:

@@ -181,11 +181,10 @@ class _Processes(Answering):
         self._thetas[self._buffer][:] = theta
         self._newest[0, 0] = self._number = number
 
-    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        for worker, delay in zip(workers, delays, strict=True):
-            line = self._lines.get(worker)
-            if line is not None and not line.order(self._number, self._buffer, first, delay):
-                self._gone.append(self._expelled(worker))
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        line = self._lines.get(worker)
+        if line is not None and not line.order(self._number, self._buffer, first, delay):
+            self._gone.append(self._expelled(worker))
 
     def ask(self, worker: int, question: Question) -> None:
         line = self._lines.get(worker)

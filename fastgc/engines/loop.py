@@ -47,7 +47,6 @@ class Run:
     # Seconds from the round's start until each message came, by message number; NaN: not yet.
     when: Floats
     delays: list[float]  # seconds that each worker sleeps
-    least: int  # the smallest number of messages that may suffice
     start: float = 0.0  # when the parameters were handed out
     deadline: float = math.inf  # when the round times out
     hope: float = math.inf  # until when dead workers are waited for; inf: the others suffice
@@ -272,7 +271,7 @@ class RoundLoop:
         elif len(asked) < self._code.n:
             rnd.require(self._code.scheme.messages_of(asked))
         self._when.fill(math.nan)
-        run = Run(rnd, asked, self._when, delays, rnd.least, single=single)
+        run = Run(rnd, asked, self._when, delays, single=single)
         self._hand_out(run, theta)
         return run
 

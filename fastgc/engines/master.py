@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import kernels
 from .._base.arrays import Array, Ints
 from .._base.text import listed, plural
 from ..codes import Round, Share
@@ -25,9 +24,6 @@ __all__ = ["Master"]
 
 _LOG = logging.getLogger("fastgc")
 
-
-# Wake-up: the round's intake took messages straight from the transport's memory.
-_TAKEN = Event(Kind.MESSAGE, -1)
 
 _CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
 
@@ -100,12 +96,11 @@ class Master(RoundLoop):
 
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
-        self._busy: dict[int, set[int]] = {}  # worker: rounds handed to it and not known to be over
+        self._busy: dict[int, int] = {}  # worker: the round that it was handed, and is not over
         self._left = self._options.patience  # seconds of patience left in this round
         self._idle_deaths = [0] * self._code.n  # deaths since the worker's last message
         self._due: dict[int, float] = {}  # lost worker: when to restart it
         self._heard: set[int] = set()  # numbers of this round's messages that were sent
-        self._intake: kernels.unchecked.Arrivals | None = None  # takes messages where they lie
         self._inbox: deque[Event] = deque()
         self._message_shape = (self._form.message_size,)
         self._message_dtype = self._form.message_dtype
@@ -200,51 +195,28 @@ class Master(RoundLoop):
                 )
 
     def _hand_out(self, run: Run, theta: Array) -> None:
-        rnd, number, transport = run.rnd, self._number, self.transport
         self._stale = self._refused = 0
         while (event := self._next(-math.inf)) is not None:  # came since the last round
             if event.kind == Kind.ANSWER:
                 del self._asked[event.index]
         self._heard.clear()
         self._left = self._options.patience
-        transport.publish(number, theta, set().union(*self._busy.values()))
+        self.transport.publish(self._number, theta, set(self._busy.values()))
         run.start = self._now()
         run.deadline = run.start + self._timeout
-        free = self._live & run.asked
-        if run.single:  # each worker has one message to send, and none was heard
-            late = free & self._busy.keys()
-            fresh = list(free - late)
-            self._busy |= {worker: {number} for worker in fresh}
-            transport.hand(fresh, 0, [run.delays[worker] for worker in fresh])
-            free = late
-        for worker in free:
+        for worker in self._live & run.asked:
             self._hand(run, worker)
         for worker in self._lost:
-            rnd.straggles(worker)
+            run.rnd.straggles(worker)
         if self._lost:
             run.hope = self._hope(run)
-        if run.single and (intake := rnd.intake(run.when)) is not None:
-            intake.start, intake.least = run.start, run.least
-            self._intake = transport.intake = intake
-
-    def _over(self) -> None:
-        if self._intake is not None:
-            self._intake = self.transport.intake = None
 
     def _wait(self, run: Run, until: float) -> Event | None:
-        if self._intake is not None and run.rnd.intake(run.when) is None:
-            self._over()  # the intake has ended: the round is told of each message from now on
-        if not self._inbox:
-            # Ask for half of the missing messages at a time, and at last for the last one alone:
-            # the master then handles those that came while it waits for the rest.
-            self.transport.wanted = max(1, (run.least - run.messages + 1) // 2)
         return self._next(until)
 
     def _take(self, run: Run, event: Event) -> None:
         rnd, worker, kind = run.rnd, event.worker, event.kind
-        if event is _TAKEN:
-            run.messages += self._follow(run)
-        elif (event.round == self._number and kind == Kind.MESSAGE) or kind == Kind.ANSWER:
+        if (event.round == self._number and kind == Kind.MESSAGE) or kind == Kind.ANSWER:
             self._bring(run, event)
         elif kind == Kind.DIED:
             rnd.straggles(worker)
@@ -265,29 +237,17 @@ class Master(RoundLoop):
                 del self._asked[number]
                 run.rnd.hear(worker, what, None)
 
-    def _follow(self, run: Run) -> int:
-        """Note the messages that a round's intake took; return how many."""
-        numbers = run.rnd.follow()
-        if numbers:
-            run.last = float(run.when[numbers[-1]])
-        self._heard.update(numbers)
-        for worker in numbers:
-            del self._busy[worker]
-            self._idle_deaths[worker] = 0
-        return len(numbers)
-
     def _hand(self, run: Run, worker: int) -> None:
-        """Hand the newest round to a worker, unless it has it or cannot take it now."""
-        rounds = self._busy.get(worker, set())
-        if len(rounds) == self.transport.ahead or self._number in rounds:
+        """Hand the newest round to a worker, unless it has that, or another, in hand."""
+        if worker in self._busy:
             return
         first, end = self._first[worker : worker + 2]
         # A worker that died and is back goes on after the messages that it had sent.
         sent = sum(m in self._heard for m in range(first, end)) if self._deaths else 0
         if first + sent == end:  # it sent everything, died, and is back
             return
-        self._busy[worker] = rounds | {self._number}
-        self.transport.hand([worker], sent, [run.delays[worker]])
+        self._busy[worker] = self._number
+        self.transport.hand(worker, sent, run.delays[worker])
 
     def _next(self, until: float) -> Event | None:
         """Return the next event; None if there is none until the clock shows `until`."""
@@ -300,8 +260,6 @@ class Master(RoundLoop):
                     self._restart(now)
                     wake = min(until, *self._due.values(), math.inf)
                 inbox.extend(self.transport.listen(max(0.0, wake - now)))
-                if self._intake is not None and self._intake.pending:
-                    return _TAKEN
                 if until <= now and not inbox:
                     return None
             event = inbox.popleft()
@@ -340,15 +298,15 @@ class Master(RoundLoop):
                 return False
             self._bury(event)
             return True
-        if event.round not in self._busy.get(worker, ()):
+        if event.round != self._busy.get(worker):
             return False
-        self._goes_on(worker, event.round + 1)
+        del self._busy[worker]  # it left this round
         return True
 
     def _admit_message(self, event: Event) -> bool:
         """Note a message that was sent; return False if its worker cannot have it."""
         worker, number = event.worker, event.round
-        if number not in self._busy.get(worker, ()):
+        if number != self._busy.get(worker):
             return False
         sent, end = self._first[worker] + event.index, self._first[worker + 1]
         if event.index < 0 or sent >= end or not self._fits(event):
@@ -360,12 +318,8 @@ class Master(RoundLoop):
         else:
             self._heard.add(sent)
         self._idle_deaths[worker] = 0
-        # It is at this round or a newer one, and its last message ends this round for it.
-        over = number + (sent == end - 1)
-        if over > self._number:
+        if sent == end - 1:
             del self._busy[worker]
-        else:
-            self._goes_on(worker, over)
         return True
 
     def _fits(self, event: Event) -> bool:
@@ -376,13 +330,6 @@ class Master(RoundLoop):
             and message.shape == self._message_shape
             and (message.dtype is dtype or message.dtype == dtype)
         )
-
-    def _goes_on(self, worker: int, over: int) -> None:
-        """Note that a worker has finished with all rounds before `over`."""
-        if still := {r for r in self._busy[worker] if r >= over}:
-            self._busy[worker] = still
-        else:
-            del self._busy[worker]
 
     def _bury(self, event: Event) -> None:
         worker = event.worker

@@ -314,11 +314,10 @@ class _Ranks(Answering):
             for link in self._links:
                 link.tell(number)
 
-    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        for worker, delay in zip(workers, delays, strict=True):
-            link = self._links[worker]
-            link.hand(self._number, self._order, first, delay)
-            self._receives[worker] = link.receive
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        link = self._links[worker]
+        link.hand(self._number, self._order, first, delay)
+        self._receives[worker] = link.receive
 
     def ask(self, worker: int, question: Question) -> None:
         asked = self._links[worker].asked

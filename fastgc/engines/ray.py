@@ -209,9 +209,8 @@ class _Actors(Answering):
         # Through the object store small parameters would make a call half as long again.
         self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._ray.put(theta)
 
-    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        for worker, delay in zip(workers, delays, strict=True):
-            self._call(_Call(worker, self._number, first, delay))
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        self._call(_Call(worker, self._number, first, delay))
 
     def _call(self, call: _Call) -> None:
         message = self._actors[call.worker].message

@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from typing import Any, NoReturn
@@ -265,10 +265,8 @@ class _Ranks(Answering):
             for link in self._links.values():
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 
-    def hand(self, workers: Sequence[int], first: int, delays: Sequence[float]) -> None:
-        for worker, delay in zip(workers, delays, strict=True):
-            order = _ROUND, self._number, first, delay, self._theta
-            self._links[worker].orders.put(order)
+    def hand(self, worker: int, first: int, delay: float) -> None:
+        self._links[worker].orders.put((_ROUND, self._number, first, delay, self._theta))
 
     def ask(self, worker: int, question: Question) -> None:
         self._links[worker].ask(question)

@@ -579,7 +579,6 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
         publish(number, theta, in_use)
 
     def listen_too(seconds: float) -> Iterable[Event]:
-        transport.intake = None  # let `listen` tell all messages, so that none is taken directly
         told = list(waiting) if published else []
         if told:
             waiting.clear()

@@ -340,7 +340,7 @@ def bind_arrivals(rows, arrays, check):
     def arrive(number, row, energy):
         return take(struct, number, buffer(row), energy)
 
-    return arrive, struct
+    return arrive
 
 
 # --------------------------------------------------------------- delays, and when messages suffice

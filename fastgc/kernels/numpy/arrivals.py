@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,20 +64,6 @@ class Arrivals:
         and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
         far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE``, ``DUPLICATE`` or
         ``NOT_FINITE`` it is not taken.
-    c : Any
-        The C backend's handle of this state; None if C does not take such rows. With it, C takes
-        messages of a local cluster where they lie, if each worker sends one. The following
-        attributes are for that.
-    least : int
-        Fewer messages than this never suffice.
-    start : float
-        When the round began, by ``time.perf_counter()``.
-    when : (N,) float64 array
-        Written: the seconds from `start` until each message came.
-    pending : bool
-        Whether messages were taken that `follow` has not listed yet.
-    slots : sequence of arrays
-        Where messages lie, by number.
 
     Parameters
     ----------
@@ -112,14 +98,12 @@ class Arrivals:
             self.squares,
             self.energies,
         )
-        self.arrive, self.c = own(bind_arrivals)(rows, arrays, check)
-        self.least, self.start, self.pending = 1, 0.0, False
-        self.when, self.slots = np.empty(0), cast("Sequence[Array]", ())
+        self.arrive = own(bind_arrivals)(rows, arrays, check)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property
     def count(self) -> int:
-        """Number of messages taken; `rows` may not list the last ones yet."""
+        """Number of messages taken."""
         return self._counts[0]
 
     @property
@@ -127,21 +111,12 @@ class Arrivals:
         """Whether the messages taken suffice, by `Enough`."""
         return self._counts[1] <= 0
 
-    def follow(self) -> list[int]:
-        """List the rows that C took where they lie. Returns their numbers."""
-        slots, rows = self.slots, self.rows.arrays
-        numbers: list[int] = self.numbers[len(rows) : self.count].tolist()
-        rows += [slots[number] for number in numbers]
-        self.pending, self.slots = False, ()  # the slots are the transport's
-        return numbers
-
     def reset(self) -> None:
         """Forget all messages."""
         self.rows.clear()
         self.heard.fill(0)
         self._lacking[:] = self._enough.need
         self._state[:] = self._first
-        self.pending, self.slots = False, ()
 
     def keep(self, positions: list[int]) -> int:
         """Forget all messages but these. Returns the `Status` of the last."""
@@ -176,10 +151,8 @@ class ArrivalArrays(NamedTuple):
 
 def bind_arrivals(
     rows: Rows, arrays: ArrivalArrays, check: bool
-) -> tuple[Callable[[int, Any, float], int], Any]:
+) -> Callable[[int, Any, float], int]:
     """Prepare a function that takes messages one by one: `Arrivals.arrive`.
-
-    Also returns C's handle of the state, or None in other backends.
 
     Parameters
     ----------
@@ -210,4 +183,4 @@ def bind_arrivals(
             state[1] -= weight[block[number]]
         return Status.TOO_FEW if state[1] > 0 else Status.OK
 
-    return arrive, None
+    return arrive
