@@ -259,6 +259,26 @@ def test_what_came_before_the_end_is_read():
         assert ends.line.order(0, 0, 0, 0.0)  # no error: the death is known elsewhere
 
 
+def test_ends_that_have_not_read_everything():
+    """The system tells the other end of a reset, once, before what was sent."""
+    with Ends() as ends:
+        ends.line.order(0, 0, 0, 0.0)
+        ends.worker.tell(Kind.JOINED, NONE)
+        ends.worker.tell(Kind.FAILED, NONE)
+        ends.line.theirs.close()
+        assert ends.line.read().kind == Kind.JOINED
+        assert ends.line.read().kind == Kind.FAILED
+        assert ends.line.read() is None
+    with Ends() as ends:
+        ends.worker.tell(Kind.JOINED, NONE)
+        ends.line._socket.close()
+        assert not ends.worker.look()
+    with Ends() as ends:
+        ends.worker.tell(Kind.JOINED, NONE)
+        ends.line._socket.close()
+        assert not ends.worker.next()
+
+
 @pytest.mark.parametrize("size", [1, 39, 41])
 def test_records_of_another_length(size):
     with Ends() as ends:

@@ -129,10 +129,7 @@ class Line:
 
         Raises BlockingIOError if there is none, and Nonsense after what no worker may send.
         """
-        try:
-            sent = self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
-        except ConnectionError:
-            return None
+        sent = self._receive()
         if not sent:
             return None
         if len(sent) < _FORMAT.size:  # workers write whole records
@@ -168,11 +165,16 @@ class Line:
     def ended(self) -> bool:
         """Whether the worker is gone; what it sent is dropped."""
         try:
-            return not self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
+            return not self._receive()
         except BlockingIOError:
             return False
-        except ConnectionError:
-            return True
+
+    def _receive(self) -> bytes:
+        """The next packet; empty: there will be no more."""
+        try:
+            return self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
+        except ConnectionResetError:  # once, if the other end closed and had not read everything
+            return self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
 
     def end(self) -> None:
         """Have the worker end when it next looks; its last records can still be read."""
@@ -213,10 +215,17 @@ class WorkerEnd:
 
     def next(self) -> bool:
         """Wait for an order, and answer what is asked before; False: the worker must end."""
-        while record := os.read(self._file, _FORMAT.size):
+        while record := self._read():
             if self._take(record):
                 return True
         return False
+
+    def _read(self) -> bytes:
+        """Wait for a record; empty: the master is gone, or has given this worker up."""
+        try:
+            return os.read(self._file, _FORMAT.size)
+        except ConnectionResetError:
+            return b""
 
     def _take(self, record: bytes) -> bool:
         """Note an order, or answer a question; return whether it was an order."""
@@ -231,7 +240,7 @@ class WorkerEnd:
     def look(self) -> bool:
         """Answer what is asked; False: the worker must end."""
         while self._poll.poll(0):
-            record = os.read(self._file, _FORMAT.size)
+            record = self._read()
             if not record:
                 return False
             self._take(record)
