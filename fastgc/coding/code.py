@@ -260,6 +260,8 @@ class Code(Recorded):
         ------
         TypeError, ValueError
             If anything does not fit; nothing has been written then.
+        OverflowError
+            If a message of float16 has a number beyond 65504.
         """
         found: Array = encode(self.scheme, worker, partials, out, index, message_dtype)
         return found

@@ -83,9 +83,9 @@ class RoundOptions:
     timeout : float, optional
         The longest a round may wait, in seconds.
     message_dtype : numpy dtype, optional
-        Dtype of the messages. Less precise ones are shorter: ``float16`` or ``"bfloat16"``. More
-        precise ones help if a code loses too many digits: ``float64`` for float32 gradients, and
-        Default: the gradients' dtype.
+        Dtype of the messages. Less precise ones are shorter: ``"bfloat16"``, or ``float16``, which
+        ends at 65504: a larger number is an error of the worker. More precise ones help if a code
+        loses too many digits: ``float64`` for float32 gradients. Default: the gradients' dtype.
     tracker : StabilityTracker, optional
         Records how precise each gradient is. With the action "wait", a round waits for more
         messages until the gradient is precise enough, no worker is left, or the timeout is over.
