@@ -1097,7 +1097,6 @@ REASONS = {
     "checkpoint.describe": "for train, which has checked what it gives",
     "StabilityTracker.write_jsonl": "writes a file",
     "stability.write_jsonl": "writes a file",
-    "stability.write_csv": "writes a file",
     "fastgc.train": "starts worker processes",
     "fastgc.backend": "takes nothing",
     "fastgc.backends": "takes nothing",

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 import sys
 from functools import partial
 
@@ -14,9 +13,7 @@ from typer.testing import CliRunner
 
 import fastgc
 from fastgc.cli import app
-from fastgc.cli.simulate import hint
 from fastgc.engines import SimulatedCluster
-from fastgc.planning import Recording
 from fastgc.sequential import (
     MSGC,
     SRSGC,
@@ -321,37 +318,6 @@ def test_it_draws(tmp_path):
     result = run(f"{M},uncoded", "-n", "4", "--rounds", "20", "--plot", str(path))
     assert result.exit_code == 0, result.output
     assert "gradients that are done" in path.read_text()
-
-
-def test_plans_say_where_coding_across_rounds_is_faster(tmp_path, monkeypatch):
-    times = 1.0 + 0.1 * np.random.default_rng(8).exponential(size=(120, 6))
-    recording = Recording(times, 0.8)
-    said = hint(recording, "binary", 10.0, 0)
-    found = re.match(
-        r"Where (\d) models .* in turn, (\S+) .* takes (0\.\d\d) times .* binary", said
-    )
-    scheme = make(found[2], 6)
-    assert scheme.delay + 1 == int(found[1])
-    runs = [
-        simulate_sequential(times[20:], scheme, mu=mu, load_slope=0.8, interrupted=False)
-        for mu in (0.2, 1.0)
-    ]
-    ratios = [run.seconds_per_job / 10.0 for run in runs]
-    assert any(ratio == pytest.approx(float(found[3]), abs=0.0051) for ratio in ratios)
-    assert hint(recording, "binary", 1.0, 0) is None
-    assert hint(Recording(times[:39], 0.8), "binary", 10.0, 0) is None  # too few to tell
-    # The same as the command asks for.
-    pytest.importorskip("scipy")
-    asked = []
-    monkeypatch.setattr("fastgc.cli.plan.hint", lambda *a: asked.append(a) or "Said so.")
-    np.save(tmp_path / "times.npy", times)
-    command = ["plan", "rs,uncoded", "--recorded", str(tmp_path / "times.npy"), "--cost", "0.8"]
-    result = CliRunner().invoke(app, [*command, "--rounds", "100"])
-    assert "Said so." in result.stdout
-    [(given, name, seconds, seed)] = asked
-    assert given.times.shape == (120, 6)
-    assert (name in ("rs", "uncoded"), seed) == (True, 0)
-    assert 1.0 < seconds < 2.0
 
 
 @pytest.mark.parametrize(

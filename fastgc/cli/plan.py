@@ -25,7 +25,7 @@ from .output import (
     draw,
     milliseconds,
 )
-from .simulate import hint, left_out
+from .simulate import left_out
 
 if TYPE_CHECKING:
     from ..planning import Choice, Plan
@@ -103,7 +103,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
     approximate = any(each.simulation.residuals is not None for each in shown)
     _show(title, rows, approximate, output)
-    _remark(what, case, found)
+    _remark(case, found)
     for line in reasons(found.refused):
         echo(line, err=True)
 
@@ -211,18 +211,14 @@ def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tab
     )
 
 
-def _remark(what: Search, case: Case, found: Plan) -> None:
+def _remark(case: Case, found: Plan) -> None:
     """Print remarks on the best codes that are not in the table."""
-    best = found.by_code()
     said: list[str | None] = []
-    for choice in best:
+    for choice in found.by_code():
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             said.append(f"{choice.name}: assignment={assignment}")
         said.append(catalogue.remark(choice.name, choice.code))
     said.append(_crowded(found, case.n, case.processors))
-    recording = case.source.recording
-    if what.recorded is not None and recording is not None and case.processors is None:
-        said.append(hint(recording, best[0].name, best[0].time, what.seed))
     for line in filter(None, said):
         echo(line)
 

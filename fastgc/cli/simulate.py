@@ -207,8 +207,6 @@ def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tab
 
 # -------------------------------------------------------------------------------- fastgc sequential
 
-_ENOUGH, _MOST = 40, 200  # `hint` needs this many recorded rounds, and uses no more
-
 
 def _names() -> list[str]:
     from .. import sequential
@@ -320,30 +318,6 @@ def _times(recording: Recording) -> tuple[Floats, dict[str, Any]]:
         return np.zeros_like(times), {"load_slope": times, "at_load": 0.0}
     # A time is at least as long as its computation.
     return np.maximum(times, cost), {"load_slope": cost, "at_load": 1.0}
-
-
-def hint(recording: Recording, name: str, seconds: float, seed: int) -> str | None:
-    """Return a remark for `fastgc plan` if coding across rounds is faster than its best code.
-
-    It tries few parameters and rounds, so that it takes little time compared to the plan.
-    """
-    from ..sequential import compare
-
-    times, grows = _times(recording)
-    if len(times) < _ENOUGH:
-        return None
-    asked = ("m-sgc:burst=1,window=2", "m-sgc:burst=2,window=3", "sr-sgc:burst=1,window=2")
-    # Not interrupted, as in the plan.
-    how: Any = {"mu": (0.2, 1.0), "interrupted": False, "probe": _ENOUGH // 2, "seed": seed}
-    best = compare(times[:_MOST], asked, **how, **grows)[0]
-    ratio = best.run.seconds_per_job / seconds
-    if not ratio < 1:
-        return None
-    return (
-        f"Where {best.scheme.delay + 1} models are trained in turn, {best.text} (load "
-        f"{best.scheme.load:.3g}) takes {ratio:.2f} times as long for a gradient as {name}, "
-        "without decoding: `fastgc sequential --recorded … --finish` compares more."
-    )
 
 
 def _of_scheme(found: Compared) -> dict[str, Any]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import csv
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +26,6 @@ __all__ = [
     "StabilityRow",
     "compare",
     "matched",
-    "write_csv",
 ]
 
 PATTERNS = ("random", "contiguous", "neighbouring", "adversarial")
@@ -345,14 +341,6 @@ def _figure(
         return code.recovery(sets, seed).messages
     rows = compare({"": entry}, stragglers=s, dtypes=[dtype], sets=sets, seed=seed)
     return float(getattr(rows[0], held)) if rows else math.inf
-
-
-def write_csv(rows: Sequence[StabilityRow], path: str | os.PathLike[str]) -> None:
-    """Write rows to a CSV file with a line of headings."""
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(StabilityRow._fields)
-        writer.writerows(rows)
 
 
 P = 32  # elements of a gradient
