@@ -490,6 +490,14 @@ def test_numbers_of_any_exponent(transpose, complex_):
         np.testing.assert_array_equal(moved * (1 if transpose else powers), found)
 
 
+def test_nodes_whose_differences_overflow():
+    nodes, b = 1.7e308 * np.array([1.0, -1.0, 0.5]), np.array([1.0, 2.0, 1.0])
+    found = vandermonde._solve_widely(nodes, b, np.arange(3), False)
+    smaller = solve(nodes * 2.0**-30, b)
+    np.testing.assert_allclose(found[:2], smaller[:2] * 2.0 ** -np.array([0, 30]), rtol=1e-14)
+    assert found[2] == 0  # 2e-616
+
+
 @pytest.mark.parametrize("complex_", [False, True])
 def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
     """Wherever they stand, kernels divide by no number from beyond these nodes."""
