@@ -118,7 +118,7 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
         return told
     scheme = code.scheme
     workers = code.n if scheme.awaited is None else max(scheme.awaited, code.n - STRAGGLERS)
-    survivors = scheme.messages_of(rng.permutation(code.n)[:workers])
+    survivors = scheme.messages.of(rng.permutation(code.n)[:workers])
     counts = scheme.message_counts
     gradients = np.ones((code.k, ELEMENTS)) if code.k * ELEMENTS < 1 << 26 else None
 

@@ -25,7 +25,7 @@ def test_stages(benchmark, note, polynomials):
         code = LagrangeCode(N, load=LOAD, messages=LOAD // polynomials, limit=None)
     code.scheme.cache = None  # otherwise repeated sets would be looked up
     rng = np.random.default_rng(0)
-    came = rng.permutation(code.scheme.message_count)
+    came = rng.permutation(code.scheme.messages.count)
     survivors = came[: code.threshold]
     nodes = code.beta[survivors]
     product, out = np.empty_like(nodes), np.empty_like(nodes)
@@ -49,7 +49,7 @@ def test_stages(benchmark, note, polynomials):
     decoder = code.decoder()
     np.testing.assert_array_equal(decoder(survivors), out)
     for p in ELEMENTS:
-        decode = code.bind(rng.standard_normal((code.scheme.message_count, p)))
+        decode = code.bind(rng.standard_normal((code.scheme.messages.count, p)))
         stages[f"p={p}"] = seconds(lambda decode=decode: decode(survivors), 51)
     benchmark.group = "lagrange decoding"
     benchmark(decoder, survivors)

@@ -36,7 +36,7 @@ def ready(name, code, times):
     if name in ("bcc", "uc-mmc:load=5"):
         cell = code.scheme.rule.cell
         if code.load > 1 and cell.size > code.n:  # message after message
-            shares = code.scheme.message_shares.reshape(code.n, -1)
+            shares = code.scheme.messages.shares.reshape(code.n, -1)
             times = (times[:, :, None] + COST * code.load * shares).reshape(len(times), -1)
         order = np.argsort(cell, kind="stable")
         starts = np.unique(cell[order], return_index=True)[1]

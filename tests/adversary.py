@@ -480,21 +480,21 @@ class Rounds(RuleBasedStateMachine):
         """Write a result anywhere among the messages: it is right, unless it is refused."""
         p, rng = 10, np.random.default_rng(seed)
         g = rng.standard_normal((code.k, p))
-        memory = np.zeros(code.scheme.message_count * p + 3)
-        rows = memory[: code.scheme.message_count * p].reshape(-1, p)
-        for m in range(code.scheme.message_count):
-            worker, index = code.scheme.sender(m)
+        memory = np.zeros(code.scheme.messages.count * p + 3)
+        rows = memory[: code.scheme.messages.count * p].reshape(-1, p)
+        for m in range(code.scheme.messages.count):
+            worker, index = code.scheme.messages.sender(m)
             rows[m] = code.encode(worker, g[code.partitions(worker, index)], index=index)
-        at = at % code.scheme.message_count * p + shift
+        at = at % code.scheme.messages.count * p + shift
         out, expected = memory[at : at + p], g.sum(axis=0)
         try:
             if verb == "decode":
-                numbers = range(code.scheme.message_count)
+                numbers = range(code.scheme.messages.count)
                 code.decode(numbers, list(rows), out=out, check_finite=check)
             else:
                 rnd = code.round(p)
-                for m in range(code.scheme.message_count):
-                    rnd.receive(*code.scheme.sender(m)[:1], rows[m])
+                for m in range(code.scheme.messages.count):
+                    rnd.receive(*code.scheme.messages.sender(m)[:1], rows[m])
                 rnd.gradient(out=out)
         except ValueError as error:
             if "memory" not in str(error):

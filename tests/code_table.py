@@ -114,7 +114,7 @@ class Job:
         self.gradient = least_squares_gradient(theta, X.astype(np.longdouble), y)
         self.messages = [
             code.encode(w, [self.partials[j] for j in code.partitions(w, t)], index=t)
-            for w, t in map(code.scheme.sender, range(code.scheme.message_count))
+            for w, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
         ]
 
     def decode(self, survivors, **options):

@@ -29,9 +29,9 @@ from fastgc.training.data import Dataset
 
 
 def subsets(code):
-    everything = range(code.scheme.message_count)
+    everything = range(code.scheme.messages.count)
     return itertools.chain.from_iterable(
-        itertools.combinations(everything, size) for size in range(code.scheme.message_count + 1)
+        itertools.combinations(everything, size) for size in range(code.scheme.messages.count + 1)
     )
 
 
@@ -39,7 +39,7 @@ def prefixes(code):
     """Yield every set of messages in which each worker's own come in order."""
     for sent in itertools.product(*(range(count + 1) for count in code.scheme.message_counts)):
         yield [
-            code.scheme.message_number(w, t) for w, count in enumerate(sent) for t in range(count)
+            code.scheme.messages.number(w, t) for w, count in enumerate(sent) for t in range(count)
         ]
 
 
@@ -74,11 +74,11 @@ def answers(code, job, survivors, messages):
 @pytest.mark.any_backend
 def test_booleans_are_the_numbers_of_those_that_came(code):
     job, rng = Job(code), np.random.default_rng(0)
-    everyone = np.ones(code.scheme.message_count, dtype=bool)
+    everyone = np.ones(code.scheme.messages.count, dtype=bool)
     told = 0
-    for missing in range(code.scheme.message_count):
+    for missing in range(code.scheme.messages.count):
         came = everyone.copy()
-        came[rng.permutation(code.scheme.message_count)[:missing]] = False
+        came[rng.permutation(code.scheme.messages.count)[:missing]] = False
         numbers = np.flatnonzero(came)
         assert code.decodable(came) == code.decodable(came.tolist()) == code.decodable(numbers)
         if not code.decodable(numbers):
@@ -141,7 +141,7 @@ def test_booleans_as_survivors_of_rounds():
 def test_every_set_of_messages(code):
     """A code decodes exactly when it should; otherwise it says how many messages are missing."""
     job = Job(code)
-    everything = set(range(code.scheme.message_count))
+    everything = set(range(code.scheme.messages.count))
     decodable = {F: code.decodable(F) for F in subsets(code)}
     for F, ready in decodable.items():
         if claims_all_that_spans(code):
@@ -152,7 +152,7 @@ def test_every_set_of_messages(code):
         with pytest.raises(NotDecodableError) as caught:
             job.decode(F)
         missing = caught.value.missing
-        assert 1 <= missing <= code.scheme.message_count - len(F)
+        assert 1 <= missing <= code.scheme.messages.count - len(F)
         rest = sorted(everything.difference(F))
         if missing > 1 and len(rest) < 8:  # no fewer messages than `missing` suffice
             for more in itertools.combinations(rest, missing - 1):
@@ -172,8 +172,8 @@ def test_threshold_and_stragglers_are_exact(code):
             code.decodable(
                 [
                     m
-                    for m in range(code.scheme.message_count)
-                    if code.scheme.sender(m)[0] not in lost
+                    for m in range(code.scheme.messages.count)
+                    if code.scheme.messages.sender(m)[0] not in lost
                 ]
             )
             for lost in itertools.combinations(range(code.n), s)
@@ -191,7 +191,8 @@ def test_threshold_and_stragglers_are_exact(code):
         *(
             code
             for code in SMALL
-            if 2 <= code.scheme.message_count <= much(6, 5) and code.scheme.messages_per_worker == 1
+            if 2 <= code.scheme.messages.count <= much(6, 5)
+            and code.scheme.messages.per_worker == 1
         ),
     ],
     ids=repr,
@@ -200,11 +201,11 @@ def test_every_order_of_messages(code):
     """In every order, a round is ready with the first message that makes its set decodable."""
     job = Job(code)
     received = code.round(job.p)
-    for order in itertools.permutations(range(code.scheme.message_count)):
+    for order in itertools.permutations(range(code.scheme.messages.count)):
         received.reset()
         ready = False
         for at, m in enumerate(order):
-            worker, index = code.scheme.sender(m)
+            worker, index = code.scheme.messages.sender(m)
             ready = received.receive(worker, job.messages[m], index)
             assert ready == received.ready == code.decodable(order[: at + 1])
             if ready:
@@ -251,9 +252,9 @@ def all_verbs_once(code):
         received = code.round(p, verify=True)
     except ValueError:  # the code has no messages to spare
         received = code.round(p)
-    order = rng.permutation(code.scheme.message_count)
+    order = rng.permutation(code.scheme.messages.count)
     for m in order:
-        worker, index = code.scheme.sender(m)
+        worker, index = code.scheme.messages.sender(m)
         encoder = code.encoder(worker, p, index=index)
         for j in code.partitions(worker, index):
             encoder.add(int(j), job.partials[j])
@@ -272,10 +273,10 @@ def all_verbs_once(code):
     assert job.error(gradient) < 1e-9
     vector = code.decoding_vector(order)
     np.testing.assert_array_equal(code.decoder()(order), vector)
-    masks = np.ones((2, code.scheme.message_count), dtype=bool)
-    masks[1] = rng.random(code.scheme.message_count) < 0.8
+    masks = np.ones((2, code.scheme.messages.count), dtype=bool)
+    masks[1] = rng.random(code.scheme.messages.count) < 0.8
     batch = code.decoding_vectors(masks, undecodable="nan")
-    alone = code.decoding_vector(range(code.scheme.message_count))
+    alone = code.decoding_vector(range(code.scheme.messages.count))
     np.testing.assert_allclose(batch[0], alone, atol=1e-12 * np.abs(alone).max())
     some = np.flatnonzero(masks[1])
     assert np.isnan(batch[1]).any() == (not code.decodable(some))
@@ -287,7 +288,7 @@ def all_verbs_once(code):
         parts = code.group_round(p)
         parts.reset(range(code.groups))
         for m in order:
-            worker, index = code.scheme.sender(m)
+            worker, index = code.scheme.messages.sender(m)
             parts.receive(worker, job.messages[m], index)
         total = sum(parts.gradient(g).astype(np.longdouble) for g in range(code.groups))
         assert job.error(total) < 1e-9
@@ -304,12 +305,12 @@ def test_random_sets_of_large_codes(code):
     for size in (
         code.threshold,
         code.threshold,
-        min(code.threshold + 7, code.scheme.message_count),
+        min(code.threshold + 7, code.scheme.messages.count),
     ):
         due = dict.fromkeys(range(code.n), 0)
         F = []
         for worker in rng.permutation(senders)[:size].tolist():
-            F.append(code.scheme.message_number(worker, due[worker]))
+            F.append(code.scheme.messages.number(worker, due[worker]))
             due[worker] += 1
         assert code.decodable(F)
         error, trusted = job.error(job.decode(F)), code.trust(F).relative_error
@@ -325,8 +326,8 @@ def test_random_small_sets_of_large_codes(code):
     seen = set()
     trials = much(12, 4) if claims_all_that_spans(code) else much(40, 10)
     for _ in range(trials):
-        size = int(rng.integers(1, code.scheme.message_count + 1))
-        F = rng.permutation(code.scheme.message_count)[:size]
+        size = int(rng.integers(1, code.scheme.messages.count + 1))
+        F = rng.permutation(code.scheme.messages.count)[:size]
         ready = code.decodable(F)
         seen.add(ready)
         if claims_all_that_spans(code):
@@ -346,8 +347,8 @@ def test_random_small_sets_of_large_codes(code):
 def test_what_a_code_consists_of(code):
     assert code.scheme.loads.tolist() == [len(code.partitions(i)) for i in range(code.n)]
     assert code.load == code.scheme.loads.max()
-    assert code.scheme.messages_per_worker == max(code.scheme.message_counts)
-    assert code.scheme.message_count == sum(code.scheme.message_counts)
+    assert code.scheme.messages.per_worker == max(code.scheme.message_counts)
+    assert code.scheme.messages.count == sum(code.scheme.message_counts)
     number = 0
     for i, count in enumerate(code.scheme.message_counts):
         parts = [code.partitions(i, t) for t in range(count)]
@@ -355,22 +356,22 @@ def test_what_a_code_consists_of(code):
         coefficients = [code.coefficients(i, t) for t in range(count)]
         np.testing.assert_array_equal(np.concatenate(coefficients), code.coefficients(i))
         for t in range(count):
-            assert code.scheme.message_number(i, t) == number
-            assert code.scheme.sender(number) == (i, t)
+            assert code.scheme.messages.number(i, t) == number
+            assert code.scheme.messages.sender(number) == (i, t)
             row = np.zeros(code.scheme.shard_count, dtype=complex)
             row[parts[t]] = coefficients[t]
             np.testing.assert_array_equal(code.matrix()[number], row)
             number += 1
         for t in (-1, count):
             with pytest.raises(ValueError, match=rf"worker {i}, which sends {count}: index {t} "):
-                code.scheme.message_number(i, t)
+                code.scheme.messages.number(i, t)
             with pytest.raises(ValueError, match=f"index {t} does not exist"):
                 code.partitions(i, t)
     with pytest.raises(ValueError, match=rf"message {number} does not exist: .* 0 to {number - 1}"):
-        code.scheme.sender(number)
+        code.scheme.messages.sender(number)
     with pytest.raises(ValueError, match="worker -1 does not exist"):
         code.partitions(-1)
-    what = "workers" if code.scheme.messages_per_worker == 1 else "messages"
+    what = "workers" if code.scheme.messages.per_worker == 1 else "messages"
     with pytest.raises(ValueError, match=rf"{what} are numbered 0 to {number - 1}"):
         code.decoding_vector([number])
 
@@ -382,7 +383,7 @@ def test_pickles_and_prints(code):
     assert repr(again) == repr(code)
     assert type(code).__name__ in repr(code)
     np.testing.assert_array_equal(again.matrix(), code.matrix())
-    everything = range(code.scheme.message_count)
+    everything = range(code.scheme.messages.count)
     np.testing.assert_array_equal(
         again.decoding_vector(everything), code.decoding_vector(everything)
     )
@@ -397,7 +398,7 @@ def test_recovery_is_the_mean_over_orders(code):
     assert 1 <= found.workers <= found.messages <= code.threshold
     size = code.message_size(2) * code.scheme.format(1, np.float64).message_dtype.itemsize / 16
     assert found.communication_load == pytest.approx(found.messages * size)
-    if code.scheme.messages_per_worker == 1:
+    if code.scheme.messages.per_worker == 1:
         # E[messages] is the sum over m of the probability that m random messages do not suffice.
         expected = sum(
             1 - np.mean([code.decodable(F) for F in itertools.combinations(range(code.n), m)])
@@ -413,15 +414,19 @@ def test_recovery_is_the_mean_over_orders(code):
 def test_best_of_too_few(code):
     job = Job(code)
     rng = np.random.default_rng(0)
-    for size in range(1, code.scheme.message_count + 1):
-        F = rng.permutation(code.scheme.message_count)[:size]
+    for size in range(1, code.scheme.messages.count + 1):
+        F = rng.permutation(code.scheme.messages.count)[:size]
         messages = [job.messages[m] for m in F]
         found = code.decode(F, messages, p=job.p, partial="best")
         vector, residual = code.best_vector(F)
         assert found.residual == residual
         received = code.round(job.p)
         for m in F:
-            received.receive(code.scheme.sender(m)[0], job.messages[m], code.scheme.sender(m)[1])
+            received.receive(
+                code.scheme.messages.sender(m)[0],
+                job.messages[m],
+                code.scheme.messages.sender(m)[1],
+            )
         best = received.best()
         assert best.residual == residual
         np.testing.assert_array_equal(best.gradient, found.gradient)
@@ -493,7 +498,7 @@ def test_rounds_and_streaming_encoders(code, dtype):
             encoder = code.encoder(worker, job.p, dtype, index=t)
             for j in rng.permutation(code.partitions(worker, t)):
                 encoder.add(int(j), job.partials[j])
-            heard.append(code.scheme.message_number(worker, t))
+            heard.append(code.scheme.messages.number(worker, t))
             message = encoder.message()
             scale = np.abs(message).max()
             np.testing.assert_allclose(message, job.messages[heard[-1]], atol=40 * unit * scale)
@@ -519,7 +524,7 @@ def test_wrong_number_of_partial_gradients(code):
     with pytest.raises(ValueError, match=f"computes {len(given) // 2} partial gradients"):
         code.encode(0, given)
     with pytest.raises(ValueError, match=r'knows the method "auto"|unknown method'):
-        code.decoding_vector(range(code.scheme.message_count), "guess")
+        code.decoding_vector(range(code.scheme.messages.count), "guess")
 
 
 # ---------------------------------------------------------------------------------- bad arguments
@@ -596,7 +601,7 @@ def test_survivors_far_more_than_messages_are_refused_at_once():
 def test_messages_of_no_workers():
     code = Uncoded(3, load=2)
     np.testing.assert_array_equal(
-        code.scheme.messages_of([2, 0]), code.scheme.messages_of(iter([0, 2]))
+        code.scheme.messages.of([2, 0]), code.scheme.messages.of(iter([0, 2]))
     )
     for workers, error, text in [
         ([3], ValueError, "worker 3 does not exist"),
@@ -605,7 +610,7 @@ def test_messages_of_no_workers():
         (np.array([True]), TypeError, "must be an integer"),
     ]:
         with pytest.raises(error, match=text):
-            code.scheme.messages_of(workers)
+            code.scheme.messages.of(workers)
 
 
 @pytest.mark.any_backend
@@ -621,8 +626,8 @@ def test_seeds_are_numbers():
 @EVERY_SMALL
 def test_decoders_fill_no_more_than_they_hold(code):
     decoder = code.decoder()
-    decoder.survivors[:] = np.arange(code.scheme.message_count)
-    for f in (-1, code.scheme.message_count + 1, 1 << 40):
+    decoder.survivors[:] = np.arange(code.scheme.messages.count)
+    for f in (-1, code.scheme.messages.count + 1, 1 << 40):
         with pytest.raises(ValueError, match="f must be in 0"):
             decoder.fill(f)
 
@@ -648,6 +653,6 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
 @pytest.mark.parametrize("name", ["rs", "uc-mmc:load=3", "lcc-mmc:load=3"])
 def test_senders_of_messages_are_those_of_each(name):
     scheme = catalogue.make(name, 9).scheme
-    messages = np.random.default_rng(0).permutation(scheme.message_count)[:7]
-    expected = sorted({scheme.sender(int(each))[0] for each in messages})
-    assert scheme.senders(messages).tolist() == expected
+    messages = np.random.default_rng(0).permutation(scheme.messages.count)[:7]
+    expected = sorted({scheme.messages.sender(int(each))[0] for each in messages})
+    assert scheme.messages.senders(messages).tolist() == expected

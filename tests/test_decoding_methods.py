@@ -116,7 +116,7 @@ CODES = [
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_batch_is_each_round_by_itself(code):
     rng = np.random.default_rng(3)
-    masks = rng.random((60, code.scheme.message_count)) < rng.random((60, 1))
+    masks = rng.random((60, code.scheme.messages.count)) < rng.random((60, 1))
     masks[0], masks[1] = True, False
     before = masks.copy()
     vectors = code.decoding_vectors(masks, undecodable="nan")

@@ -152,7 +152,7 @@ def test_verbs_are_those_that_look_closely(code):
 
 def check_verbs(code, dtype):
     rng, dtype = np.random.default_rng(0), np.dtype(dtype)
-    numbers = np.arange(code.scheme.message_count)
+    numbers = np.arange(code.scheme.messages.count)
     for p in (1, 3):
         try:
             form = code.scheme.format(p, dtype)
@@ -348,7 +348,7 @@ def test_a_zero_real_part_is_not_zero():
 def test_imprecise_gradients_are_warned_of_each_time(what):
     nodes = np.linspace(-1, 1, 8) + 0.01, np.linspace(-1, 1, 32)
     code = fastgc.LagrangeCode(8, 8, load=4, messages=4, nodes=nodes)
-    g = np.random.default_rng(0).standard_normal((code.scheme.message_count, 4))
+    g = np.random.default_rng(0).standard_normal((code.scheme.messages.count, 4))
     came = np.arange(15)
     given = g[came] if what == "an array" else list(g[came])
     for _ in range(3):

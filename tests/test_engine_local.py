@@ -546,7 +546,7 @@ def test_every_message_counts(code):
             assert len(report.survivors) <= report.messages <= code.threshold
             assert code.decodable(report.received)
             assert report.received.size == report.arrivals.size == report.messages
-            senders = [code.scheme.sender(m)[0] for m in report.received.tolist()]
+            senders = [code.scheme.messages.sender(m)[0] for m in report.received.tolist()]
             assert list(dict.fromkeys(senders)) == report.survivors.tolist()
             assert report.arrivals[0] > 0
             assert (np.diff(report.arrivals) >= 0).all()

@@ -210,7 +210,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
                     np.testing.assert_allclose(
                         out, theta * np.sum(shards, axis=0), atol=1e-9, err_msg=repr(code)
                     )
-            assert stale > 0 or code.threshold == code.scheme.message_count, code
+            assert stale > 0 or code.threshold == code.scheme.messages.count, code
         """,
     )
 
@@ -432,7 +432,7 @@ def test_communicators_of_some_ranks(tmp_path):
 @pytest.mark.parametrize("code", [ReedSolomon(4, stragglers=2), Uncoded(4, 8, load=2)], ids=repr)
 def test_chosen_survivors_give_the_bits_of_local_processes(tmp_path, code):
     rng = np.random.default_rng(5)
-    counts = code.threshold, code.scheme.message_count
+    counts = code.threshold, code.scheme.messages.count
     chosen = [rng.permutation(counts[1])[: counts[0]].tolist() for _ in range(6)]
     shards = rng.standard_normal((code.k, 5)).tolist()
     source = f"""

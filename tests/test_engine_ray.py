@@ -124,7 +124,7 @@ def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
             assert report.lost == ()
             assert report.refused == 0
             assert code.decodable(report.received)
-            assert len(report.survivors) <= report.messages <= code.scheme.message_count
+            assert len(report.survivors) <= report.messages <= code.scheme.messages.count
             assert (np.diff(report.arrivals) >= 0).all()
 
 

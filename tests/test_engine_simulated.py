@@ -94,7 +94,7 @@ def test_rounds_are_those_of_simulations(code, per, options, interrupted):
             assert report.survivors.size == expected.workers[number]
             assert report.received.size == report.messages
             assert code.decodable(report.received)
-            senders = [code.scheme.sender(m)[0] for m in report.received.tolist()]
+            senders = [code.scheme.messages.sender(m)[0] for m in report.received.tolist()]
             assert report.survivors.tolist() == list(dict.fromkeys(senders))
             assert (np.diff(report.arrivals) >= 0).all()
             assert report.arrivals[-1] == report.wait_seconds

@@ -94,13 +94,13 @@ def _coded(rng, kind=None, least=1):
 
 
 def _heard(rng, code):
-    return rng.permutation(code.scheme.message_count)
+    return rng.permutation(code.scheme.messages.count)
 
 
 def _encode(rng, streaming=False):
     code, job = _coded(rng)
-    number = int(rng.integers(code.scheme.message_count))
-    worker, index = code.scheme.sender(number)
+    number = int(rng.integers(code.scheme.messages.count))
+    worker, index = code.scheme.messages.sender(number)
     message = job.messages[number]
     arguments = {"worker": worker, "index": index, "out": np.zeros_like(message)}
     if streaming:
@@ -176,16 +176,16 @@ def _round(rng, full=True, least=1):
     if least == 1 and rng.integers(2):
         with contextlib.suppress(ValueError):  # the code has no message to spare
             rnd = code.round(job.p, verify=True)
-            numbers = rng.permutation(code.scheme.message_count)
+            numbers = rng.permutation(code.scheme.messages.count)
     for m in numbers if full else numbers[1:]:
-        worker, index = code.scheme.sender(m)
+        worker, index = code.scheme.messages.sender(m)
         rnd.receive(worker, job.messages[m], index)
     return rnd, job, int(numbers[0])
 
 
 def _receive(rng):
     rnd, job, number = _round(rng, full=False)
-    worker, index = rnd.code.scheme.sender(number)
+    worker, index = rnd.code.scheme.messages.sender(number)
     message = job.messages[number].copy()
     return Call(
         rnd.receive,
@@ -198,16 +198,16 @@ def _grouped(rng, part=True):
     code, job = _coded(rng, fastgc.Grouped)
     rnd = code.group_round(job.p)
     rnd.reset(range(code.groups))
-    numbers = rng.permutation(code.scheme.message_count)
+    numbers = rng.permutation(code.scheme.messages.count)
     for m in numbers[1:] if part else numbers:
-        worker, index = code.scheme.sender(m)
+        worker, index = code.scheme.messages.sender(m)
         rnd.receive(worker, job.messages[m][: rnd.form.message_size], index)
     return code, job, rnd, int(numbers[0])
 
 
 def _group_receive(rng):
     code, job, rnd, number = _grouped(rng)
-    worker, index = code.scheme.sender(number)
+    worker, index = code.scheme.messages.sender(number)
     arguments = {"worker": worker, "message": job.messages[number].copy(), "index": index}
     return Call(rnd.receive, arguments, state=lambda: rnd.survivors)
 
@@ -390,7 +390,7 @@ def _decoding_vector(rng):
 
 def _decoding_vectors(rng):
     code, _ = _coded(rng)
-    masks = rng.random((3, code.scheme.message_count)) < 0.9
+    masks = rng.random((3, code.scheme.messages.count)) < 0.9
     masks[0] = True
     return Call(code.decoding_vectors, {"masks": masks, "method": "auto", "undecodable": "nan"})
 
@@ -697,10 +697,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "codes.make": lambda rng: Call(
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
     ),
-    "Scheme.message_number": _of_code("message_number", worker=0, index=0),
     "Scheme.holders_of": _of_code("holders_of", worker=0),
-    "Scheme.sender": _of_code("sender", number=0),
-    "Scheme.messages_of": _of_code("messages_of", workers=[0]),
     "Code.partitions": _of_code("partitions", worker=0, index=0),
     "Code.coefficients": _of_code("coefficients", worker=0, index=0),
     "Code.matrix": _of_code("matrix"),
@@ -1035,7 +1032,6 @@ REASONS = {
     "Scheme.known_stragglers": "takes nothing",
     "Scheme.raise_too_few": "for schemes, which raise by it",
     "Scheme.waiting": "for schemes, whose rules it completes",
-    "Scheme.senders": "of messages that came: `recovery` and `measure` count them",
     "Round.residual": "takes nothing",
     **{
         f"{kind}.{event}": "for whoever runs a round: test_rounds.py"

@@ -33,7 +33,7 @@ def sent(code, p=3, dtype=np.float64, seed=0):
     partials = np.random.default_rng(seed).standard_normal((code.k, p)).astype(dtype)
     return partials, [
         code.encode(i, partials[code.partitions(i, t)], index=t)
-        for i, t in map(code.scheme.sender, range(code.scheme.message_count))
+        for i, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
     ]
 
 
@@ -159,8 +159,8 @@ def test_equal_groups_print_once():
 @pytest.mark.any_backend
 def test_threshold_is_what_one_group_may_miss():
     # Of 4, 3 and 3 messages, 3, 2 and 2 are needed.
-    spare = [code.scheme.message_count - code.threshold for code in MIXED.codes]
-    assert MIXED.threshold == MIXED.scheme.message_count - min(spare)
+    spare = [code.scheme.messages.count - code.threshold for code in MIXED.codes]
+    assert MIXED.threshold == MIXED.scheme.messages.count - min(spare)
     loose = Grouped([ReedSolomon(9, stragglers=4), ReedSolomon(5, stragglers=2)])
     assert (loose.threshold, loose.stragglers) == (12, 2)
 
@@ -186,7 +186,7 @@ def test_rules_side_by_side_are_of_their_own_kind():
             side_by_side([c.scheme.rule for c in codes], code.scheme.cuts.tolist()), kind
         )
         for _ in range(200):
-            order = rng.permutation(code.scheme.message_count)
+            order = rng.permutation(code.scheme.messages.count)
             tracker, other = rule.tally(), parts.tally()
             for at, message in enumerate(order.tolist()):
                 F = order[: at + 1]
@@ -225,7 +225,7 @@ def test_trust_is_that_of_the_groups():
         partials = rng.standard_normal((MIXED.k, p))
         messages = [
             MIXED.encode(*sender[:1], partials[MIXED.partitions(*sender)], index=sender[1])
-            for sender in map(MIXED.scheme.sender, F)
+            for sender in map(MIXED.scheme.messages.sender, F)
         ]
         exact = partials.astype(np.longdouble).sum(axis=0)
         difference = MIXED.decode(F, messages) - exact
@@ -287,18 +287,18 @@ def test_every_order_of_messages_of_every_set_of_groups(code):
         for groups in itertools.combinations(range(code.groups), size):
             due = [
                 m
-                for m in range(code.scheme.message_count)
-                if code.group_of(code.scheme.sender(m)[0]) in groups
+                for m in range(code.scheme.messages.count)
+                if code.group_of(code.scheme.messages.sender(m)[0]) in groups
             ]
             for order in itertools.permutations(due):
                 rnd.reset(groups)
                 assert rnd.groups == list(groups)
-                assert rnd.workers == sorted({code.scheme.sender(m)[0] for m in due})
+                assert rnd.workers == sorted({code.scheme.messages.sender(m)[0] for m in due})
                 assert rnd.ready == rnd.decodable == (not groups)
                 heard = {g: [] for g in groups}
                 used = []
                 for message in order:
-                    worker, index = code.scheme.sender(message)
+                    worker, index = code.scheme.messages.sender(message)
                     g = code.group_of(worker)
                     wanted = not code.codes[g].decodable(heard[g])
                     assert rnd.wants(worker) == wanted

@@ -406,7 +406,7 @@ def test_warnings_of_the_dtype_in_use(code, dtype, sent, warned):
     asks = [lambda: code.round(4, dtype, sent)]
     if sent is None:
         asks.append(
-            lambda: code.bind(np.empty((code.scheme.message_count, form.message_size), dtype))
+            lambda: code.bind(np.empty((code.scheme.messages.count, form.message_size), dtype))
         )
     for ask in asks:
         with warnings.catch_warnings(record=True) as caught:

@@ -48,7 +48,7 @@ def test_thresholds_of_the_paper(N):
         if r % 2 == 0 and N > 1:
             code = LagrangeCode(N, load=r, messages=r // 2)  # LCC-MMC-2
             assert code.threshold == 2 * -(-N // 2) - 1
-            assert code.scheme.message_count == N * r // 2
+            assert code.scheme.messages.count == N * r // 2
 
 
 @pytest.mark.any_backend
@@ -140,11 +140,11 @@ def test_spread_nodes_decode_better_than_neighbouring_ones():
     for _ in range(15):
         sent = np.bincount(rng.permutation(np.repeat(np.arange(40), 8))[:79], minlength=40)
         for code, found in sizes.items():
-            F = [code.scheme.message_number(i, t) for i in range(40) for t in range(sent[i])]
+            F = [code.scheme.messages.number(i, t) for i in range(40) for t in range(sent[i])]
             found.append(code.trust(F).relative_error)
     assert np.median(sizes[spread]) < 1e-2 * np.median(sizes[neighbours])
     for code in (spread, LagrangeCode(7, load=7, messages=7), LagrangeCode(1, load=1)):
-        assert np.unique(code.beta).size == code.scheme.message_count
+        assert np.unique(code.beta).size == code.scheme.messages.count
 
 
 @pytest.mark.any_backend
@@ -254,7 +254,7 @@ def delivered(code, rng):
     random time for all computations of a worker.
     """
     each = 0.01 + rng.exponential(0.1, code.n)
-    times = np.arange(1, code.scheme.messages_per_worker + 1) * each[:, None]
+    times = np.arange(1, code.scheme.messages.per_worker + 1) * each[:, None]
     return np.argsort(times.ravel(), kind="stable").tolist(), np.sort(times.ravel())
 
 
@@ -274,7 +274,7 @@ def test_rounds_wait_for_messages_they_decode_well(load, nodes):
     messages = [
         code.encode(worker, [code.compute(shards[m], theta)], index=index)
         for m, (worker, index) in enumerate(
-            map(code.scheme.sender, range(code.scheme.message_count))
+            map(code.scheme.messages.sender, range(code.scheme.messages.count))
         )
     ]
     errors, ours, theirs, ratios = [], 0.0, 0.0, []
@@ -285,7 +285,11 @@ def test_rounds_wait_for_messages_they_decode_well(load, nodes):
         for each in (rnd, first):
             each.reset()
             for m in order:
-                if each.receive(*code.scheme.sender(m)[:1], messages[m], code.scheme.sender(m)[1]):
+                if each.receive(
+                    *code.scheme.messages.sender(m)[:1],
+                    messages[m],
+                    code.scheme.messages.sender(m)[1],
+                ):
                     break
         assert first.survivors.size == code.threshold == 79
         assert rnd.decodable
@@ -420,7 +424,7 @@ def test_margins_buy_precision(nodes):
     shards = codes[0].encode_data(X, y)
     messages = [
         codes[0].encode(worker, [codes[0].compute(shards[m], theta)], index=index)
-        for m, (worker, index) in enumerate(map(codes[0].scheme.sender, range(400)))
+        for m, (worker, index) in enumerate(map(codes[0].scheme.messages.sender, range(400)))
     ]
     typical, worst = [], []
     for code, wanted in zip(codes, (79, 87, 95), strict=True):
@@ -429,7 +433,7 @@ def test_margins_buy_precision(nodes):
         for _ in range(much(400, 60)):
             rnd.reset()
             for m in delivered(code, rng)[0]:
-                if rnd.receive(code.scheme.sender(m)[0], messages[m]):
+                if rnd.receive(code.scheme.messages.sender(m)[0], messages[m]):
                     break
             assert rnd.survivors.size == wanted
             errors.append(np.linalg.norm(rnd.gradient() - truth) / np.linalg.norm(truth))
@@ -478,7 +482,7 @@ def test_simulations_and_recovery_wait_as_rounds_do(margin):
     waited = 0
     for heard in random_arrivals(code.scheme, 40, 0):
         rnd = code.round(3)
-        ready = [rnd.receive(code.scheme.sender(m)[0], np.ones(3)) for m in heard]
+        ready = [rnd.receive(code.scheme.messages.sender(m)[0], np.ones(3)) for m in heard]
         assert ready.index(True) == len(heard) - 1
         waited += len(heard) > code.threshold
         assert len(heard) >= code.threshold + margin

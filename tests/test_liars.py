@@ -186,19 +186,17 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
     g = rng.standard_normal((code.k, 1))
     values = np.array(
         [
-            complex(code.encode(*scheme.sender(m)[:1], g[code.partitions(*scheme.sender(m))],
-                                index=scheme.sender(m)[1]).view(complex)[0])
+            complex(code.encode(worker, g[code.partitions(worker, at)], index=at).view(complex)[0])
             if scheme.is_complex
-            else float(code.encode(scheme.sender(m)[0], g[code.partitions(*scheme.sender(m))],
-                                   index=scheme.sender(m)[1])[0])
-            for m in range(scheme.message_count)
+            else float(code.encode(worker, g[code.partitions(worker, at)], index=at)[0])
+            for worker, at in map(scheme.messages.sender, range(scheme.messages.count))
         ]
     )  # fmt: skip
     senders = np.repeat(np.arange(code.n), scheme.message_counts)
     named = 0
     for _ in range(much(400, 30)):
         bad = rng.permutation(code.n)[: rng.integers(1, e + 1)].tolist()
-        survivors = rng.permutation(scheme.message_count)[int(rng.integers(0, 2)) :]
+        survivors = rng.permutation(scheme.messages.count)[int(rng.integers(0, 2)) :]
         parity = scheme.parity(survivors, 2 * e + 6)
         sent = values[survivors] + np.isin(senders[survivors], bad) * rng.standard_normal(
             survivors.size

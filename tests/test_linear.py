@@ -340,8 +340,8 @@ def test_fingerprints_are_digests_row_by_row():
 
     for code in (*SMALL, Mixed(4), LinearCode(np.diag([1.0, -2e-9, -3.0]))):
         hashed = hashlib.blake2b(digest_size=8)
-        for number in range(code.scheme.message_count):
-            worker, index = code.scheme.sender(number)
+        for number in range(code.scheme.messages.count):
+            worker, index = code.scheme.messages.sender(number)
             values = code.coefficients(worker, index)
             largest = float(np.abs(values).max(initial=0)) or 1.0
             rounded = (np.round(values / largest, 6) + 0.0) * float(f"{largest:.6g}")

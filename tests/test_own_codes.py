@@ -558,7 +558,7 @@ def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
     class Counting(type(plain.scheme)):
         def __init__(self):
             vars(self).update(vars(base(9, **options).scheme))
-            vars(self).pop("_thread_own", None)  # bound to the base's hooks
+            vars(self).pop("_kept", None)  # bound to the base's hooks
 
         def bind_vector(self, survivors, vector, unit=2.0**-53):
             fill = super().bind_vector(survivors, vector, unit)

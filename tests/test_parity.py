@@ -41,7 +41,7 @@ HALVES = [np.float16, ml_dtypes.bfloat16]
 def verifiable(code, liars=1):
     """Whether all messages together expose any `liars` workers that lie, by brute force."""
     for lost in itertools.combinations(range(code.n), liars):
-        kept = np.setdiff1d(np.arange(code.scheme.message_count), code.scheme.messages_of(lost))
+        kept = np.setdiff1d(np.arange(code.scheme.messages.count), code.scheme.messages.of(lost))
         if code.residual(kept) > 1e-7:
             return False
     return True
@@ -72,7 +72,7 @@ def consistent(code, numbers, values):
 
 def explaining(code, numbers, messages):
     """Return the workers without whose messages the others are consistent."""
-    sender = {m: code.scheme.sender(m)[0] for m in numbers}
+    sender = {m: code.scheme.messages.sender(m)[0] for m in numbers}
     found = []
     for worker in sorted(set(sender.values())):
         kept = [m for m in numbers if sender[m] != worker]
@@ -90,7 +90,7 @@ def spoilt(job, bad, kinds, rng):
     earlier = Job(code, seed=1000)
     scale = max(np.linalg.norm(m) for m in messages)
     for worker, kind in zip(bad, kinds, strict=True):
-        for m in code.scheme.messages_of([worker]).tolist():
+        for m in code.scheme.messages.of([worker]).tolist():
             true = job.messages[m]
             element = np.zeros_like(true)
             element[rng.integers(true.size)] = 0.01 * scale * rng.uniform(1, 2)
@@ -101,7 +101,7 @@ def spoilt(job, bad, kinds, rng):
                 "noise": true + 0.01 * scale * rng.standard_normal(true.size),
                 "stale": earlier.messages[m],
                 "element": true + element,
-                "another's": earlier.messages[(m + 1) % code.scheme.message_count],
+                "another's": earlier.messages[(m + 1) % code.scheme.messages.count],
                 "huge": 1e300 * true,
             }[kind]
     return messages
@@ -109,12 +109,12 @@ def spoilt(job, bad, kinds, rng):
 
 def receive(rnd, number, message):
     """Hand a message to a round unless its worker is not wanted, as engines do."""
-    worker, index = rnd.code.scheme.sender(number)
+    worker, index = rnd.code.scheme.messages.sender(number)
     return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
 
 
 def in_random_order(code, rng):
-    return rng.permutation(code.scheme.message_count).tolist()
+    return rng.permutation(code.scheme.messages.count).tolist()
 
 
 # ------------------------------------------------------------------------------------- checks
@@ -125,8 +125,8 @@ def in_random_order(code, rng):
 def test_checks_of_every_set(code):
     """Checks hold for true messages, and there is one for each dependent message."""
     rng = np.random.default_rng(0)
-    everyone = np.arange(code.scheme.message_count)
-    for f in sorted(8 * list(range(1, code.scheme.message_count + 1))):
+    everyone = np.arange(code.scheme.messages.count)
+    for f in sorted(8 * list(range(1, code.scheme.messages.count + 1))):
         numbers = rng.permutation(everyone)[:f]
         rows = code.scheme.equations(numbers)[0]
         H = dense(code.scheme.parity(numbers), f)
@@ -145,7 +145,7 @@ def test_checks_of_large_codes(code):
     rng = np.random.default_rng(1)
     for _ in range(3):
         heard = rng.permutation(code.n)[int(rng.integers(code.stragglers + 1)) :]
-        numbers = rng.permutation(code.scheme.messages_of(heard))
+        numbers = rng.permutation(code.scheme.messages.of(heard))
         parity = code.scheme.parity(numbers)
         rows = code.scheme.equations(numbers)[0]
         H = dense(parity, numbers.size)
@@ -157,7 +157,7 @@ def test_checks_of_large_codes(code):
 @EVERY_SMALL
 def test_any_code_has_checks(code):
     """The general form, for schemes that do not define checks of their own."""
-    numbers = np.random.default_rng(2).permutation(code.scheme.message_count)
+    numbers = np.random.default_rng(2).permutation(code.scheme.messages.count)
     for f in range(1, numbers.size + 1):
         parity = Scheme.parity(code.scheme, numbers[:f])
         rows = code.scheme.equations(numbers[:f])[0]
@@ -244,7 +244,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
                     with pytest.raises(UnverifiedError, match="too few to show a lie"):
                         rnd.gradient()
                 without = [
-                    np.setdiff1d(heard, code.scheme.messages_of([worker])).astype(np.int64)
+                    np.setdiff1d(heard, code.scheme.messages.of([worker])).astype(np.int64)
                     for worker in range(code.n)
                 ]
                 assert rnd.verified <= all(code.residual(kept) < 1e-7 for kept in without)
@@ -259,7 +259,7 @@ def test_honest_messages_pass_in_any_order(code, seed):
 
 @pytest.mark.any_backend
 @pytest.mark.parametrize(
-    "code", [c for c in SMALL if c.scheme.messages_per_worker == 1 and c.stragglers], ids=repr
+    "code", [c for c in SMALL if c.scheme.messages.per_worker == 1 and c.stragglers], ids=repr
 )
 def test_one_message_to_spare_covers_all(code):
     """Decoding works without any one of the messages, so each of them can be checked."""
@@ -324,7 +324,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
     g = (scale * g).astype(kind)
     rnd = code.round(p, kind, sent, verify=True)
     for number in in_random_order(code, rng):
-        worker, index = code.scheme.sender(number)
+        worker, index = code.scheme.messages.sender(number)
         held = code.partitions(worker, index)
         if streaming:
             encoder = code.encoder(worker, p, kind, index=index, message_dtype=sent)
@@ -356,7 +356,7 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
         theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
         rnd.reset()
         for number in in_random_order(code, rng):
-            worker, index = code.scheme.sender(number)
+            worker, index = code.scheme.messages.sender(number)
             partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
             rnd.receive(worker, code.encode(worker, partials, index=index), index)
         assert rnd.corrupt == []
@@ -519,8 +519,8 @@ def test_a_liar_with_several_messages_does_not_confirm_its_own_energies(code, cl
     for _ in range(much(300, 20)):
         plain.reset()
         rnd.reset()
-        for number in rng.permutation(code.scheme.message_count).tolist():
-            worker, index = code.scheme.sender(number)
+        for number in rng.permutation(code.scheme.messages.count).tolist():
+            worker, index = code.scheme.messages.sender(number)
             encoder = code.encoder(worker, job.p, index=index)
             for j in code.partitions(worker, index).tolist():
                 encoder.add(j, job.partials[j])
@@ -547,8 +547,8 @@ def test_energies_beyond_float64_accuse_nobody():
     g = 1.9e153 * np.random.default_rng(0).standard_normal((6, 50))
     rnd = code.round(50, verify=1)
     energies = []
-    for number in range(code.scheme.message_count):
-        worker, index = code.scheme.sender(number)
+    for number in range(code.scheme.messages.count):
+        worker, index = code.scheme.messages.sender(number)
         encoder = code.encoder(worker, 50, index=index)
         for j in code.partitions(worker, index).tolist():
             encoder.add(j, g[j])
@@ -659,7 +659,7 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
             assert rnd.corrupt == (blamed if blamed == [bad] else [])
             if not rnd.corrupt:
                 assert not rnd.verified
-                assert rnd.ready == (len(heard) == code.scheme.message_count)
+                assert rnd.ready == (len(heard) == code.scheme.messages.count)
                 for decode in (rnd.gradient, rnd.best):
                     with pytest.raises(CorruptMessageError) as caught:
                         decode()
@@ -669,7 +669,9 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
         if rnd.verified:
             assert job.error(rnd.gradient()) < 1e-9
     if rnd.corrupt:
-        assert rnd.survivors.tolist() == [m for m in heard if code.scheme.sender(m)[0] != bad]
+        assert rnd.survivors.tolist() == [
+            m for m in heard if code.scheme.messages.sender(m)[0] != bad
+        ]
         assert rnd.ready == rnd.decodable
         if rnd.verified:
             assert job.error(rnd.gradient()) < 1e-9
@@ -729,13 +731,15 @@ def test_two_corrupt_workers_frame_no_third(n, stragglers):
 def test_large_codes_name_the_corrupt_one(code, kind):
     rng = np.random.default_rng(7)
     job = Job(code)
-    if isinstance(code, Uncoded) and code.scheme.messages_per_worker == 1:
+    if isinstance(code, Uncoded) and code.scheme.messages.per_worker == 1:
         with pytest.raises(ValueError, match="has none"):
             code.round(job.p, verify=True)
         return
     messages = spoilt(job, [17], [kind], rng)
     rnd = code.round(job.p, verify=True)
-    for number in sorted(in_random_order(code, rng), key=lambda m: code.scheme.sender(m)[0] != 17):
+    for number in sorted(
+        in_random_order(code, rng), key=lambda m: code.scheme.messages.sender(m)[0] != 17
+    ):
         if receive(rnd, number, messages[number]):
             break
     assert rnd.corrupt == [17]
@@ -983,7 +987,7 @@ def test_groups_that_take_part_are_verified_each():
     g = rng.standard_normal((code.k, 5))
     messages = [
         code.encode(i, g[code.partitions(i, t)], index=t)
-        for i, t in map(code.scheme.sender, range(code.scheme.message_count))
+        for i, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
     ]
     messages[2] = -messages[2]
     rnd = code.group_round(5, verify=True)
@@ -1012,7 +1016,7 @@ def test_groups_that_take_part_are_verified_each():
     rnd.reset([2])
     assert rnd.corrupt == []
     for i, t in ((9, 0), (9, 1), (10, 0)):
-        rnd.receive(i, messages[code.scheme.message_number(i, t)])
+        rnd.receive(i, messages[code.scheme.messages.number(i, t)])
     assert rnd.decodable
     assert not rnd.ready
     rnd.receive(10, messages[-1])

@@ -56,7 +56,7 @@ def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
         if not ordered:
             assert order == held
         # This is also the paper's metric.
-        assert code.threshold == code.scheme.message_count - least_sum(order, k) + 1
+        assert code.threshold == code.scheme.messages.count - least_sum(order, k) + 1
 
 
 @pytest.mark.any_backend
@@ -87,10 +87,10 @@ def test_one_message_of_each_partition_is_taken():
     rng = np.random.default_rng(1)
     for held, k in assignments(100, 6, 6, 4):
         code = PartialWork(len(held), k, assignment=held)
-        came = rng.permutation(code.scheme.message_count)[
-            : rng.integers(code.scheme.message_count + 1)
+        came = rng.permutation(code.scheme.messages.count)[
+            : rng.integers(code.scheme.messages.count + 1)
         ].tolist()
-        cells = [int(code.partitions(*code.scheme.sender(m))[0]) for m in came]
+        cells = [int(code.partitions(*code.scheme.messages.sender(m))[0]) for m in came]
         if len(set(cells)) < k:
             with pytest.raises(NotDecodableError):
                 code.decoding_vector(came)

@@ -30,7 +30,7 @@ def survived(code, labels, order=None):
         label
         for label in dict.fromkeys(labels)
         if code.decodable(
-            code.scheme.messages_of([order[i] for i, each in enumerate(labels) if each != label])
+            code.scheme.messages.of([order[i] for i, each in enumerate(labels) if each != label])
         )
     ]
 
@@ -169,7 +169,7 @@ def test_no_order_of_few_workers_is_better(code):
 
         class Whole:  # the scheme's rule, for whole workers
             def missing(self, came):
-                return scheme.rule.missing(scheme.messages_of(came))
+                return scheme.rule.missing(scheme.messages.of(came))
 
         assert len(sizes) - len(needed) == most(Whole(), sizes), sizes
 

@@ -133,14 +133,14 @@ def test_codes_of_many_messages_are_those_of_few(options, monkeypatch):
     few = LagrangeCode(24, load=4, **options)
     monkeypatch.setattr(lagrange, "_MANY", 1)
     code = LagrangeCode(24, load=4, **options)
-    count, f = code.scheme.message_count, code.threshold
+    count, f = code.scheme.messages.count, code.threshold
     shards, same = code.encode_data(X, y), few.encode_data(X, y)
     for mine, other in zip(shards, same, strict=True):
         np.testing.assert_allclose(mine[0], other[0], atol=1e-12)
     messages = [
         code.encode(i, [code.compute(shards[j], theta) for j in code.partitions(i, t)], index=t)
         for i in range(24)
-        for t in range(code.scheme.messages_per_worker)
+        for t in range(code.scheme.messages.per_worker)
     ]
     came = rng.permutation(count)
     np.testing.assert_allclose(

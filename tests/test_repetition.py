@@ -245,10 +245,10 @@ def test_generalised_scheme_sends_each_partial_gradient():
     loads = [3, 1, 4, 4, 5]
     code = CouponCollector(5, 6, loads=loads, seed=3)
     assert not code.scheme.sends_together.any()
-    np.testing.assert_array_equal(code.scheme.message_shares[:4], [1 / 3, 2 / 3, 1, 1])
+    np.testing.assert_array_equal(code.scheme.messages.shares[:4], [1 / 3, 2 / 3, 1, 1])
     assert code.scheme.loads.tolist() == code.scheme.message_counts == loads
-    assert code.scheme.messages_per_worker == 5
-    assert code.scheme.message_count == 17
+    assert code.scheme.messages.per_worker == 5
+    assert code.scheme.messages.count == 17
     assert all(code.partitions(i, t).size == 1 for i in range(5) for t in range(loads[i]))
     alike = RandomAssignment(5, 6, load=loads, seed=3)
     np.testing.assert_array_equal(code.matrix(), alike.matrix())
@@ -308,7 +308,7 @@ def test_impossible_coupon_collector(arguments, says):
 def test_messages_sent_together(code):
     """In every order, a round takes workers until they hold all partitions."""
     assert code.scheme.sends_together.all()
-    assert (code.scheme.message_shares == 1).all()
+    assert (code.scheme.messages.shares == 1).all()
     np.testing.assert_array_equal(
         code.matrix(), RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3).matrix()
     )
@@ -345,7 +345,7 @@ def test_groups_send_as_their_codes_do():
     alone = RandomAssignment(3, load=2, send="together", seed=2)
     code = Grouped([alone, Uncoded(2, load=2)])
     assert code.scheme.sends_together.tolist() == [True] * 3 + [False] * 2
-    assert code.scheme.message_shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
+    assert code.scheme.messages.shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
 
 
 # ------------------------------------------------------------------------------------- UC-MMC
@@ -372,7 +372,7 @@ def test_every_tolerance_of_uc_mmc(n):
             most = 0
             for sent in itertools.product(range(load + 1), repeat=n):
                 held = [(i * m + t) % k for i in range(n) for t in range(sent[i])]
-                F = [code.scheme.message_number(i, t) for i in range(n) for t in range(sent[i])]
+                F = [code.scheme.messages.number(i, t) for i in range(n) for t in range(sent[i])]
                 ready = len(set(held)) >= need
                 assert code.decodable(F) == ready
                 if not ready:
@@ -397,7 +397,7 @@ def test_partial_gradients_are_summed_once(rescale):
     ]
     for _ in range(50):
         F = rng.permutation(18)[: rng.integers(1, 18)]
-        came = {int(code.partitions(*code.scheme.sender(m))[0]) for m in F}
+        came = {int(code.partitions(*code.scheme.messages.sender(m))[0]) for m in F}
         if len(came) < 3:
             with pytest.raises(NotDecodableError) as caught:
                 code.decoding_vector(F)
@@ -413,13 +413,13 @@ def test_partial_gradients_are_summed_once(rescale):
 def test_trust_counts_what_is_left_out(rescale, load):
     code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
     rng = np.random.default_rng(0)
-    F = [code.scheme.message_number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
+    F = [code.scheme.messages.number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
     errors, norms, decoded = [], [], []
     for _ in range(30):
         partials = rng.standard_normal((12, 50))
         received = code.round(50)
         for m in F:
-            i, t = code.scheme.sender(m)
+            i, t = code.scheme.messages.sender(m)
             received.receive(i, code.encode(i, partials[code.partitions(i, t)], index=t))
         errors.append(np.sum((received.gradient() - partials.sum(axis=0)) ** 2))
         norms.append(np.sum(partials.sum(axis=0) ** 2))
@@ -428,7 +428,7 @@ def test_trust_counts_what_is_left_out(rescale, load):
     assert error == pytest.approx(code.trust(F).relative_error, rel=0.1)
     error = np.sqrt(np.mean(errors) / np.mean(decoded))
     assert error == pytest.approx(received.trust().relative_error, rel=0.2)
-    everything = range(code.scheme.message_count)
+    everything = range(code.scheme.messages.count)
     assert code.trust(everything).relative_error < 1e-15
 
 

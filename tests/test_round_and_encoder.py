@@ -510,14 +510,14 @@ def test_decoder_is_decoding_vector(code):
 def test_bound_decoder_is_decode(code):
     job, rng = Job(code), np.random.default_rng(5)
     size = job.messages[0].size
-    room = np.full((code.scheme.message_count, size + 3), np.nan, job.messages[0].dtype)
+    room = np.full((code.scheme.messages.count, size + 3), np.nan, job.messages[0].dtype)
     messages, gradient = room[:, 1 : size + 1], np.empty(job.p)
     bound = code.bind(messages, gradient)
     new = code.bind(messages, p=job.p, check_finite=False)
     assert bound.gradient is gradient
     for _ in range(8):
-        survivors = rng.permutation(code.scheme.message_count)
-        survivors = survivors[: rng.integers(code.threshold, code.scheme.message_count + 1)]
+        survivors = rng.permutation(code.scheme.messages.count)
+        survivors = survivors[: rng.integers(code.threshold, code.scheme.messages.count + 1)]
         if not code.decodable(survivors):  # really, a worker's messages come in order
             continue
         messages[:] = np.nan
@@ -623,8 +623,8 @@ def test_out_in_the_memory_of_a_message(code):
     p = 12
     partials = rng.standard_normal((code.k, p))
     truth = partials.sum(axis=0)
-    chosen = np.arange(code.scheme.message_count)[: None if isinstance(code, Uncoded) else -1]
-    senders = [code.scheme.sender(m) for m in chosen.tolist()]
+    chosen = np.arange(code.scheme.messages.count)[: None if isinstance(code, Uncoded) else -1]
+    senders = [code.scheme.messages.sender(m) for m in chosen.tolist()]
     sent = [
         code.encode(worker, partials[code.partitions(worker, index)], index=index)
         for worker, index in senders
@@ -989,7 +989,7 @@ def test_rows_of_many_workers_are_kept_and_long_rows_are_let_go():
     for code in (short, long):
         for worker in range(700):
             code.coefficients(worker)
-        kept = code.scheme._checked_rows
+        kept = code.scheme._kept.rows
         held = sum(partitions.size for partitions, _ in kept.values())
         assert (len(kept) == 700) == (code is short)
         assert held <= 2**18

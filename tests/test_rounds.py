@@ -78,7 +78,7 @@ class Workers:
         worker, index = self.left.pop(0)
         if worker in self.dead or not self.rnd.wants(worker):
             return
-        self.brought.add(self.code.scheme.message_number(worker, index))
+        self.brought.add(self.code.scheme.messages.number(worker, index))
         ready = self.rnd.receive(worker, self.message(worker, index), index)
         assert ready == self.rnd.ready
 
@@ -166,7 +166,11 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
         workers = Workers(rnd, rng, **options)
         workers.run()
         if not rnd.ready:
-            live = [m for m in workers.brought if rnd.code.scheme.sender(m)[0] not in workers.dead]
+            live = [
+                m
+                for m in workers.brought
+                if rnd.code.scheme.messages.sender(m)[0] not in workers.dead
+            ]
             if not rnd.decodable:  # the error then says why
                 with pytest.raises(NotDecodableError):
                     rnd.require(np.array(sorted(live if kind is reactive else workers.brought)))

@@ -224,7 +224,7 @@ def test_a_table_of_many_partitions_names_them():
 
 def test_a_table_has_a_line_for_each_message():
     code = fastgc.Uncoded(3, 6, load=2)
-    assert len(code.table().splitlines()) == 2 + code.scheme.message_count
+    assert len(code.table().splitlines()) == 2 + code.scheme.messages.count
     assert "2, message 1" in code.table()
 
 

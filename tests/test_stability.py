@@ -46,7 +46,7 @@ unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"
 
 def decodable_sets(code, rng, count):
     """Yield random sets of messages, each worker's in order, from just enough to all."""
-    numbers = np.arange(code.scheme.message_count)
+    numbers = np.arange(code.scheme.messages.count)
     found = []
     while len(found) < count:
         silent = rng.permutation(code.n)[: rng.integers(0, code.stragglers + 1)]
@@ -60,7 +60,7 @@ def products(code):
     if code.scheme.codes_data:
         basis = code.scheme._values.basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
-        return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages_per_worker
+        return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages.per_worker
     return code.matrix(), np.ones(code.k), 1
 
 
@@ -104,7 +104,7 @@ def test_amplification_of_zeros_and_ones_is_the_sum_of_the_loads(code):
         a = code.decoding_vector(F)
         if (a < 0).any():  # a path through blocks of different classes subtracts some blocks
             continue
-        used = [code.partitions(*code.scheme.sender(m)).size for m in F[a != 0].tolist()]
+        used = [code.partitions(*code.scheme.messages.sender(m)).size for m in F[a != 0].tolist()]
         assert stability.amplification(code, F) == sum(used) >= code.k
         assert stability.residual(code, F) == 0
 
@@ -218,7 +218,7 @@ def test_bounds_are_bounds(data):
         return
     streamed = []
     for number in F.tolist():
-        worker, index = code.scheme.sender(number)
+        worker, index = code.scheme.messages.sender(number)
         encoder = code.encoder(worker, p, dtype, index=index)
         for j in code.partitions(worker, index).tolist():
             encoder.add(j, given_[j])
@@ -247,7 +247,7 @@ def test_bounds_of_messages_of_more_precision(data):
     wide = {"message_dtype": np.float64}
     received = code.round(p, np.float32, **wide)
     for number in F.tolist():
-        worker, index = code.scheme.sender(number)
+        worker, index = code.scheme.messages.sender(number)
         held = code.partitions(worker, index).tolist()
         message = code.encode(worker, [partials[j] for j in held], index=index, **wide)
         if streaming:
@@ -1029,9 +1029,9 @@ def test_many_messages_are_encoded_together(monkeypatch):
             together = precision.Experiment(code, p=13, progress=lambda *at, s=steps: s.append(at))
         assert together.messages.dtype == one_by_one.dtype, code
         np.testing.assert_allclose(together.messages, one_by_one, rtol=0, atol=1e-13 * 20)
-        assert steps[-1] == (code.scheme.message_count,) * 2
+        assert steps[-1] == (code.scheme.messages.count,) * 2
         if not code.scheme.codes_data:
-            assert len(steps) == -(-code.scheme.message_count // 3)
+            assert len(steps) == -(-code.scheme.messages.count // 3)
 
 
 def test_comparisons_say_how_many_sets_of_a_row_are_decoded():

@@ -139,7 +139,7 @@ def test_all_verbs_of_one_code(code):
 def _calls(job, number):
     """Functions of a code, which call its verbs with a thread's own survivors and arrays."""
     scheme, p = job.code.scheme, job.p * (1 + number % 3)
-    survivors = np.random.default_rng(number).permutation(scheme.message_count)
+    survivors = np.random.default_rng(number).permutation(scheme.messages.count)
     partials = [np.resize(each, p) for each in job.partials]
 
     def held(worker, index):
@@ -148,7 +148,7 @@ def _calls(job, number):
     whole = np.array(
         [
             job.code.encode(worker, held(worker, index), index=index)
-            for worker, index in map(scheme.sender, range(scheme.message_count))
+            for worker, index in map(scheme.messages.sender, range(scheme.messages.count))
         ]
     )
     stack = whole[survivors]
@@ -160,14 +160,14 @@ def _calls(job, number):
     def a_round(code):
         rnd = code.round(p)
         for m in survivors:
-            worker, index = scheme.sender(m)
+            worker, index = scheme.messages.sender(m)
             rnd.receive(worker, whole[m], index)
         return rnd.gradient()
 
     def messages(code):
         found = []
         for m in survivors:
-            worker, index = scheme.sender(m)
+            worker, index = scheme.messages.sender(m)
             mine, message = held(worker, index), np.empty_like(whole[m])
             found += [
                 code.encode(worker, mine, index=index),
@@ -194,7 +194,7 @@ def test_one_code(code):
     code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # made by this backend
     job = Job(code)
     sets = [
-        np.random.default_rng(seed).permutation(code.scheme.message_count)
+        np.random.default_rng(seed).permutation(code.scheme.messages.count)
         for seed in range(THREADS)
     ]
     expected = [job.decode(survivors) for survivors in sets]
@@ -211,7 +211,7 @@ def test_one_code(code):
             for m in sets[number]:
                 rnd.receive(*_sent(new, job, m))
             assert_same(rnd.gradient(), expected[number])
-            worker, index = new.scheme.sender(0)
+            worker, index = new.scheme.messages.sender(0)
             partials = [job.partials[j] for j in new.partitions(worker, index)]
             assert_same(new.encode(worker, partials, index=index), job.messages[0])
 
@@ -219,7 +219,7 @@ def test_one_code(code):
 
 
 def _sent(code, job, m):
-    worker, index = code.scheme.sender(m)
+    worker, index = code.scheme.messages.sender(m)
     return worker, job.messages[m], index
 
 

@@ -82,10 +82,10 @@ def optimum(code, F):
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_ready_when_exact_or_when_f_workers_are_complete(code):
     """Every set of messages agrees with the definition."""
-    count = code.scheme.message_count
+    count = code.scheme.messages.count
     for f in range(1, count + 1):
         for F in map(list, combinations(range(count), f)):
-            senders = [code.scheme.sender(m)[0] for m in F]
+            senders = [code.scheme.messages.sender(m)[0] for m in F]
             whole = sum(senders.count(w) == code.scheme.message_counts[w] for w in range(code.n))
             left = optimum(code, F)
             meant = left < 1e-9 or whole >= code.scheme.wait
@@ -104,7 +104,7 @@ def test_ready_when_exact_or_when_f_workers_are_complete(code):
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_missing_is_the_least_number_to_come(code):
     """The rule alone: fewer messages than `missing` never make a set ready."""
-    rule, count = code.scheme.rule, code.scheme.message_count
+    rule, count = code.scheme.rule, code.scheme.messages.count
     assert isinstance(rule, Waiting)
     ready = {
         F: not rule.missing(np.array(F, dtype=np.int64))
@@ -131,7 +131,7 @@ def test_a_round_ends_with_the_same_message(code):
         ).tolist():
             held = code.partitions(worker, due[worker])
             message = code.encode(worker, g[held], index=due[worker])
-            heard.append(code.scheme.message_number(worker, due[worker]))
+            heard.append(code.scheme.messages.number(worker, due[worker]))
             due[worker] += 1
             ready = rnd.receive(worker, message)
             assert ready == code.decodable(heard) == rnd.decodable
@@ -333,7 +333,7 @@ def test_simulation_is_that_of_rounds(code, interrupted):
 def test_residuals_of_many_sets_are_those_of_each(code):
     """They agree up to rounding, and are never less than least squares leave."""
     rng = np.random.default_rng(4)
-    masks = rng.random((40, code.scheme.message_count)) < rng.random((40, 1))
+    masks = rng.random((40, code.scheme.messages.count)) < rng.random((40, 1))
     masks[:, 0] = True
     found = residual_of_each(code.scheme, masks)
     np.testing.assert_allclose(found, [code.residual(mask) for mask in masks], rtol=0, atol=1e-12)

@@ -448,7 +448,7 @@ class Found:
 
 def begun(name: str, rng: np.random.Generator) -> Try:
     """Return a random point."""
-    costs = np.array([code.scheme.message_count * code.load for code in codes_of(name)])
+    costs = np.array([code.scheme.messages.count * code.load for code in codes_of(name)])
     at = int(rng.choice(costs.size, p=costs**-0.5 / (costs**-0.5).sum()))
     code = codes_of(name)[at]
     kinds = fitting(code)
@@ -651,7 +651,7 @@ def cases(names: list[str]) -> list[Case]:
                     continue
                 with contextlib.suppress(TypeError, ValueError):
                     verifying(Case(code, liars, kind), 24)
-                    times = 1 if code.scheme.approximate or code.scheme.message_count > 12 else 8
+                    times = 1 if code.scheme.approximate or code.scheme.messages.count > 12 else 8
                     found += [Case(code, liars, kind)] * times
     return found
 
@@ -680,7 +680,7 @@ def messages_of(case: Case, job: Job) -> list[Sent]:
     """Return the messages of honest workers."""
     code, kind, p = case.code, case.kind, len(job.partials[0])
     found = []
-    for worker, index in map(code.scheme.sender, range(code.scheme.message_count)):
+    for worker, index in map(code.scheme.messages.sender, range(code.scheme.messages.count)):
         encoder = code.encoder(worker, p, kind.gradient, index=index, message_dtype=kind.message)
         for j in code.partitions(worker, index).tolist():
             encoder.add(j, job.partials[j], job.cancelled[j])
@@ -696,7 +696,7 @@ def verified(case: Case, sent: list[Sent], order: list[int], p: int) -> Any:
     rnd = verifying(case, p) if case.code.scheme.codes_data else kept(case, p)
     rnd.reset()
     for number in order:
-        worker, index = case.code.scheme.sender(number)
+        worker, index = case.code.scheme.messages.sender(number)
         if rnd.wants(worker):
             rnd.receive(worker, sent[number].message, index, energy=sent[number].energy)
     return rnd
@@ -783,7 +783,7 @@ def known(case: Case, rnd: Any, how: str, plain: dict[Case, bool]) -> bool:
         sent = messages_of(case, job)
         usual = verifying(case, len(job.partials[0]))
         for number, each in enumerate(sent):
-            worker, index = case.code.scheme.sender(number)
+            worker, index = case.code.scheme.messages.sender(number)
             usual.receive(worker, each.message, index, energy=each.energy)
         plain[case] = usual.verified
     return plain[case]
@@ -798,7 +798,7 @@ def lied(
     how = str(rng.choice(["each", "equal", "collinear", "element", "stale", "zero"]))
     claim = float(rng.choice([1.0, 1.0, 0.0, 1e6, math.inf]))
     same, found = None, list(sent)
-    for number in code.scheme.messages_of(liars).tolist():
+    for number in code.scheme.messages.of(liars).tolist():
         message, energy = sent[number]
         wide = message.astype(np.complex128 if message.dtype.kind == "c" else np.float64)
         length = norm(wide) / math.sqrt(wide.size) or 1.0
@@ -824,7 +824,7 @@ def play_lies(names: list[str], rounds: int, seed: int) -> bool:
     told, fine, beyond = Counter[str](), True, []
     for number in range(rounds):
         case = every[rng.integers(len(every))]
-        code, count = case.code, case.code.scheme.message_count
+        code, count = case.code, case.code.scheme.messages.count
         job = honest_job(case, "random" if rng.random() < 0.7 else "cancelling", 24, rng)
         p = len(job.partials[0])
         liars = rng.permutation(code.n)[: rng.integers(1, case.liars + 1)]
@@ -867,11 +867,11 @@ def harm_of(
         return "unverified", 0.0
     error, trusted = error_of(decoded, job), rnd.trust().relative_error
     rounding = trusted * norm(decoded)
-    left = np.setdiff1d(rnd.survivors, case.code.scheme.messages_of(liars))
+    left = np.setdiff1d(rnd.survivors, case.code.scheme.messages.of(liars))
     if case.code.decodable(left):  # compare with the precision without the liars
         apart = case.code.round(decoded.size, rnd.form.gradient_dtype, rnd.form.message_dtype)
         for number in left.tolist():
-            worker, index = case.code.scheme.sender(number)
+            worker, index = case.code.scheme.messages.sender(number)
             apart.receive(worker, honest[number].message, index, energy=honest[number].energy)
         with contextlib.suppress(OverflowError):
             rounding = max(rounding, apart.trust().relative_error * norm(apart.gradient()))

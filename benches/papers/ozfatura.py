@@ -90,9 +90,9 @@ def _closed(code: Code) -> tuple[float, Callable[[Floats], Floats]]:
         return covered_mean(**of), partial(covered_cdf, **of)
     assert code.threshold is not None  # all other codes declare it
     of = {"n": n, "load": load, "threshold": code.threshold, "delays": DELAYS}
-    if code.scheme.messages_per_worker == 1:
+    if code.scheme.messages.per_worker == 1:
         return closed_forms.threshold_mean(**of), partial(closed_forms.threshold_cdf, **of)
-    of["batch"] = load // code.scheme.messages_per_worker
+    of["batch"] = load // code.scheme.messages.per_worker
     return closed_forms.total_mean(**of), partial(closed_forms.total_cdf, **of)
 
 
@@ -314,7 +314,7 @@ def _decoding_ratio(n: int) -> float:
     for name in ("LCC-MMC-2", "LCC-MMC"):
         code = _code(name, n, 2)
         code.scheme.cache = None  # otherwise decoding would look the vector up
-        messages = np.ones((code.scheme.message_count, ELEMENTS))
+        messages = np.ones((code.scheme.messages.count, ELEMENTS))
         needed = np.arange(2 * (n if name == "LCC-MMC" else -(-n // 2)) - 1)
         decoders.append(partial(code.bind(messages), needed))
     two, one = (median_seconds([decode] * DECODED) for decode in decoders)

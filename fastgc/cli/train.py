@@ -716,7 +716,7 @@ def _introduce(job: _Job, runs: Mapping[str, _Run], dataset: Dataset, model: str
         echo("if y are numbers to predict, say --task regression", err=True)
     for name, (_, made, _) in runs.items():
         echo(
-            f"{_shown(name)}: any {made.threshold} of {made.scheme.message_count} messages"
+            f"{_shown(name)}: any {made.threshold} of {made.scheme.messages.count} messages"
             f"{' for an approximation' if made.scheme.wait is not None else ''}, "
             f"load {made.load} of {made.k} partitions"
             + (f"; {made.groups} groups" if isinstance(made, Grouped) else ""),

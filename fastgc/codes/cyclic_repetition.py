@@ -103,7 +103,7 @@ class _CyclicScheme(Scheme):
 
     def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
-        self.cache = self._known_solutions = SurvivorCache(cache)
+        self.cache = self._kept.solutions = SurvivorCache(cache)
         self._H = np.random.default_rng(seed).standard_normal((stragglers, n))
         self._H[:, -1] = -self._H[:, :-1].sum(axis=1)  # rows add up to 0
         self._values = _coefficients(self._H)

@@ -202,14 +202,14 @@ class GroupedScheme(Scheme):
     @cached_property
     def cuts(self) -> Ints:
         """The first message of each group; at the end, the number of all messages."""
-        return np.cumsum([0, *(scheme.message_count for scheme in self.schemes)])
+        return np.cumsum([0, *(scheme.messages.count for scheme in self.schemes)])
 
     @property
     def threshold(self) -> int | None:
         # As many messages may be missing as the group that tolerates the fewest can miss.
-        enough = [(scheme.message_count, scheme.threshold) for scheme in self.schemes]
+        enough = [(scheme.messages.count, scheme.threshold) for scheme in self.schemes]
         spare = [count - least for count, least in enough if least is not None]
-        return None if len(spare) < self.groups else self.message_count - min(spare)
+        return None if len(spare) < self.groups else self.messages.count - min(spare)
 
     @cached_property
     def rule(self) -> Rule:
@@ -382,7 +382,7 @@ class GroupedRound(Gathering):
             )
         if g in self._missing:
             if index is not None:
-                self.scheme.message_number(worker, index)
+                self.scheme.messages.number(worker, index)
             inner, form = self._rounds[g], self.form
             member = worker - self.scheme.first_worker[g]
             sent = inner._due(member) if index is None else index
@@ -396,9 +396,9 @@ class GroupedRound(Gathering):
             dropped = len(inner.corrupt)
             if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)
-            self._received.append(self.scheme.first_messages[worker] + sent)
+            self._received.append(self.scheme.messages.first[worker] + sent)
             if len(inner.corrupt) > dropped:
-                lost = set(self.scheme.messages_of(self.corrupt).tolist())
+                lost = set(self.scheme.messages.of(self.corrupt).tolist())
                 self._received = [number for number in self._received if number not in lost]
         return self.ready
 
@@ -419,7 +419,7 @@ class GroupedRound(Gathering):
     def require(self, messages: Ints) -> None:
         """Raise NotDecodableError unless these messages would make the round ready."""
         scheme = self.scheme
-        messages = check_workers("messages", messages, scheme.message_count)
+        messages = check_workers("messages", messages, scheme.messages.count)
         for g in self.groups:
             mine = messages[(messages >= scheme.cuts[g]) & (messages < scheme.cuts[g + 1])]
             self._rounds[g].require(mine - scheme.cuts[g])

@@ -347,7 +347,7 @@ class LagrangeScheme(Scheme):
 
     @cached_property
     def rule(self) -> Blocks:
-        return Blocks.one(self.message_count, self.threshold)
+        return Blocks.one(self.messages.count, self.threshold)
 
     def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         run = self._values.bind(survivors, vector)
@@ -453,7 +453,7 @@ class LagrangeScheme(Scheme):
         order = self._values.best(survivors, self.threshold)
         chosen, spare = (
             order[: self.threshold],
-            order[self.threshold :][: most * self.messages_per_worker],
+            order[self.threshold :][: most * self.messages.per_worker],
         )
         H = np.zeros((spare.size, f), dtype=self.beta.dtype)
         H[np.arange(spare.size), spare] = 1

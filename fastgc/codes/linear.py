@@ -102,7 +102,7 @@ class LinearScheme(Scheme):
         self.is_complex = B.dtype.kind == "c"
         self.packed, self.wait = packed, wait
         self.load = int((B != 0).sum(axis=1).max())
-        self.cache = self._known_solutions = SurvivorCache(at_least("cache", cache, 0))
+        self.cache = self._kept.solutions = SurvivorCache(at_least("cache", cache, 0))
 
     def row(self, worker: int) -> tuple[Ints, Array]:
         row = self._B[check_index("worker", worker, self.n)]

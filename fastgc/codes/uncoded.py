@@ -86,7 +86,7 @@ class UncodedScheme(CellScheme):
     @property
     def _single(self) -> bool:
         """Whether each worker sends one message, of partitions that no other worker has."""
-        return self.message_count == self.n == self.cuts.size - 1
+        return self.messages.count == self.n == self.cuts.size - 1
 
     @property
     def approximate(self) -> bool:
@@ -111,7 +111,7 @@ class UncodedScheme(CellScheme):
             return self.n - self.stragglers
         if self._need == self.k:
             return self._suffices
-        return self.message_count - self._fewest_lost(self.k - self._need + 1) + 1
+        return self.messages.count - self._fewest_lost(self.k - self._need + 1) + 1
 
     def _fewest_lost(self, missing: int) -> int:
         """The fewest messages that are missing if `missing` partitions are.
@@ -122,7 +122,7 @@ class UncodedScheme(CellScheme):
         """
         k, step = self.k, self.k // self.n
         start = np.arange(0, 2 * k, step)
-        best = self.message_count
+        best = self.messages.count
         ends = np.arange(2 * k)
         # lost[e, e']: messages that workers which start in (e, e'] would send from e' on.
         sent = np.where(start <= ends[:, None], self.load - (ends[:, None] - start), 0)

@@ -46,7 +46,7 @@ class SumScheme(Scheme):
     def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
         first, cells = self._listed
-        begin, end = first[self.first_messages[worker : worker + 2]]
+        begin, end = first[self.messages.first[worker : worker + 2]]
         ends = np.array([0, end - begin])
         return entries_of(self.cuts, ends, cells[begin:end], np.ones(end - begin))[1:]
 
@@ -63,7 +63,7 @@ class SumScheme(Scheme):
 
     @cached_property
     def _known_loads(self) -> Ints:
-        return np.diff(self._ends[self.first_messages])
+        return np.diff(self._ends[self.messages.first])
 
     @cached_property
     def row_sums(self) -> Floats:
@@ -165,7 +165,9 @@ class CellScheme(SumScheme):
     def threshold(self) -> int:
         """Number of messages that always suffice if each worker's come in order."""
         enough = self._suffices
-        return enough if self.wait is None else min(enough, self.message_count - self.n + self.wait)
+        return (
+            enough if self.wait is None else min(enough, self.messages.count - self.n + self.wait)
+        )
 
     @property
     def _suffices(self) -> int:
@@ -174,4 +176,4 @@ class CellScheme(SumScheme):
         lost = np.zeros(self.cuts.size - 1, dtype=np.int64)
         ends = np.repeat(np.cumsum(self._sizes), self._sizes)
         np.add.at(lost, self._choices, ends - np.arange(self._choices.size))
-        return self.message_count - int(lost.min()) + 1
+        return self.messages.count - int(lost.min()) + 1

@@ -70,7 +70,7 @@ class Code(Recorded):
     Survivors are the numbers of the messages that came, or one boolean for each message of the
     code, True if it came. Booleans stand for the numbers in ascending order. If every worker sends
     one message, a message has its worker's number; otherwise see
-    `fastgc.codes.Scheme.message_number`.
+    `fastgc.codes.Scheme.messages.number`.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ class Code(Recorded):
         ValueError
             If a survivor is named twice or does not exist, or there are not N booleans.
         """
-        survivors = check_workers("survivors", survivors, self.scheme.message_count)
+        survivors = check_workers("survivors", survivors, self.scheme.messages.count)
         target = None
         unit = DOUBLE if message_dtype is np.float64 else _unit_of(message_dtype)
         if out is not None:
@@ -410,9 +410,9 @@ class Code(Recorded):
         given = view_of("masks", masks)
         if given.dtype != np.bool_:
             raise TypeError(f"masks must be boolean, not {given.dtype}: give came == 1, say")
-        if given.ndim != 2 or given.shape[1] != self.scheme.message_count:
+        if given.ndim != 2 or given.shape[1] != self.scheme.messages.count:
             raise ValueError(
-                f"masks must be of shape (rounds, {self.scheme.message_count}), not {given.shape}"
+                f"masks must be of shape (rounds, {self.scheme.messages.count}), not {given.shape}"
             )
         unit = _unit_of(message_dtype)
         one = self.scheme._empty_vector(1)
@@ -552,7 +552,7 @@ class Code(Recorded):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
-        came = check_workers("survivors", survivors, self.scheme.message_count)
+        came = check_workers("survivors", survivors, self.scheme.messages.count)
         found: Array | Approximation = decode(
             self.scheme, came, messages, out, p, method, partial, check_finite, tracker
         )
@@ -732,7 +732,7 @@ class Code(Recorded):
         workers = messages = 0
         for heard in random_arrivals(self.scheme, trials, seed):
             messages += len(heard)
-            workers += self.scheme.senders(np.array(heard)).size
+            workers += self.scheme.messages.senders(np.array(heard)).size
         load = messages * self.scheme.message_weight / trials
         return Recovery(workers / trials, messages / trials, load)
 

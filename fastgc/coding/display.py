@@ -147,8 +147,8 @@ def html_of(scheme: Scheme) -> str:
         ("load w", load if least == load else f"{least} to {load}"),
         ("stragglers s tolerated", tolerated),
     ]
-    if scheme.message_count != scheme.n:
-        told.append(("messages of a round", scheme.message_count))
+    if scheme.messages.count != scheme.n:
+        told.append(("messages of a round", scheme.messages.count))
     kind = "complex" if scheme.is_complex else "integers" if scheme.integral else "real"
     told += [("message, in gradients", short(scheme.message_weight)), ("coefficients", kind)]
     return (

@@ -22,14 +22,14 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     at_once = np.where(together, counts, 1).tolist()
     tally = scheme.rule.tally()
     rule = scheme.rule
-    each_counts = scheme.messages_per_worker == 1 and not scheme.waits
+    each_counts = scheme.messages.per_worker == 1 and not scheme.waits
     for _ in range(trials):
         order = rng.permutation(senders).tolist()
         if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
             yield order[: rule.need[0]]  # without a tally: there may be 100,000 messages
             continue
         tally.reset()
-        due = scheme.first_messages[:-1].copy()
+        due = scheme.messages.first[:-1].copy()
         heard: list[int] = []
         for worker in order:
             first = due[worker]

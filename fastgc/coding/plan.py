@@ -73,7 +73,7 @@ class Plan:
             raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
         active = kernels.choice.active or kernels.choice.load()
         key = active, kind.dtype, kind.size, size, check_finite
-        known: dict[Any, Plan] = vars(scheme._thread_own).setdefault("plans", {})
+        known: dict[Any, Plan] = vars(scheme._kept.thread).setdefault("plans", {})
         plan = known.get(key)
         if plan is None:
             form = format_of(scheme, kind, size)
@@ -90,7 +90,7 @@ class Plan:
             run is not None
             and (target := fitting(out, form.gradient_dtype, self.shape)) is not None
         ):
-            f = self.decoder.compute(survivors, method)
+            f = self.decoder._compute(survivors, method)
             if not _ran(run, messages, target, f):
                 return target
         vector = self.decoder(survivors, method).copy()
@@ -231,9 +231,9 @@ class BoundDecoder:
         self, scheme: Scheme, messages: Any, out: Output | None, p: int | None, check_finite: bool
     ) -> None:
         whole = view_of("messages", messages)
-        if whole.ndim != 2 or len(whole) != scheme.message_count:
+        if whole.ndim != 2 or len(whole) != scheme.messages.count:
             raise ValueError(
-                f"messages must be an array with a row for each of {scheme.message_count} "
+                f"messages must be an array with a row for each of {scheme.messages.count} "
                 f"messages, not of shape {tuple(whole.shape)}"
             )
         form = format_of(scheme, whole[0], _size_of(out, p))
@@ -245,7 +245,7 @@ class BoundDecoder:
         self._rows, self._target = rows, target
         self._decoder = decoder = Decoder(scheme, form.unit)
         self._combine: Callable[[int], int] = self._step_by_step
-        self._take, self._least, self._decode = decoder.take, decoder.least, None
+        self._take, self._least, self._decode = decoder._take, decoder.least, None
         if Plan(decoder, form, check_finite).run is not None:
             mode, reals = form.decode_mode, form.reals(target, form.decode_mode)
             self._combine = kernels.unchecked.bind_combine(
@@ -270,7 +270,7 @@ class BoundDecoder:
             f = self._take(survivors)
             if f >= self._least and not once(f):
                 return self.gradient  # type: ignore[no-any-return]
-        f = self._decoder.compute(survivors, method)
+        f = self._decoder._compute(survivors, method)
         if status := self._combine(f):
             if status == kernels.Status.NO_MEMORY:
                 raise MemoryError("no memory for the addresses of what is combined")
@@ -322,9 +322,9 @@ def blame(
 
 def _senders(scheme: Scheme, survivors: Ints) -> Iterator[int]:
     """Yield the worker that sends each message. If workers send one each, none is checked."""
-    one = scheme.messages_per_worker == 1
+    one = scheme.messages.per_worker == 1
     for number in survivors.tolist():
-        yield number if one else scheme.sender(number)[0]
+        yield number if one else scheme.messages.sender(number)[0]
 
 
 def warn_of_doubt(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> None:
@@ -357,7 +357,7 @@ class EncodingPlan:
     def __init__(
         self, scheme: Scheme, worker: int, index: int, given: Any, message_dtype: DTypeLike | None
     ) -> None:
-        scheme.message_number(worker, index)
+        scheme.messages.number(worker, index)
         coef = scheme.coefficients(worker, index)
         if len(given) != len(coef):
             what = "" if scheme.message_counts[worker] == 1 else f" for message {index}"
@@ -380,7 +380,7 @@ class EncodingPlan:
         cls, scheme: Scheme, worker: Any, index: Any, given: Any, message_dtype: DTypeLike | None
     ) -> EncodingPlan:
         """Return the plan for such partial gradients, made at their first call."""
-        known: dict[Any, EncodingPlan] = scheme._made_encodings
+        known: dict[Any, EncodingPlan] = scheme._kept.encodings
         key = None
         first = given[0] if len(given) else None
         if type(first) is np.ndarray and first.ndim == 1 and type(worker) is type(index) is int:
@@ -531,7 +531,7 @@ class Encoder:
         message_dtype: DTypeLike | None = None,
     ) -> None:
         self._form = form = scheme.format(p, dtype, message_dtype)
-        scheme.message_number(worker, index)
+        scheme.messages.number(worker, index)
         self.worker = int(worker)
         self._partitions = scheme.partitions(worker, index)
         coefficients = scheme.coefficients(worker, index)

@@ -286,7 +286,7 @@ class Round(Gathering):
                 f"dtype must be {form.gradient_dtype}, not {np.dtype(dtype)}"
             )
         self._sent = self._as_sent(p, partial_dtype)
-        self._rows = form.room(scheme.message_count)
+        self._rows = form.room(scheme.messages.count)
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
@@ -296,7 +296,7 @@ class Round(Gathering):
         watched = scheme.gated or tracker is not None
         self._directly = None if watched else Plan(self._decoder, form, False).run
         # Whether messages can be taken where they lie, and nothing but their norms matters.
-        self._plain = form.message_dtype.char in "fd" and scheme.message_count == scheme.n
+        self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
         self._prepare()
         self.reset()
 
@@ -345,7 +345,7 @@ class Round(Gathering):
 
     def __repr__(self) -> str:
         came, form = int(np.count_nonzero(self._arrivals.heard)), self.form
-        said = [f"{came} of {plural(self.scheme.message_count, 'message')}", self._state()]
+        said = [f"{came} of {plural(self.scheme.messages.count, 'message')}", self._state()]
         if self.corrupt:
             said.append(f"corrupt: workers {listed(self.corrupt)}")
         return (
@@ -356,10 +356,10 @@ class Round(Gathering):
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: whose messages came, and whether they suffice."""
         heard, scheme, form = np.flatnonzero(self._arrivals.heard), self.scheme, self.form
-        came = scheme.senders(heard).tolist()
+        came = scheme.messages.senders(heard).tolist()
         told: list[tuple[str, object]] = [
             ("gradient", f"{form.gradient_size} elements of {form.gradient_dtype}"),
-            ("messages", f"{heard.size} of {scheme.message_count}"),
+            ("messages", f"{heard.size} of {scheme.messages.count}"),
             ("workers heard from", listed(came, 16) or "none"),
             ("state", self._state()),
         ]
@@ -460,9 +460,9 @@ class Round(Gathering):
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
-            number = scheme.first_messages[worker] + index
+            number = scheme.messages.first[worker] + index
         else:
-            number = scheme.message_number(worker, index)
+            number = scheme.messages.number(worker, index)
         if self._arrivals.heard[number]:
             what = "" if scheme.message_counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
@@ -491,7 +491,7 @@ class Round(Gathering):
         """Which of a worker's messages is due next, if they come in order."""
         if self.scheme.message_counts[worker] > 1:
             return self._next.get(worker, 0)
-        return int(self._arrivals.heard[self.scheme.first_messages[worker]])
+        return int(self._arrivals.heard[self.scheme.messages.first[worker]])
 
     def _enough(self) -> bool:
         """Whether neither the code nor the tracker waits for more messages."""
@@ -504,7 +504,7 @@ class Round(Gathering):
     @property
     def _complete(self) -> bool:
         """Whether no further message can be taken."""
-        return self._arrivals.count == self.scheme.message_count
+        return self._arrivals.count == self.scheme.messages.count
 
     def _require_fresh(self) -> None:
         if self._lapsed:
@@ -515,7 +515,7 @@ class Round(Gathering):
         f = len(self._rows.arrays)
         if self._filled == method:
             return self._decoder.vector[:f]
-        self._decoder.run(f, method)
+        self._decoder._run(f, method)
         self._filled = method
         return self._decoder.vector[:f]
 
@@ -652,8 +652,8 @@ class Chosen(Gathering):
         self, rnd: Gathering, numbers: ArrayLike, asked: frozenset[int], partial: Partial | str
     ) -> None:
         self.code, self.form = rnd.code, rnd.form
-        chosen = check_workers("survivors", numbers, self.code.scheme.message_count)
-        senders = [self.code.scheme.sender(m)[0] for m in chosen.tolist()]
+        chosen = check_workers("survivors", numbers, self.code.scheme.messages.count)
+        senders = [self.code.scheme.messages.sender(m)[0] for m in chosen.tolist()]
         if len(set(chosen.tolist())) < chosen.size:
             raise ValueError(f"survivors name a message twice: {chosen.tolist()}")
         if not asked.issuperset(senders):
@@ -684,7 +684,7 @@ class Chosen(Gathering):
         self, worker: int, message: Array, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
         """Take a message, or ignore one that was not chosen; return whether the round is ready."""
-        number = self.code.scheme.message_number(worker, index or 0)
+        number = self.code.scheme.messages.number(worker, index or 0)
         if number in self._missing:
             self._held[number] = message, energy
             self._missing.remove(number)
@@ -695,7 +695,7 @@ class Chosen(Gathering):
     def _pass_on(self) -> None:
         """Pass the messages on to the inner round; a corrupt one cannot be replaced."""
         for m in self._chosen.tolist():
-            worker, index = self.code.scheme.sender(m)
+            worker, index = self.code.scheme.messages.sender(m)
             message, energy = self._held[m]
             self._round.receive(worker, message, index, energy=energy)
             if self._round.corrupt:

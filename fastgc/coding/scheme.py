@@ -11,10 +11,8 @@ import math
 import struct
 import threading
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -37,6 +35,7 @@ from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_soluti
 from .arguments import Recorded, partition, shown
 from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
+from .messages import Messages
 from .rules import Rule, Span, Waiting, check_wait, tolerated
 
 __all__ = ["Residuals", "Scheme"]
@@ -78,6 +77,18 @@ class Residuals(NamedTuple):
     exhaustive: bool
 
 
+class _Kept:
+    """What a scheme remembers; see also `fastgc.coding.plan` and `fastgc.coding.trust`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.solutions = SurvivorCache[tuple[Array, float]](SETS_KEPT)
+        self.formats: dict[Any, Format] = {}
+        self.encodings: dict[Any, Any] = {}
+        self.precisions: dict[Any, float] = {}
+        self.thread = threading.local()
+
+
 class _Required:
     """An attribute that every scheme must set; reading it before raises a clear error."""
 
@@ -105,7 +116,7 @@ class Scheme(Recorded, ABC):
 
     Messages are numbered worker by worker, and for each worker in the order in which it sends them.
     If every worker sends one message, a message has the number of its worker, and `survivors` are
-    workers. Otherwise `survivors` are numbers of messages, see `message_number`.
+    workers. Otherwise `survivors` are numbers of messages, see `messages`.
 
     Attributes
     ----------
@@ -173,13 +184,7 @@ class Scheme(Recorded, ABC):
     stand_ins: int = 0
     deadline: float | Literal["auto"] = "auto"
 
-    # What a scheme remembers: see also `fastgc.coding.plan` and `fastgc.coding.trust`.
-    _checked_rows = cached_property(lambda scheme: dict[int, Row]())
-    _known_solutions = cached_property(lambda scheme: SurvivorCache[tuple[Array, float]](SETS_KEPT))
-    _made_formats = cached_property(lambda scheme: dict[Any, Format]())
-    _made_encodings = cached_property(lambda scheme: dict[Any, Any]())
-    _known_precisions = cached_property(lambda scheme: dict[Any, float]())
-    _thread_own = cached_property(lambda scheme: threading.local())
+    _kept = cached_property(lambda scheme: _Kept())
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = super().__reduce__()
@@ -279,7 +284,7 @@ class Scheme(Recorded, ABC):
     def stragglers(self) -> int | None:
         """Workers that may send nothing at all, whichever they are, s; None if it is not known."""
         self._stragglers_found = True
-        return tolerated(self.n, lambda came: self._solve(self.messages_of(came))[1] <= SOLVED)
+        return tolerated(self.n, lambda came: self._solve(self.messages.of(came))[1] <= SOLVED)
 
     def known_stragglers(self) -> int:
         """Workers that a round does without, n - `awaited`; ValueError if that is unknown."""
@@ -294,7 +299,7 @@ class Scheme(Recorded, ABC):
     def threshold(self) -> int | None:
         """Messages that always suffice, if each worker's come in order; None if it is unknown."""
         awaited = self.awaited
-        return None if awaited is None else self.message_count - (self.n - awaited)
+        return None if awaited is None else self.messages.count - (self.n - awaited)
 
     @property
     def awaited(self) -> int | None:
@@ -307,7 +312,7 @@ class Scheme(Recorded, ABC):
     def rule(self) -> Rule:
         """Which messages suffice. Default: those that span the sum, or all of `awaited` workers."""
         left = self.residual if self.wait is not None else lambda came: self._solution(came)[1]
-        spans = Span(self.equations, left, self.message_count)
+        spans = Span(self.equations, left, self.messages.count)
         declared = "stragglers" in vars(self) and not vars(self).get("_stragglers_found")
         declared = declared or type(self).stragglers is not Scheme.stragglers
         return self.waiting(spans) if declared or self.wait is not None else spans
@@ -316,7 +321,7 @@ class Scheme(Recorded, ABC):
         """`rule`, but all messages of `awaited` workers, whichever they are, suffice, too."""
         if self.awaited is None:
             return rule
-        return Waiting(rule, self._sender_of, self.awaited)
+        return Waiting(rule, self.messages.workers, self.awaited)
 
     def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         """Return ``fill(f, method)``: check ``survivors[:f]`` and write ``vector[:f]``.
@@ -342,7 +347,7 @@ class Scheme(Recorded, ABC):
         self, compute: Callable[[Ints], ArrayLike], survivors: Ints, vector: Array
     ) -> VectorFunction:
         """What `bind_vector` returns if ``compute(came)`` is the vector of checked survivors."""
-        mask = SurvivorMask(self.message_count, survivors)
+        mask = SurvivorMask(self.messages.count, survivors)
 
         def run(f: int) -> int:
             if sound := mask.sound(f):
@@ -423,7 +428,7 @@ class Scheme(Recorded, ABC):
     @property
     def message_roundings(self) -> float:
         """Roundings in a message: its products and sums, and the coefficients of a and of B."""
-        return sums_of(self.load / self.messages_per_worker) + 2
+        return sums_of(self.load / self.messages.per_worker) + 2
 
     @property
     def data_roundings(self) -> float:
@@ -513,7 +518,7 @@ class Scheme(Recorded, ABC):
 
     def expects_more(self, survivors: Ints) -> bool:
         """Whether fewer workers than `awaited` have sent all their messages."""
-        sent = np.bincount(self._sender_of[survivors], minlength=self.n)
+        sent = np.bincount(self.messages.workers[survivors], minlength=self.n)
         whole = sent == self.message_counts
         return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
 
@@ -533,15 +538,15 @@ class Scheme(Recorded, ABC):
 
     def _solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The vector for messages of this unit, and its residual; recent sets are remembered."""
-        key = key_of(self.message_count, survivors) + struct.pack("d", unit)
-        found = self._known_solutions.get(key)
+        key = key_of(self.messages.count, survivors) + struct.pack("d", unit)
+        found = self._kept.solutions.get(key)
         if found is None:
             ascending = np.sort(survivors)
             solved, residual = self._solve(ascending, unit)
-            vector = np.zeros(self.message_count, dtype=solved.dtype)
+            vector = np.zeros(self.messages.count, dtype=solved.dtype)
             vector[ascending] = solved
             found = vector, residual
-            self._known_solutions.keep(key, found, vector.nbytes)
+            self._kept.solutions.keep(key, found, vector.nbytes)
         return found[0][survivors], found[1]
 
     def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
@@ -567,13 +572,13 @@ class Scheme(Recorded, ABC):
     def vector(self, survivors: Ints, unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
         decoder = self.decoder(unit)
-        f = decoder.take(survivors)
+        f = decoder._take(survivors)
         decoder.fill_vector(f, "auto")
         return decoder.vector[:f].copy()
 
     def decoder(self, unit: float = DOUBLE) -> Decoder:
         """Return the thread's decoder; binding takes as long as five calls."""
-        known: dict[float, Decoder] = vars(self._thread_own).setdefault("decoders", {})
+        known: dict[float, Decoder] = vars(self._kept.thread).setdefault("decoders", {})
         found = known.get(unit)
         if found is None or found.backend is not kernels.choice.active:
             known[unit] = found = Decoder(self, unit)
@@ -589,12 +594,12 @@ class Scheme(Recorded, ABC):
         """Dtypes, sizes and kernel modes for gradients of p elements of this dtype."""
         key = type(p), p, dtype, message_dtype
         try:
-            return self._made_formats[key]
+            return self._kept.formats[key]
         except (KeyError, TypeError):  # TypeError: not a dtype; `Format.of` raises a clear error
             found = Format.of(self.layout, p, dtype, message_dtype)
-        if len(self._made_formats) >= FORMATS_KEPT:
-            self._made_formats.clear()
-        self._made_formats[key] = found
+        if len(self._kept.formats) >= FORMATS_KEPT:
+            self._kept.formats.clear()
+        self._kept.formats[key] = found
         return found
 
     @property
@@ -607,8 +612,8 @@ class Scheme(Recorded, ABC):
         """Raise NotDecodableError; it says how many more messages are needed."""
         missing = self.rule.missing(survivors)
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
-        what = "workers" if self.messages_per_worker == 1 else "messages in order"
-        enough = f"any {self.threshold} of {self.message_count} {what} suffice"
+        what = "workers" if self.messages.per_worker == 1 else "messages in order"
+        enough = f"any {self.threshold} of {self.messages.count} {what} suffice"
         if self.threshold is None:
             enough = "how many always suffice is not known of this code"
         raise NotDecodableError(
@@ -620,14 +625,9 @@ class Scheme(Recorded, ABC):
     # --------------------------------------------------------------- what follows: messages
 
     @cached_property
-    def messages_per_worker(self) -> int:
-        """Messages of a worker in a round; the largest number, if workers differ."""
-        return max(self.message_counts)
-
-    @cached_property
-    def message_count(self) -> int:
-        """Messages in a round, all workers together."""
-        return sum(self.message_counts)
+    def messages(self) -> Messages:
+        """How messages are numbered, and who sends which."""
+        return Messages(self.message_counts, self.sends_together)
 
     @property
     def loads(self) -> Ints:
@@ -637,62 +637,6 @@ class Scheme(Recorded, ABC):
     @cached_property
     def _known_loads(self) -> Ints:
         return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
-
-    @cached_property
-    def first_messages(self) -> list[int]:
-        """Number of each worker's first message; at the end, the number of all messages."""
-        return [0, *accumulate(self.message_counts)]
-
-    @cached_property
-    def message_shares(self) -> Floats:
-        """For each message, the fraction of its worker's computation after which it is sent.
-
-        Messages are sent after equal parts, or after the whole if the worker `sends_together`.
-        """
-        counts = np.array(self.message_counts, dtype=np.int64)
-        sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-        shares: Floats = sent / np.repeat(counts, counts)
-        shares[np.repeat(self.sends_together, counts)] = 1.0
-        return shares
-
-    def message_number(self, worker: int, index: int = 0) -> int:
-        """Number of a worker's message, as `survivors` use it."""
-        worker = check_index("worker", worker, self.n)
-        sent = self.message_counts[worker]
-        if type(index) is not int or not 0 <= index < sent:
-            what = f"message of worker {worker}, which sends {sent}: index"
-            index = check_index(what, index, sent)
-        return self.first_messages[worker] + index
-
-    def sender(self, number: int) -> tuple[int, int]:
-        """Worker and index of a message."""
-        number = check_index("message", number, self.message_count)
-        worker = bisect_right(self.first_messages, number) - 1
-        return worker, number - self.first_messages[worker]
-
-    def senders(self, messages: Ints) -> Ints:
-        """Workers that send these messages: in ascending order, each once."""
-        sent = np.zeros(self.n, dtype=bool)
-        sent[self._sender_of[messages]] = True
-        return np.flatnonzero(sent)
-
-    @cached_property
-    def _sender_of(self) -> Ints:
-        """The worker of each message."""
-        return np.repeat(np.arange(self.n), self.message_counts)
-
-    def messages_of(self, workers: Iterable[int]) -> Ints:
-        """Numbers of all messages of these workers, ascending."""
-        heard = np.zeros(self.n, dtype=bool)
-        if isinstance(workers, np.ndarray) and workers.dtype == np.int64:
-            for worker in workers[(workers < 0) | (workers >= self.n)][:1].tolist():
-                check_index("worker", worker, self.n)
-            heard[workers] = True
-        else:
-            heard[[check_index("worker", worker, self.n) for worker in workers]] = True
-        if self.messages_per_worker > 1 or self.message_count < self.n:
-            heard = np.repeat(heard, self.message_counts)
-        return np.flatnonzero(heard)
 
     # ------------------------------------------------------------------- what follows: rows
 
@@ -709,12 +653,12 @@ class Scheme(Recorded, ABC):
         TypeError, ValueError
             If there is no such worker, or the scheme's row is not valid.
         """
-        row = self._checked_rows.get(worker)
+        row = self._kept.rows.get(worker)
         if row is None:
             worker = check_index("worker", worker, self.n)
             row = self._checked_row(worker)
-            make_room(self._checked_rows, row[0].size)
-            self._checked_rows[worker] = row
+            make_room(self._kept.rows, row[0].size)
+            self._kept.rows[worker] = row
         return row
 
     def _checked_row(self, worker: int) -> Row:
@@ -764,7 +708,7 @@ class Scheme(Recorded, ABC):
         held = self._whole_row(worker)[0].size
         if index is None:
             return slice(None)
-        self.message_number(worker, index)
+        self.messages.number(worker, index)
         count = self.message_counts[worker]
         if count == 1:
             return slice(None)
@@ -780,14 +724,14 @@ class Scheme(Recorded, ABC):
                 yield held[part], values[part]
 
     def _message_row(self, number: int) -> Row:
-        worker, index = self.sender(number)
+        worker, index = self.messages.sender(number)
         held, values = self._whole_row(worker)
         part = self._part_of(worker, index)
         return held[part], values[part]
 
     def matrix(self) -> Array:
         """See `fastgc.Code.matrix`."""
-        return self._dense_rows(np.arange(self.message_count))
+        return self._dense_rows(np.arange(self.messages.count))
 
     def _dense_rows(self, numbers: Ints) -> Array:
         rows = [self._message_row(int(number)) for number in numbers]
@@ -821,12 +765,12 @@ class Scheme(Recorded, ABC):
 
         Otherwise raise a ValueError that names the first wrong one; `called` is their name there.
         """
-        count = self.message_count
+        count = self.messages.count
         checked = check_workers(called, survivors, count)
         # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
-        many = self.messages_per_worker > 1
+        many = self.messages.per_worker > 1
         if checked.size and checked.view(np.uint64).max() >= count:
             at = int(np.argmax(checked.view(np.uint64) >= count))
             raise ValueError(
@@ -863,11 +807,11 @@ class Decoder:
 
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
-        self.survivors = np.empty(scheme.message_count, dtype=np.int64)
+        self.survivors = np.empty(scheme.messages.count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
-        self.vector = scheme._empty_vector(scheme.message_count)
+        self.vector = scheme._empty_vector(scheme.messages.count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
-        self.least = 0 if scheme.wait is None else scheme.message_count - scheme.n + scheme.wait
+        self.least = 0 if scheme.wait is None else scheme.messages.count - scheme.n + scheme.wait
         self.backend = kernels.choice.active or kernels.choice.load()
 
     def __repr__(self) -> str:
@@ -878,15 +822,15 @@ class Decoder:
 
         Survivors and errors are as in `Code.decoding_vector`.
         """
-        return self.vector[: self.compute(survivors, method)]
+        return self.vector[: self._compute(survivors, method)]
 
-    def compute(self, survivors: ArrayLike, method: str = "auto") -> int:
+    def _compute(self, survivors: ArrayLike, method: str = "auto") -> int:
         """Write `vector`, as in a call. Returns the number of survivors."""
-        f = self.take(survivors)
-        self.run(f, method)
+        f = self._take(survivors)
+        self._run(f, method)
         return f
 
-    def run(self, f: int, method: str = "auto") -> None:
+    def _run(self, f: int, method: str = "auto") -> None:
         """Write the vector of ``self.survivors[:f]``, if these are as many as rounds wait for."""
         if f < self.least:
             came = self.survivors[:f].copy()
@@ -895,7 +839,7 @@ class Decoder:
             self._buffer[:f] = came  # the rule may have used this decoder
         self.fill_vector(f, method)
 
-    def take(self, survivors: Any) -> int:
+    def _take(self, survivors: Any) -> int:
         """Write `survivors`, whose numbers are not checked. Returns how many there are."""
         try:  # a memoryview takes aligned vectors of int64 only, and no more than fit
             f = len(survivors)
@@ -912,7 +856,7 @@ class Decoder:
         """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self.run(f, method)
+        self._run(f, method)
         return self.vector[:f]
 
 

@@ -192,7 +192,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
     # as sums grow), and one for the last rounding.
     message, amplified = unit_roundoff(form.message_dtype), energies.amplified
-    added = scheme.load / scheme.messages_per_worker
+    added = scheme.load / scheme.messages.per_worker
     sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
@@ -219,7 +219,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
 
 def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
     """Whether each message is a partial gradient as it was computed, in no lower precision."""
-    if scheme.load != scheme.messages_per_worker or scheme.is_complex or scheme.codes_data:
+    if scheme.load != scheme.messages.per_worker or scheme.is_complex or scheme.codes_data:
         return False
     if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
         return False
@@ -319,7 +319,7 @@ def typical_error(scheme: Scheme) -> float:
     if known is not None:
         return known
     # Errors spread over many decades. If sets take long, only a few are tried.
-    sets = 25 if scheme.message_count <= 400 else 5
+    sets = 25 if scheme.messages.count <= 400 else 5
     errors: list[float] = []
     for error in _expected_errors(scheme, sets, np.dtype(np.float64), np.dtype(np.float64)):
         errors.append(error)
@@ -335,7 +335,7 @@ def _expected_errors(
     """Yield expected relative errors for random sets, with as many stragglers as may be."""
     rng = np.random.default_rng(0)
     for _ in range(sets):
-        heard = scheme.messages_of(rng.permutation(scheme.n)[: scheme.awaited])
+        heard = scheme.messages.of(rng.permutation(scheme.n)[: scheme.awaited])
         try:
             yield expected_trust(scheme, heard, dtype, message_dtype).relative_error
         except (OverflowError, NotDecodableError):  # the latter: the best vector is 0
@@ -352,9 +352,9 @@ def warn_of_precision(scheme: Scheme, form: Format) -> None:
     if scheme.gated or least <= unit_roundoff(np.dtype(np.float64)):
         return
     key = form.gradient_dtype, form.message_dtype
-    known = scheme._known_precisions
+    known = scheme._kept.precisions
     if key not in known:
-        sets = 20 if scheme.message_count <= 400 else 10
+        sets = 20 if scheme.messages.count <= 400 else 10
         errors = list(_expected_errors(scheme, sets, *key))
         best = _expected_errors(scheme, sets, *[np.dtype(np.float64)] * 2)
         # Do not blame the precision for what is left out in any precision.
@@ -464,7 +464,7 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
     `masks`, of shape (sets, messages), are True for messages that came.
     """
     real = not (scheme.is_complex or scheme.codes_data)
-    if not real or scheme.message_count * scheme.k > _DENSE:
+    if not real or scheme.messages.count * scheme.k > _DENSE:
         return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)
     if type(scheme).bind_vector is not Scheme.bind_vector:
@@ -480,7 +480,7 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
 
 def _fill_shortest(scheme: Scheme, masks: Bools, out: Floats) -> None:
     """Fill in the shortest vectors of least residual, all sets of one size together."""
-    rows, target, _ = scheme.equations(np.arange(scheme.message_count))
+    rows, target, _ = scheme.equations(np.arange(scheme.messages.count))
     sizes = masks.sum(axis=1)
     for f in np.unique(sizes).tolist():
         alike = np.flatnonzero(sizes == f)
@@ -515,7 +515,7 @@ def residuals(
         drawn = map(np.array, combinations(range(scheme.n), workers))
     found = []
     for done, heard in enumerate(drawn, 1):
-        found.append(scheme.residual(scheme.messages_of(heard)))
+        found.append(scheme.residual(scheme.messages.of(heard)))
         progress(done)
     left = np.array(found)
     mean = float(np.sqrt(np.mean(left**2)))

@@ -108,7 +108,7 @@ class VerifiedRound(Round):
 
     def require(self, messages: Ints) -> None:
         """As in `Round`; messages of corrupt workers do not count."""
-        super().require(np.setdiff1d(messages, self.scheme.messages_of(self._corrupt)))
+        super().require(np.setdiff1d(messages, self.scheme.messages.of(self._corrupt)))
 
     def _took(self, number: int, reals: Array, status: int) -> bool:
         at, arrivals = self._rows.count, self._arrivals
@@ -123,7 +123,7 @@ class VerifiedRound(Round):
     @property
     def _complete(self) -> bool:
         dropped = sum(self.scheme.message_counts[worker] for worker in self._corrupt)
-        return self._arrivals.count + dropped == self.scheme.message_count
+        return self._arrivals.count + dropped == self.scheme.messages.count
 
     def _vector(self, method: str = "auto") -> Array:
         new = self._filled != method
@@ -171,7 +171,7 @@ class VerifiedRound(Round):
     def _drop(self, workers: Sequence[int]) -> None:
         """Drop all messages of these workers."""
         numbers = self.survivors
-        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages_of(workers))).tolist()
+        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages.of(workers))).tolist()
         self._decodable = self._arrivals.keep(kept) == Status.OK
         if self._tally is not None:
             self._tally.reset()

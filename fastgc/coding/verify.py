@@ -250,9 +250,9 @@ class Inspector:
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
         self._scheme, self._all_liars = scheme, liars
         self._projection = projection = Projection(form, scheme.is_complex)
-        self._senders = scheme._sender_of
+        self._senders = scheme.messages.workers
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
-        steps, before = scheme.load / scheme.messages_per_worker + 2, scheme.data_roundings
+        steps, before = scheme.load / scheme.messages.per_worker + 2, scheme.data_roundings
         partial = unit_roundoff(form.partial_dtype)
         # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
         self._own = rounding**2 + sums**2 * projection.passes
@@ -337,7 +337,7 @@ class Inspector:
     def require_enough(self) -> None:
         """Raise ValueError if even all messages of the code could not show so many lies."""
         scheme, e = self._scheme, self.liars
-        everyone = np.arange(scheme.message_count)
+        everyone = np.arange(scheme.messages.count)
         spare = self.withstands(everyone)
         if spare >= e:
             return
@@ -368,7 +368,7 @@ class Inspector:
         if spare >= 0 and not self._scheme.approximate:  # some e can change the gradient unseen
             covered[:] = False
             self._look_from = survivors.size + self.liars - spare
-        elif self.liars > 1 or self._scheme.message_count > self._scheme.n:
+        elif self.liars > 1 or self._scheme.messages.count > self._scheme.n:
             senders, norms = self._senders[survivors], self._norms[survivors]
             weight = np.zeros_like(bound)
             np.divide(1, bound, out=weight, where=(bound > 0) & np.isfinite(bound))
@@ -532,7 +532,7 @@ class Inspector:
         """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
         least = math.inf
         scheme = self._scheme
-        for number in range(scheme.message_count):
+        for number in range(scheme.messages.count):
             values = np.abs(scheme._message_row(number)[1]).reshape(-1)
             norm = float(np.linalg.norm(values))
             if norm:
@@ -542,7 +542,7 @@ class Inspector:
     def _spare(self, survivors: Ints) -> Ints:
         """Return how many messages each message's block has to spare; 0: unknown."""
         rule = self._scheme.rule
-        if not isinstance(rule, Blocks) or self._scheme.message_count != self._scheme.n:
+        if not isinstance(rule, Blocks) or self._scheme.messages.count != self._scheme.n:
             return np.zeros_like(survivors)
         came = np.bincount(rule.block[survivors], minlength=rule.need.size)
         spare: Ints = (came - rule.need)[rule.block[survivors]]

@@ -263,7 +263,7 @@ class _Layout:
     """The layout of shared memory: what the master writes, and what each worker writes."""
 
     def __init__(self, task: Task) -> None:
-        n, messages = task.code.n, task.code.scheme.messages_per_worker
+        n, messages = task.code.n, task.code.scheme.messages.per_worker
         # Parameters, and the newest round. Each busy worker may still read one buffer of
         # parameters, and the newest ones need another one. Pages of a buffer that is never used are
         # never allocated.

@@ -87,7 +87,7 @@ class RoundLoop:
         self._parameters = parameters_of(gradient, self._size)
         self._dtype = check_dtype(dtype)
         self._loads = code.scheme.loads
-        self._first = list(code.scheme.first_messages)
+        self._first = list(code.scheme.messages.first)
         self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
         # Whether each worker sends exactly one message.
         self._single = all(count == 1 for count in code.scheme.message_counts)
@@ -100,7 +100,7 @@ class RoundLoop:
         self._questions = 0  # asked so far
         # Questions without an answer, by number: the worker asked, and what it was asked.
         self._asked: dict[int, tuple[int, Share]] = {}
-        self._when = np.empty(code.scheme.message_count)  # `Run.when`
+        self._when = np.empty(code.scheme.messages.count)  # `Run.when`
         self._last: weakref.ref[Gathering] | None = None  # whose messages lie in our memory
         self._copies: Array | None = None  # of messages, for rounds that verify
         self._form = sent = code.scheme.format(self._size, self._dtype, run.message_dtype)
@@ -269,7 +269,7 @@ class RoundLoop:
         if options.survivors is not None:
             rnd, single = Chosen(rnd, options.survivors(number), asked, options.partial), False
         elif len(asked) < self._code.n:
-            rnd.require(self._code.scheme.messages_of(asked))
+            rnd.require(self._code.scheme.messages.of(asked))
         self._when.fill(math.nan)
         run = Run(rnd, asked, self._when, delays, single=single)
         self._hand_out(run, theta)

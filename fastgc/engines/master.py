@@ -162,7 +162,7 @@ class Master(RoundLoop):
         others = self._everyone.difference(workers)
         if self._can_ask and scheme.stand_ins:  # others compute what is missing
             return not any(others.isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
-        return self._code.decodable(scheme.messages_of(others))
+        return self._code.decodable(scheme.messages.of(others))
 
     def _open(self, task: Task) -> Transport:
         """Start the workers of a task."""
@@ -366,7 +366,7 @@ class Master(RoundLoop):
 
     def _within_reach(self, run: Run) -> Ints:
         """Numbers of the messages that came, and of those from workers still at work."""
-        at_work = self._code.scheme.messages_of(run.asked & self._busy.keys())
+        at_work = self._code.scheme.messages.of(run.asked & self._busy.keys())
         return np.union1d(at_work, run.rnd.taken)
 
     def _exhausted(self, run: Run) -> bool:

@@ -310,7 +310,7 @@ class _Ranks(Answering):
         _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
         order[_LINE:].view(self._task.dtype)[:] = theta
         self._number = number
-        if self._task.code.scheme.messages_per_worker > 1:
+        if self._task.code.scheme.messages.per_worker > 1:
             for link in self._links:
                 link.tell(number)
 

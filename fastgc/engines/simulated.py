@@ -86,7 +86,7 @@ class SimulatedCluster(RoundLoop):
         self._interrupted = bool(interrupted)
         self._encoders: dict[int, Encoder] = {}  # by message number
         self._together = code.scheme.sends_together.tolist()
-        self._places = [code.scheme.sender(m) for m in range(code.scheme.message_count)]
+        self._places = [code.scheme.messages.sender(m) for m in range(code.scheme.messages.count)]
         self._late = np.zeros(code.n)  # seconds from the round's start until a worker is free
         self._begun = self._elapsed = 0.0  # when the round began, and seconds since then
         self._order: list[int] = []  # numbers of this round's messages, in order of arrival
@@ -134,7 +134,7 @@ class SimulatedCluster(RoundLoop):
         else:
             begin = begin + run.delays
         self._each = work / self._loads
-        arrival = begin[sender] + work[sender] * self._code.scheme.message_shares
+        arrival = begin[sender] + work[sender] * self._code.scheme.messages.shares
         due = np.arange(sender.size)
         if len(run.asked) < self._code.n:
             due = due[np.isin(sender, list(run.asked))]
@@ -201,7 +201,7 @@ class SimulatedCluster(RoundLoop):
         if not self._at_work(run):
             return self._exhausted(run)
         if not self._enough(run.rnd):
-            run.rnd.require(self._code.scheme.messages_of(run.asked))
+            run.rnd.require(self._code.scheme.messages.of(run.asked))
             raise TimeoutError(
                 f"round {self._number} was not decodable after {self._timeout} simulated s"
             )
@@ -262,7 +262,7 @@ class SimulatedCluster(RoundLoop):
         return self._cancelled(self._theta, partition, part)
 
     def _encoder(self, worker: int, index: int) -> Encoder:
-        number = self._code.scheme.message_number(worker, index)
+        number = self._code.scheme.messages.number(worker, index)
         if number not in self._encoders:
             self._encoders[number] = self._code.encoder(
                 worker, self._size, self._dtype, index=index, message_dtype=self._form.message_dtype

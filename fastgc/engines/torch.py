@@ -261,7 +261,7 @@ class _Ranks(Answering):
         self._number = number
         self._theta = self._thetas[buffer]
         self._theta[:] = theta
-        if self._task.code.scheme.messages_per_worker > 1:
+        if self._task.code.scheme.messages.per_worker > 1:
             for link in self._links.values():
                 link.orders.put((_NEWS, number, 0, 0.0, None))
 

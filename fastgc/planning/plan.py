@@ -522,7 +522,7 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both codes hold and send the same, as far as this is cheap to tell."""
-    sizes, others = ((c.load, c.scheme.message_count, c.scheme.stand_ins) for c in (code, other))
+    sizes, others = ((c.load, c.scheme.messages.count, c.scheme.stand_ins) for c in (code, other))
     if sizes != others:
         return False
     if repr(code) == repr(other):

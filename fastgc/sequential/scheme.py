@@ -478,10 +478,10 @@ def check_part(code: Code, n: int, stragglers: int) -> Code:
     """Return `code`; raise TypeError or ValueError unless a part of a job may have it."""
     if not isinstance(code, Code):
         raise TypeError(f"code must make a code of fastgc, not {code!r}")
-    if code.n != n or code.scheme.message_count != n:
+    if code.n != n or code.scheme.messages.count != n:
         raise ValueError(
             f"code must be of {n} workers that send one message each, not {code!r}, of "
-            f"{code.n} workers and {code.scheme.message_count} messages"
+            f"{code.n} workers and {code.scheme.messages.count} messages"
         )
     if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
         raise ValueError(

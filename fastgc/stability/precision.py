@@ -233,7 +233,7 @@ def _roundings(
     half = is_half(kind)
     result = _SINGLE if half else message  # unit roundoff of sums
     parts = 2 if scheme.is_complex else 1  # roundings in a product
-    w = -(-scheme.load // scheme.messages_per_worker)
+    w = -(-scheme.load // scheme.messages.per_worker)
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
     if streaming:  # each coefficient is rounded, too
         encode += _gamma(parts * w + parts + 1, result)
@@ -477,7 +477,7 @@ def _many(
     Every term and every sum is rounded by itself; the kernels may round a term and its sum
     together.
     """
-    count = scheme.message_count
+    count = scheme.messages.count
     plain = dtype == np.float64 and sent is None and not scheme.codes_data
     if count <= _ONE_BY_ONE or not plain or scheme.n * scheme.load > _ENTRIES:
         return None
@@ -532,8 +532,8 @@ class Experiment:
         self.p = work.exact[0].size
         self.messages = _many(code.scheme, work.computed, kind, sent, progress)
         if self.messages is None:
-            messages, count = [], code.scheme.message_count
-            for w, t in map(code.scheme.sender, range(count)):
+            messages, count = [], code.scheme.messages.count
+            for w, t in map(code.scheme.messages.sender, range(count)):
                 given = [work.computed[j] for j in code.partitions(w, t)]
                 messages.append(code.encode(w, given, index=t, message_dtype=sent))
                 progress(len(messages), count)

@@ -30,7 +30,7 @@ def messages_without(code: Code, stragglers: ArrayLike) -> Ints:
     """Numbers of the messages that come when these workers are silent."""
     heard = np.ones(code.n, dtype=np.bool_)
     heard[np.asarray(stragglers, dtype=np.int64)] = False
-    return code.scheme.messages_of(np.flatnonzero(heard))
+    return code.scheme.messages.of(np.flatnonzero(heard))
 
 
 def silent_workers(code: Code, stragglers: int | None) -> int:

@@ -406,7 +406,7 @@ def measure(
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
-    messages = code.scheme.message_count
+    messages = code.scheme.messages.count
     orders = random_arrivals(code.scheme, trials, seed) if heard is None else heard
     of_round = 1 + messages // _TOGETHER
     rounds = trials if heard is None else len(heard)
@@ -428,7 +428,7 @@ def measure(
         vector = decoder(sets[-1])
         times.append(time.perf_counter() - start)
         errors.append(experiment.error(sets[-1], vector).relative)
-        workers.append(code.scheme.senders(sets[-1]).size)
+        workers.append(code.scheme.messages.senders(sets[-1]).size)
         progress(messages + of_round * done, steps)
     mean_messages = float(np.mean([F.size for F in sets]))
     form = code.message_size(P) * experiment.messages.itemsize / (P * 8)

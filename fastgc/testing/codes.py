@@ -77,7 +77,7 @@ class Subject:
     @cached_property
     def sets(self) -> list[Ints]:
         """Sets of messages: all of a small code; otherwise random ones, some just sufficient."""
-        count, rng = self.code.scheme.message_count, self.rng
+        count, rng = self.code.scheme.messages.count, self.rng
         if 2**count <= SETS:
             each = (itertools.combinations(range(count), f) for f in range(1, count + 1))
             return [np.array(F) for F in itertools.chain(*each)]
@@ -137,7 +137,7 @@ class Subject:
         code, (_, partials, _, _) = self.code, self.work
         return [
             code.encode(worker, [partials[j] for j in code.partitions(worker, index)], index=index)
-            for worker, index in map(code.scheme.sender, range(code.scheme.message_count))
+            for worker, index in map(code.scheme.messages.sender, range(code.scheme.messages.count))
         ]
 
     def expected(self, survivors: Ints) -> float:
@@ -296,7 +296,7 @@ def rows_are_whole(subject: Subject) -> str:
             size % count == 0,
             f"worker {worker} holds {size} partitions, which {count} messages cannot share evenly",
         )
-    return f"n={code.n}, k={code.k}, load {code.load}, {code.scheme.message_count} messages"
+    return f"n={code.n}, k={code.k}, load {code.load}, {code.scheme.messages.count} messages"
 
 
 def decodable_is_what_spans(subject: Subject) -> str:
@@ -346,7 +346,7 @@ def too_few_are_refused(subject: Subject) -> str:
         near, residual = code.best_vector(F)
         if not code.scheme.codes_data:
             close(residual, subject.left_by(F, near), f"the residual of the best from {F}")
-    for wrong in ([code.scheme.message_count], [-1], [0, 0]):
+    for wrong in ([code.scheme.messages.count], [-1], [0, 0]):
         with raises(ValueError, f"decoding from messages {wrong}"):
             code.decoding_vector(wrong)
     return f"{refused} sets, each with the number of messages missing"
@@ -399,7 +399,7 @@ def verbs_agree(subject: Subject) -> str:
     """All verbs give the same gradient: decode, round, bind, streams, prepared decoders."""
     code, (_, partials, _, _) = subject.code, subject.work
     for number, message in enumerate(subject.messages):
-        worker, index = code.scheme.sender(number)
+        worker, index = code.scheme.messages.sender(number)
         encoder = code.encoder(worker, P, index=index)
         for j in code.partitions(worker, index).tolist():
             encoder.add(j, partials[j])
@@ -425,11 +425,11 @@ def verbs_agree(subject: Subject) -> str:
         alike(code.decode(F[::-1], table[F[::-1]], p=P), gradient, "in another order", 1e-6)
         received.reset()
         for number in F.tolist():
-            worker, index = code.scheme.sender(number)
+            worker, index = code.scheme.messages.sender(number)
             received.receive(worker, subject.messages[number], index)
         require(received.decodable, f"a round that received {F.tolist()} cannot be decoded")
         alike(received.gradient(), gradient, f"a round's gradient from {F}", subject.expected(F))
-    masks = np.zeros((len(chosen), code.scheme.message_count), dtype=bool)
+    masks = np.zeros((len(chosen), code.scheme.messages.count), dtype=bool)
     for mask, F in zip(masks, chosen, strict=True):
         mask[F] = True
     for mask, vector in zip(masks, code.decoding_vectors(masks), strict=True):
@@ -446,7 +446,7 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
     for _ in range(20):
         received.reset()
         heard: list[int] = []
-        due = list(code.scheme.first_messages[:-1])
+        due = list(code.scheme.messages.first[:-1])
         for worker in rng.permutation(senders).tolist():
             heard.append(due[worker])
             due[worker] += 1
@@ -474,7 +474,7 @@ def waiting_ends_in_time(subject: Subject) -> str:
         f"it waits for {f} workers at most, and cannot be exact in every round",
     )
     for _ in range(30):
-        F = code.scheme.messages_of(rng.permutation(code.n)[:f])
+        F = code.scheme.messages.of(rng.permutation(code.n)[:f])
         require(code.decodable(F), f"it waits for {f} workers, but {F.tolist()} do not suffice")
     largest = 0.0
     for F in subject.some(subject.sets, 60):
@@ -482,7 +482,7 @@ def waiting_ends_in_time(subject: Subject) -> str:
         close(
             left, best, f"what the vector leaves of messages {F.tolist()}, by least squares", 1e-7
         )
-        if len({code.scheme.sender(m)[0] for m in F.tolist()}) >= f:
+        if len({code.scheme.messages.sender(m)[0] for m in F.tolist()}) >= f:
             largest = max(largest, left)
     return f"for {f} of {code.n} workers; at most {largest:.2g} is left out then"
 
@@ -497,7 +497,7 @@ def corrupt_messages_are_found(subject: Subject) -> str:
     for worker in [None, *rng.permutation(code.n)[:8].tolist()]:
         received.reset()
         for number, message in enumerate(subject.messages):
-            sender, index = code.scheme.sender(number)
+            sender, index = code.scheme.messages.sender(number)
             if sender == worker:
                 message = message + (1 + rng.standard_normal(message.size)) * np.abs(message).max()
             if received.wants(sender):

@@ -597,7 +597,7 @@ def _enough(code: Code, rng: np.random.Generator) -> Ints:
     while not code.decodable(chosen):
         worker = int(rng.choice([w for w, count in left.items() if count]))
         chosen.append(
-            code.scheme.message_number(worker, code.scheme.message_counts[worker] - left[worker])
+            code.scheme.messages.number(worker, code.scheme.message_counts[worker] - left[worker])
         )
         left[worker] -= 1
     return np.array(chosen)
@@ -631,7 +631,7 @@ def _check_report(code: Code, report: RoundReport, number: int) -> None:
     assert code.decodable(report.received)
     assert report.messages >= report.received.size == report.arrivals.size
     assert (np.diff(report.arrivals) >= 0).all()
-    senders = [code.scheme.sender(m)[0] for m in report.received.tolist()]
+    senders = [code.scheme.messages.sender(m)[0] for m in report.received.tolist()]
     assert list(dict.fromkeys(senders)) == report.survivors.tolist()
     assert report.wait_seconds >= 0.0
     assert report.decode_seconds >= 0.0

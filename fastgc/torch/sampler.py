@@ -33,9 +33,9 @@ def real_row(code: Code, rank: int) -> tuple[Ints, Floats]:
     """
     check_code(code)
     name, instead = type(code).__name__, f"take BinaryCode({code.n}, stragglers=...)"
-    if code.scheme.messages_per_worker > 1:
+    if code.scheme.messages.per_worker > 1:
         raise ValueError(
-            f"{name} has {code.scheme.messages_per_worker} messages of each worker, and a rank has "
+            f"{name} has {code.scheme.messages.per_worker} messages of each worker, and a rank has "
             f"one gradient: {instead}"
         )
     rank = check_index("rank", rank, code.n)

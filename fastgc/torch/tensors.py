@@ -59,7 +59,7 @@ def decode(
         If a message that was read holds NaN or Inf.
     """
     scheme, rows = code.scheme, list(messages)
-    came = check_workers("survivors", survivors, scheme.message_count)
+    came = check_workers("survivors", survivors, scheme.messages.count)
     if len(rows) != came.size:
         raise ValueError(f"{came.size} survivors, but {len(rows)} messages")
     if not rows:
@@ -72,7 +72,7 @@ def decode(
     dtype = check_dtype(str(first.dtype).removeprefix("torch."), halves=True)
     form = format_of(scheme, np.broadcast_to(np.empty((), dtype), first.shape), p)
     device, size = first.device, form.message_size
-    senders = [scheme.sender(number)[0] for number in came.tolist()]
+    senders = [scheme.messages.sender(number)[0] for number in came.tolist()]
     for worker, row in zip(senders, rows, strict=True):
         _check(f"message of worker {worker}", row, device, form.message_dtype, size)
     if out is not None:

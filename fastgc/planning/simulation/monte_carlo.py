@@ -456,12 +456,12 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
         kind = SPAN
     else:
         return None
-    if kind == BLOCKS and code.scheme.message_count == code.n and need.size == 1 and wait:
+    if kind == BLOCKS and code.scheme.messages.count == code.n and need.size == 1 and wait:
         need, wait = np.minimum(need, wait), 0
     return CompletionPlan(
         kind,
-        np.array(code.scheme.first_messages, dtype=np.int64),
-        code.scheme.message_shares,
+        np.array(code.scheme.messages.first, dtype=np.int64),
+        code.scheme.messages.shares,
         code.scheme.loads,
         group,
         other,
@@ -492,7 +492,7 @@ class _Judge:
 
     def residuals(self) -> Floats:
         """Return the residual of each round; solve equal sets of messages only once."""
-        masks = np.zeros((len(self._taken), self._code.scheme.message_count), dtype=np.bool_)
+        masks = np.zeros((len(self._taken), self._code.scheme.messages.count), dtype=np.bool_)
         for mask, survivors in zip(masks, self._taken, strict=True):
             mask[survivors] = True
         # NumPy's unique rows are records with a field for each column, which take it seconds.

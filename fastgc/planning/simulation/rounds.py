@@ -161,13 +161,13 @@ class MessageByMessage(RoundByRound):
         form = self._round.form
         self._message = np.zeros(form.message_size, form.message_dtype)
         self._sender = np.repeat(np.arange(code.n), code.scheme.message_counts)
-        self._shares, self._loads = code.scheme.message_shares, code.scheme.loads
+        self._shares, self._loads = code.scheme.messages.shares, code.scheme.loads
 
     def _last(self, order: Ints) -> int:
         """Return the message that makes a round ready if they come in `order`; -1 if none does."""
         self._round.reset()
         for number in order.tolist():
-            if self._round.receive(*self._code.scheme.sender(number)[:1], self._message):
+            if self._round.receive(*self._code.scheme.messages.sender(number)[:1], self._message):
                 return int(number)
         return -1
 
@@ -222,8 +222,8 @@ class FirstWorkers(MessageByMessage):
         self._rule, self._wait = rule.rule, rule.wait
         self._sent = np.array(code.scheme.message_counts)
         self._support: Bools | None = None
-        if isinstance(self._rule, Span) and code.scheme.message_count * code.k <= _SUPPORT:
-            rows = code.matrix().reshape(code.scheme.message_count, code.k, -1)
+        if isinstance(self._rule, Span) and code.scheme.messages.count * code.k <= _SUPPORT:
+            rows = code.matrix().reshape(code.scheme.messages.count, code.k, -1)
             self._support = np.asarray(rows.any(axis=2))
 
     def _exact(self, some: Ints) -> bool:
@@ -237,7 +237,7 @@ class FirstWorkers(MessageByMessage):
         at = np.empty(order.size, dtype=np.int64)
         at[order] = np.arange(order.size)
         # Where each worker's last message comes.
-        whole = np.maximum.reduceat(at, self._code.scheme.first_messages[:-1])
+        whole = np.maximum.reduceat(at, self._code.scheme.messages.first[:-1])
         end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
         # A superset of an exact set is exact, so bisection finds the first exact prefix.
         low, high = -1, end
@@ -482,9 +482,9 @@ class SharedProcessors(RoundByRound):
         super().__init__(code, watch)
         self._tally = code.scheme.rule.tally()
         self._machine, self._power = check_processors(code.n, processors)
-        first = code.scheme.first_messages
+        first = code.scheme.messages.first
         self._first = [int(at) for at in first]
-        shares = code.scheme.message_shares
+        shares = code.scheme.messages.shares
         self._ends = [shares[lo:hi].tolist() for lo, hi in pairwise(self._first)]
         self._loads = code.scheme.loads
         # Seconds that each worker still sleeps and computes for a message of an earlier round.
@@ -531,13 +531,13 @@ class SharedProcessors(RoundByRound):
             counted, through, decoded = self._computed(it, 0.0), math.inf, None
         if not how.interrupted:
             self._keep(it, end)
-        senders = {int(self._code.scheme.sender(number)[0]) for number in order}
+        senders = {int(self._code.scheme.messages.sender(number)[0]) for number in order}
         times = link_times(np.array(moments), how.receive)
         return through, received, times, decoded, len(senders), int(counted.sum())
 
     def _suffices(self, order: list[int]) -> bool:
         enough = self._tally.add(order[-1])
-        if not enough or len(order) == self._code.scheme.message_count:
+        if not enough or len(order) == self._code.scheme.messages.count:
             return bool(enough)
         return not self._code.scheme.awaits_more(np.array(order))
 
