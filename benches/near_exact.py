@@ -3,7 +3,7 @@
 ``python benches/near_exact.py`` prints a table in Markdown for codes of n workers and s stragglers
 in several patterns on the circle of the roots. It has the errors of gradients decoded in float64 by
 the exact vector, by ``code.decoding_vector(survivors)``, and by a vector of ``np.linalg.lstsq``,
-and the times of the latter two on one core. ``--backend`` chooses a backend, ``--sizes 256/32``
+and the times of the latter two on one core. ``--sizes 256/32`` chooses
 codes.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import fastgc
-from fastgc import kernels
 from fastgc._base.progress import markdown_table
 from fastgc.stability.precision import Experiment
 
@@ -108,7 +107,7 @@ def compare(sizes, seed, seconds):
                 ]
             )
     title = (
-        f"Backend {kernels.backend()}, float64, one core, seed {seed}; median times, ms. "
+        f"float64, one core, seed {seed}; median times, ms. "
         f"Slower than they are to be: {', '.join(missed) or 'none'}."
     )
     head = ["stragglers", "n", "s", "exact", "fastgc", "ms", "goal", "lstsq", "ms"]
@@ -118,7 +117,6 @@ def compare(sizes, seed, seconds):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", choices=kernels.backends(), default=kernels.backend())
     parser.add_argument("--sizes", help="n/s, with commas between them (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement, at least")
@@ -126,7 +124,7 @@ def main():
     sizes = list(GOALS)
     if given.sizes:
         sizes = [tuple(map(int, size.split("/"))) for size in given.sizes.split(",")]
-    with kernels.use_backend(given.backend), threadpool_limits(1, "blas"):
+    with threadpool_limits(1, "blas"):
         print(compare(sizes, given.seed, given.seconds))
 
 

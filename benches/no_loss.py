@@ -592,7 +592,7 @@ def main(words: list[str] | None = None) -> None:
     for what in given.what.split(","):
         if what not in parts:
             parser.error(f"--what takes some of {', '.join(parts)}, not {what!r}")
-        if what not in ("others", "gains") or (fastgc.backend() == "c" and CORES > 1):
+        if what not in ("others", "gains") or CORES > 1:
             parts[what]()
 
 

@@ -101,18 +101,6 @@ def test_method(benchmark, note, n, s, method):
     note(n=n, s=s, method=method, error=error(code, survivors, vector))
 
 
-@pytest.mark.parametrize("backend", fastgc.backends())
-@pytest.mark.parametrize(("n", "s"), [(80, 12), (1024, 128)])
-def test_backend(benchmark, note, backend, n, s):
-    benchmark.group = f"locator by backend, n={n:4d}"
-    code, survivors = case(n, s)
-    with fastgc.use_backend(backend):
-        code.decoding_vector(survivors)
-        vector = benchmark(code.decoding_vector, survivors, "locator")
-    note(n=n, call=f"decoding_vector, {backend}", error=error(code, survivors, vector))
-
-
-@pytest.mark.skipif("c" not in fastgc.backends(), reason="no extension")
 @pytest.mark.parametrize("call", ["C function", "decoder"])
 @pytest.mark.parametrize(("n", "s"), [(80, 12), (1024, 128)])
 def test_facade(benchmark, note, n, s, call):
@@ -121,7 +109,7 @@ def test_facade(benchmark, note, n, s, call):
 
     from fastgc.kernels.c import calls
 
-    benchmark.group = f"locator by backend, n={n:4d}"
+    benchmark.group = f"locator, n={n:4d}"
     code, survivors = case(n, s)
     vector = np.empty(survivors.size, complex)
     if call == "decoder":

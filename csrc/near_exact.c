@@ -1,5 +1,5 @@
 /* Short vectors that nearly solve equations with a Cauchy-like matrix, for as many unknowns as pays.
- * fastgc/kernels/numpy/near_exact.py defines them, and computes them in few lines.
+ * tests/oracles/near_exact.py computes them in few lines.
  *
  * Eliminating row p and column q of C[i][k] = g_i h_k / (x_i - y_k) leaves a matrix of the same form, with
  *

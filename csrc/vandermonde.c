@@ -1116,9 +1116,9 @@ end:
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
-                                               const int64_t *order, double *out, double *bound,
-                                               int64_t m, int64_t b_size, int complex,
-                                               int transpose, int choose)
+                                               const int64_t *order, int transpose, double *out,
+                                               double *bound, int choose, int64_t m,
+                                               int64_t b_size, int complex)
 {
     return BY_TYPE(solve_system, nodes, b, order, out, bound, m, b_size, transpose, choose);
 }

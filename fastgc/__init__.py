@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Uncoded,
     )
     from .engines import LocalCluster, SimulatedCluster
-    from .kernels import backend, backends, use_backend
+    from .kernels import backend
     from .stability import StabilityTracker
     from .training.data import Dataset
     from .training.history import History, Record
@@ -75,10 +75,8 @@ _LAZY = {
     "Trust": "codes",
     "Uncoded": "codes",
     "backend": "kernels",
-    "backends": "kernels",
     "get_include": "_base.extras",
     "get_library": "_base.extras",
-    "use_backend": "kernels",
     "train": "training.train",
 }
 
@@ -138,11 +136,9 @@ __all__ = [
     "UnverifiedError",
     "WorkerFailedError",
     "backend",
-    "backends",
     "get_include",
     "get_library",
     "train",
-    "use_backend",
 ]
 
 

@@ -22,8 +22,11 @@ def main() -> None:
         from ._base.extras import pip_install
 
         sys.exit(f"fastgc: the command needs {error.name}: {pip_install('cli')}")
-    from .cli import app
-
+    try:
+        from .cli import app
+    except ValueError as error:  # kernels say what is wrong with their environment variables
+        print(f"fastgc: {error}", file=sys.stderr)
+        sys.exit(2)
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     codecs.register_error("fastgc", _printable)

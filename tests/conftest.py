@@ -1,9 +1,8 @@
-"""Choose which tests run, and under which backends; and prove which build is tested.
+"""Choose which tests run, and prove which build is tested.
 
-Tests of kernels are marked ``every_backend`` and run under each backend, all others under the
-default one. Without a cache, Numba compiles for minutes: tests that have it compile run only with
-``--backend numba`` or ``--long``. With ``--long`` every test runs under every backend and for every
-dtype, and tests marked ``long`` run, too.
+``--backend numba`` has fastgc call Numba's kernels where there are any; tests marked
+``every_backend`` and ``numba`` are for that. Without a cache, Numba compiles for minutes: tests
+that have it compile run only so, or with ``--long``, as do tests that are marked ``long``.
 """
 
 import functools
@@ -52,8 +51,10 @@ class Beside:
             return importlib.util.spec_from_file_location(
                 name, file, submodule_search_locations=[str(file.parent)]
             )
-        file = HERE / f"{name}.py"
-        return importlib.util.spec_from_file_location(name, file) if file.exists() else None
+        for file in HERE / f"{name}.py", HERE / name / "__init__.py":
+            if file.exists():
+                return importlib.util.spec_from_file_location(name, file)
+        return None
 
 
 sys.meta_path.insert(0, Beside)
@@ -63,18 +64,20 @@ import strength
 PIECE = 100  # tests of one file that a process takes together
 # Numba compiles for each dtype. It treats these like others: without --long, the others suffice.
 TWINS = {"float32", "complex64", "bfloat16"}
-APART = {"test_vandermonde", "test_vandermonde_scales", "test_interpolation", "test_completion"}
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--long",
         action="store_true",
-        help="run all there is, at full strength: every test under every backend, those marked "
-        "long, and Hypothesis with as many examples as tests ask for, others each time",
+        help="run all there is, at full strength: also tests that are marked long, and Hypothesis "
+        "with as many examples as tests ask for, others each time",
     )
     parser.addoption(
-        "--backend", choices=fastgc.backends(), help="run the tests under this backend only"
+        "--backend",
+        choices=["c", "numba"],
+        default=os.environ.get("FASTGC_BACKEND") or "c",
+        help="whose kernels fastgc calls",
     )
 
 
@@ -119,14 +122,15 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_configure(config):
     for line in (
-        "any_backend: does not depend on the backend; runs once, under the default one",
-        "every_backend: runs under every backend, not with --long only; under Numba if it is named",
+        "any_backend: does not depend on the backend",
+        "every_backend: is of kernels that Numba has, too",
         "numba: has Numba compile; runs with --backend numba or --long only",
         "long: runs with --long only",
-        "few(count, *backends): without --long runs for `count` of its sets of parameters, spread "
-        "evenly over all of them; under these backends only, if some are named",
+        "few(count): without --long runs for `count` of its sets of parameters, spread evenly over "
+        "all of them",
     ):
         config.addinivalue_line("markers", line)
+    os.environ["FASTGC_BACKEND"] = config.getoption("--backend")  # before kernels are loaded
     strength.begin(config.getoption("--long"))
     leftovers.begin()
     if os.environ.get("FASTGC_TEST_INSTALLED") == "1" and IMPORTED == SOURCE:
@@ -137,43 +141,20 @@ def pytest_configure(config):
 
 def pytest_report_header(config):
     from fastgc.kernels import threads
+    from fastgc.kernels.c import simd
 
     kind = "the checkout, or an editable install of it" if IMPORTED == SOURCE else "installed"
     lines = [f"fastgc {fastgc.__version__} from {IMPORTED} ({kind})"]
-    simd = "no extension"
-    if "c" in fastgc.backends():
-        from fastgc.kernels.c import simd as level
-
-        simd = level()
     lines.append(
-        f"backends: {', '.join(fastgc.backends())}; simd: {simd}; "
-        f"threads: {threads.get_num_threads()}"
+        f"kernels: {fastgc.backend()}; simd: {simd()}; threads: {threads.get_num_threads()}"
     )
     return lines
 
 
-def pytest_generate_tests(metafunc):
-    def marked(name):
-        return metafunc.definition.get_closest_marker(name)
-
-    def under(name):
-        # Without a cache, one process compiles the kernels of nodes and of times, which share
-        # nothing with the others, and another process the rest.
-        of = "numba, apart" if metafunc.definition.path.stem in APART else "numba"
-        compiles = name == "numba" or marked("numba")
-        return pytest.param(name, marks=pytest.mark.xdist_group(of) if compiles else ())
-
-    names = fastgc.backends()
-    if only := metafunc.config.getoption("--backend"):
-        names = [only]
-    elif marked("any_backend") or not (strength.LONG or marked("every_backend")):
-        names = names[:1]
-    elif not strength.LONG:
-        names = [name for name in names if name != "numba" or name == names[0]]
-    metafunc.parametrize("backend", [under(name) for name in names], indirect=True)
-
-
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.get_closest_marker("numba"):  # one process compiles
+            item.add_marker(pytest.mark.xdist_group("numba"))
     if not config.getoption("--long"):
         leave_out(config, items)
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -194,7 +175,7 @@ def in_order(items):
 
 
 def leave_out(config, items):
-    compiling = (config.getoption("--backend") or fastgc.backends()[0]) == "numba"
+    compiling = config.getoption("--backend") == "numba"
 
     def is_long(item):
         if item.get_closest_marker("long"):
@@ -202,10 +183,7 @@ def leave_out(config, items):
         if item.get_closest_marker("numba") and not compiling:
             return True
         drawn = item.callspec.params if hasattr(item, "callspec") else {}
-        return (
-            drawn.get("backend") == "numba"
-            and name_of(drawn.get("half", drawn.get("dtype"))) in TWINS
-        )
+        return compiling and name_of(drawn.get("half", drawn.get("dtype"))) in TWINS
 
     def name_of(dtype):
         if isinstance(dtype, str) or dtype is None:
@@ -224,18 +202,14 @@ def leave_out(config, items):
 
 
 def beyond_a_few(items):
-    """Yield what the mark ``few`` leaves out; each backend keeps other sets of parameters."""
+    """Yield what the mark ``few`` leaves out."""
     alike = defaultdict(list)
     for item in items:
         if mark := item.get_closest_marker("few"):
-            count, *backends = mark.args
-            backend = item.callspec.params["backend"]
-            if not backends or backend in backends:
-                alike[item.parent.nodeid, item.originalname, backend, count].append(item)
-    for (*_, backend, count), sets in alike.items():
+            alike[item.parent.nodeid, item.originalname, mark.args[0]].append(item)
+    for (*_, count), sets in alike.items():
         step = len(sets) / count
-        begin = {"c": 0.0, "numba": 0.5, "numpy": 0.99}[backend] * step
-        kept = {int(begin + i * step) for i in range(count)} if step > 1 else range(len(sets))
+        kept = {int(i * step) for i in range(count)} if step > 1 else range(len(sets))
         yield from (item for i, item in enumerate(sets) if i not in kept)
 
 
@@ -261,12 +235,6 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
-
-
-@pytest.fixture(autouse=True)
-def backend(request):
-    with fastgc.use_backend(request.param):
-        yield request.param
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -296,11 +264,8 @@ def registries():
 
 
 @pytest.fixture
-def at_each_level(backend):
-    """``for _ in at_each_level():`` selects each available SIMD level; only C has several."""
-    if backend != "c":
-        yield lambda: ["none"]
-        return
+def at_each_level():
+    """``for _ in at_each_level():`` selects each available SIMD level."""
     from fastgc.kernels import c as compiled
 
     before = compiled.simd()
@@ -323,18 +288,14 @@ def at_each_level(backend):
 def split_over():
     """``split_over(count)``: until the test ends, C splits even the smallest work over threads."""
     from fastgc.kernels import threads
+    from fastgc.kernels.c import set_least
 
-    before, told = threads.get_num_threads(), []
+    before = threads.get_num_threads()
 
     def split(count):
         threads.set_num_threads(count)
-        if "c" in fastgc.backends():
-            from fastgc.kernels.c import set_least
-
-            told[:] = [set_least]
-            set_least(0)
+        set_least(0)
 
     yield split
     threads.set_num_threads(before)
-    for set_least in told:
-        set_least()
+    set_least()

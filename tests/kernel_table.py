@@ -1,6 +1,6 @@
 """The table of kernels, for tests and benches.
 
-Each entry makes arguments of a given size, calls the kernel of the backend in use, and computes the
+Each entry makes arguments of a given size, calls the kernel, and computes the
 true result by other means: sums in extended precision, products by definition.
 """
 
@@ -320,7 +320,7 @@ def _decoding_vector(name, method, cut):
         survivors = arguments["survivors"]
         out = np.empty(survivors.size, np.complex128)
         if method is None:
-            status = kernels.unchecked.bind_fourier(arguments["plan"], survivors, out).vector(
+            status = kernels.fourier.bind_fourier(arguments["plan"], survivors, out).vector(
                 survivors.size
             )
             assert status == kernels.Status.OK
@@ -511,11 +511,11 @@ KERNELS = [
     *map(_hash_words, (1, 5, 64)),
     *(_hash_and_scale(5, 1 / 3, what) for what in ("hash", "product")),
     *(_hash_and_scale(64, factor, what) for factor in (0.0, 1.0) for what in ("hash", "product")),
-    _decoding_vector("locator", kernels.unchecked.LOCATOR, _whole),
-    _decoding_vector("lookup", kernels.unchecked.LOOKUP, _whole),
+    _decoding_vector("locator", kernels.cyclic.LOCATOR, _whole),
+    _decoding_vector("lookup", kernels.cyclic.LOOKUP, _whole),
     _decoding_vector("fft", None, _whole),
-    _decoding_vector("locator, three blocks", kernels.unchecked.LOCATOR, _thirds),
-    _decoding_vector("lookup, three blocks", kernels.unchecked.LOOKUP, _thirds),
+    _decoding_vector("locator, three blocks", kernels.cyclic.LOCATOR, _thirds),
+    _decoding_vector("lookup, three blocks", kernels.cyclic.LOOKUP, _thirds),
     _decoding_vector("fft, three blocks", None, _thirds),
     *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
     *(
@@ -634,11 +634,11 @@ STEPS = [
 
 def rule_of(plan):
     """Return the rule of `fastgc.coding.rules` that a plan stands for."""
-    if plan.kind == kernels.unchecked.BLOCKS:
+    if plan.kind == kernels.rounds.BLOCKS:
         return Blocks(plan.group, plan.need)
-    if plan.kind == kernels.unchecked.CELLS:
+    if plan.kind == kernels.rounds.CELLS:
         return Cells(plan.group, plan.need, plan.total)
-    if plan.kind == kernels.unchecked.EDGES:
+    if plan.kind == kernels.rounds.EDGES:
         return Parts(np.stack([plan.group, plan.other], axis=1), plan.total)
     return Tiling(plan.group, plan.other, plan.total)
 
@@ -660,9 +660,7 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
         )
         tracker = rule.tally()
-        at_once = (
-            not plan.total if plan.kind == kernels.unchecked.TILING else not rule.missing(none)
-        )
+        at_once = not plan.total if plan.kind == kernels.rounds.TILING else not rule.missing(none)
         enough = (at for at, message in arrivals if tracker.add(message))
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]
@@ -683,7 +681,7 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
                 for free_at, own in zip(late, sent, strict=True)
             ]
             late = [ahead[0] - end if ahead else 0.0 for ahead in busy]
-    return kernels.unchecked.Completion(*map(list, zip(*rounds, strict=True))), late
+    return kernels.rounds.Completion(*map(list, zip(*rounds, strict=True))), late
 
 
 def _completion(rule, receive, interrupted):
@@ -695,18 +693,18 @@ def _completion(rule, receive, interrupted):
         empty = np.empty(0, np.int64)
         other, total = empty, 0
         if rule == "blocks":  # needs one message fewer than 2 workers send
-            kind, group = kernels.unchecked.BLOCKS, np.zeros_like(worker)
+            kind, group = kernels.rounds.BLOCKS, np.zeros_like(worker)
             need = np.array([min(2 * count - 1, worker.size)])
         elif rule == "cells":  # worker i begins with cell i
-            kind, group, total = kernels.unchecked.CELLS, (worker + sent) % size, size
+            kind, group, total = kernels.rounds.CELLS, (worker + sent) % size, size
             need = np.ones(size, np.int64)
         else:  # about three classes of workers, each of which splits the partitions
-            kind, total, need = kernels.unchecked.TILING, 2 * size * count, empty
+            kind, total, need = kernels.rounds.TILING, 2 * size * count, empty
             classes = np.array_split(np.arange(size * count), min(3, size * count))
             ends = [np.linspace(0, total, part.size + 1).astype(np.int64) for part in classes]
             group = np.concatenate([end[:-1] for end in ends])
             other = np.concatenate([end[1:] for end in ends])
-        plan = kernels.unchecked.CompletionPlan(
+        plan = kernels.rounds.CompletionPlan(
             kind,
             first=np.arange(size + 1) * count,
             share=(sent + 1) / count,

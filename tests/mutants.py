@@ -239,7 +239,7 @@ class Copy:
                     self.build()
                     self._changed = compiled
                 first = [f"test_{name}" for name in mutant.tests.split()]
-                of_kernel = re.match(r"fastgc/kernels/(c|numba|numpy)\b|(csrc)", path)
+                of_kernel = re.match(r"fastgc/kernels/(c|numba)\b|(csrc)", path)
                 name = (of_kernel[1] or "c") if of_kernel else None
                 under = ["--backend", name] if name else []
                 for files in [first, []] if whole else [first]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastgc import kernels
 from fastgc.kernels import Rows, Status
-from fastgc.kernels.unchecked import Arrivals, Enough
+from fastgc.kernels.arrivals import Arrivals, Enough
 
 KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16]
 
@@ -26,7 +26,6 @@ def take(taken, number, row, energy=math.nan):
     return status
 
 
-@pytest.mark.every_backend
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("dtype", KINDS)
 def test_what_is_taken_down(dtype, check):
@@ -36,7 +35,7 @@ def test_what_is_taken_down(dtype, check):
     for at, number in enumerate([4, 0, 5]):
         assert take(taken, number, sent[number]) == Status.TOO_FEW
         assert taken.numbers[: at + 1].tolist() == [4, 0, 5][: at + 1]
-        assert taken.rows.addresses[at] == kernels.unchecked.address(sent[number])
+        assert taken.rows.addresses[at] == kernels.rows.address(sent[number])
         norm = (np.abs(sent[number].astype(complex)) ** 2).sum() if check else math.nan
         assert taken.squares[at] == pytest.approx(norm, rel=1e-5, nan_ok=True)
     assert taken.heard.tolist() == [1, 0, 0, 0, 1, 1]
@@ -47,7 +46,6 @@ def test_what_is_taken_down(dtype, check):
     assert taken.numbers[0] == 4
 
 
-@pytest.mark.every_backend
 @pytest.mark.parametrize("dtype", KINDS)
 def test_what_is_not_taken_changes_nothing(dtype):
     sent = np.ones((4, 5), dtype)
@@ -69,7 +67,6 @@ def test_what_is_not_taken_changes_nothing(dtype):
     assert take(unchecked, 2, spoilt) == Status.TOO_FEW
 
 
-@pytest.mark.every_backend
 def test_squares_beyond_float64():
     taken = arrivals(2, 3, np.float64)
     assert take(taken, 0, np.array([1e200, 1.0, 2.0])) == Status.TOO_FEW
@@ -77,7 +74,6 @@ def test_squares_beyond_float64():
     assert take(taken, 1, np.array([1e200, math.nan, 2.0])) == Status.NOT_FINITE
 
 
-@pytest.mark.every_backend
 @given(data=st.data())
 def test_blocks_that_need_some_of_theirs(data):
     block = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12)))
@@ -103,7 +99,6 @@ def test_blocks_that_need_some_of_theirs(data):
         taken.reset()
 
 
-@pytest.mark.every_backend
 @given(data=st.data())
 def test_blocks_of_different_weight(data):
     """In each cell one message counts, by the cell's weight."""
@@ -123,7 +118,6 @@ def test_blocks_of_different_weight(data):
     assert taken.keep(kept) == (Status.OK if there >= total else Status.TOO_FEW)
 
 
-@pytest.mark.every_backend
 def test_energies_are_taken_down():
     taken = arrivals(4, 1, np.float64)
     for number, energy in enumerate([2.0, -1.0, math.nan, 0.0]):

@@ -129,7 +129,7 @@ def test_subtracts_where_that_helps():
     assert code.decoding_vector([1]).tolist() == [1]
     tiling = Tiling(np.array([0, 0, 1, 1]), np.array([2, 1, 2, 4]), 4)
     survivors, vector = np.array([0, 2, 3, -1]), np.empty(4)
-    fill = kernels.unchecked.bind_tiling(kernels.unchecked.tiling_plan(*tiling), survivors, vector)
+    fill = kernels.unchecked.bind_tiling(kernels.cover.tiling_plan(*tiling), survivors, vector)
     assert fill(3) == kernels.Status.OK
     assert vector[:3].tolist() == [1, -1, 1]  # [0, 2) - [1, 2) + [1, 4)
     assert fill(2) == kernels.Status.TOO_FEW

@@ -19,7 +19,6 @@ def code():
     return ReedSolomon(N, stragglers=S, clusters="auto")
 
 
-@pytest.mark.every_backend
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_mask_is_of_the_set(data):

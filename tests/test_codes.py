@@ -219,7 +219,6 @@ def test_every_order_of_messages(code):
 SMOKE = list({(type(code), code.scheme.layout): code for code in reversed(SMALL)}.values())
 
 
-@pytest.mark.few(4, "numba")
 @pytest.mark.parametrize("code", SMOKE, ids=repr)
 @pytest.mark.every_backend
 def test_a_round_under_every_backend(code):

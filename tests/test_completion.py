@@ -1,7 +1,6 @@
-"""Completion times agree with rounds followed message by message, under every backend."""
+"""Completion times agree with rounds followed message by message."""
 
 import functools
-import importlib
 
 import numpy as np
 import pytest
@@ -9,13 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import COMPLETIONS, completion_truth
 
-import fastgc
 from fastgc import kernels
 from fastgc.coding.rules import Span
 from fastgc.numerics.solve import Equations, least_squares
-
-pytestmark = pytest.mark.every_backend
-
 
 EMPTY = np.empty(0, np.int64)
 
@@ -63,7 +58,7 @@ def random_plan(rng, kind, workers, most):
     ]
     messages = int(counts.sum())
     other, total = EMPTY, 0
-    if kind == kernels.unchecked.TILING:
+    if kind == kernels.rounds.TILING:
         total = int(rng.integers(1, 8))
         ends = np.array([np.sort(rng.permutation(total + 1)[:2]) for _ in range(messages)])
         group, other, need = ends[:, 0].copy(), ends[:, 1].copy(), EMPTY
@@ -72,13 +67,13 @@ def random_plan(rng, kind, workers, most):
     else:
         groups = int(rng.integers(1, 6))
         group = rng.integers(0, groups, messages)
-        if kind == kernels.unchecked.BLOCKS:
+        if kind == kernels.rounds.BLOCKS:
             most_of_each = np.bincount(group, minlength=groups) + (rng.random() < 0.1)
             need = rng.integers(0, most_of_each + 1)
         else:
             need = rng.integers(0, 4, groups)
             total = int(rng.integers(0, need[group].sum() + 2))
-    return kernels.unchecked.CompletionPlan(
+    return kernels.rounds.CompletionPlan(
         kind,
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate(share),
@@ -92,9 +87,7 @@ def random_plan(rng, kind, workers, most):
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(
-        [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
-    ),
+    kind=st.sampled_from([kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]),
     workers=st.integers(1, 7),
     most=st.integers(1, 6),
     rounds=st.integers(1, 8),
@@ -157,7 +150,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     counts = rng.integers(1, most + 1, workers)
     messages, rule = int(counts.sum()), None
     named = {
-        "kind": getattr(kernels.unchecked, kind.upper()),
+        "kind": getattr(kernels.rounds, kind.upper()),
         "wait": int(rng.integers(1, workers + 1)),
     }
     other, need, total = EMPTY, EMPTY, 0
@@ -175,7 +168,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
         rows[0, 0] = 1  # at least one message holds something
         rule = span_of(rows)
         named["spare"] = rule.spare()
-    plan = kernels.unchecked.CompletionPlan(
+    plan = kernels.rounds.CompletionPlan(
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
         loads=counts + 1,
@@ -204,7 +197,7 @@ def span_of(rows):
 
 
 @pytest.mark.parametrize(
-    "kind", [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
+    "kind", [kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]
 )
 def test_many_messages_of_few_times(kind):
     """Selections split several times, among equal and among different keys."""
@@ -221,7 +214,7 @@ def test_many_messages_of_few_times(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", [kernels.unchecked.BLOCKS, kernels.unchecked.CELLS, kernels.unchecked.TILING]
+    "kind", [kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]
 )
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
@@ -240,12 +233,12 @@ def like_and_unlike(kind, most):
     plan = random_plan(rng, kind, n, most)
     if most == 1:
         plan = plan._replace(first=np.arange(n + 1), share=np.ones(n), loads=np.full(n, 3))
-        names = ("group", "other") if kind == kernels.unchecked.TILING else ("group",)
+        names = ("group", "other") if kind == kernels.rounds.TILING else ("group",)
         plan = plan._replace(**{name: np.resize(getattr(plan, name), n) for name in names})
-    if kind == kernels.unchecked.BLOCKS:  # one block of many messages, and one of few
+    if kind == kernels.rounds.BLOCKS:  # one block of many messages, and one of few
         group = np.where(np.arange(plan.share.size) < 45, 0, 1)
         plan = plan._replace(group=group, need=np.array([38, 4]))
-    elif kind == kernels.unchecked.CELLS:
+    elif kind == kernels.rounds.CELLS:
         group = rng.permutation(plan.share.size)
         plan = plan._replace(group=group, need=np.ones_like(group), total=40)
     for level in (np.ones(rounds), np.linspace(1, 3, rounds), 1 + np.arange(rounds) // 50 % 2):
@@ -276,8 +269,8 @@ def test_a_round_a_little_longer_than_those_before(at_each_level):
     """Messages that were skipped, as they seemed too late, come first."""
     often, once = 2, 30  # numbers of workers that send 150 messages, and one message
     counts = np.repeat([150, 1], [often, once])
-    plan = kernels.unchecked.CompletionPlan(
-        kernels.unchecked.BLOCKS,
+    plan = kernels.rounds.CompletionPlan(
+        kernels.rounds.BLOCKS,
         first=np.concatenate([[0], np.cumsum(counts)]),
         share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
         loads=counts,
@@ -315,7 +308,7 @@ def test_cells_of_one_weight():
         group = np.tile(np.arange(cells), 2)
         for total in range(cells * weight + 2):
             plan = one_message_each(2 * cells, 0)._replace(
-                kind=kernels.unchecked.CELLS, group=group, need=np.full(cells, weight), total=total
+                kind=kernels.rounds.CELLS, group=group, need=np.full(cells, weight), total=total
             )
             work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
             earliest = np.sort(work.reshape(2, cells).min(axis=0))
@@ -327,8 +320,8 @@ def test_cells_of_one_weight():
 
 def one_message_each(n, need):
     """Return the plan of a Reed-Solomon code of load 1: any `need` of n messages suffice."""
-    return kernels.unchecked.CompletionPlan(
-        kernels.unchecked.BLOCKS,
+    return kernels.rounds.CompletionPlan(
+        kernels.rounds.BLOCKS,
         first=np.arange(n + 1),
         share=np.ones(n),
         loads=np.ones(n, np.int64),
@@ -373,8 +366,8 @@ def test_master_takes_one_message_after_the_other():
 
 def test_workers_that_finish_join_the_newest_round():
     """Of two workers the first message decides; worker 1 sends its work in halves."""
-    plan = kernels.unchecked.CompletionPlan(
-        kernels.unchecked.BLOCKS,
+    plan = kernels.rounds.CompletionPlan(
+        kernels.rounds.BLOCKS,
         first=np.array([0, 1, 3]),
         share=np.array([1.0, 0.5, 1.0]),
         loads=np.array([1, 4]),
@@ -408,20 +401,9 @@ def test_threads_change_nothing(split_over):
                 assert_same(kernel.run(arguments), kernel.truth(arguments))
 
 
-@pytest.mark.any_backend
-def test_few_rounds_at_a_time(monkeypatch):
-    """NumPy computes rounds in pieces, to bound its memory."""
-    module = importlib.import_module("fastgc.kernels.numpy.rounds")
-    monkeypatch.setattr(module, "_ARRIVALS", 40)
-    with fastgc.use_backend("numpy"):
-        for kernel in COMPLETIONS:
-            arguments = kernel.make(np.random.default_rng(8), 5, 3, np.float64)
-            assert_same(kernel.run(arguments), kernel.truth(arguments))
-
-
 def test_written_where_told_and_nowhere_else():
     arguments = COMPLETIONS[0].make(np.random.default_rng(9), 4, 3, np.float64)
-    room = kernels.unchecked.Completion.empty(40)
+    room = kernels.rounds.Completion.empty(40)
     for array in room:
         array[:] = -7
     out = room.part(5, 35)

@@ -374,19 +374,6 @@ def test_threads_decode_each_its_own():
         list(pool.map(work, jobs))
 
 
-@pytest.mark.every_backend
-def test_after_a_change_of_backend_kernels_are_those_of_the_new_one(backend):
-    g, code = np.random.default_rng(0).standard_normal((12, 40)), ReedSolomon(12, stragglers=4)
-    # Numba compiles these kernels for ten seconds.
-    others = [name for name in fastgc.backends() if name != "numba" or backend == name]
-    for name in (*others, backend):
-        with fastgc.use_backend(name):
-            sent, made = code.encode(0, tuple(g[: code.load])), code.decode(range(12), tuple(g))
-            for _ in range(2):
-                np.testing.assert_array_equal(code.decode(range(12), g), made)
-                np.testing.assert_array_equal(code.encode(0, g[: code.load]), sent)
-
-
 def test_arguments_are_looked_at_after_calls_like_these():
     code, out = ReedSolomon(5, stragglers=2), np.empty(4)
     g = np.random.default_rng(0).standard_normal((4, 4))

@@ -4,6 +4,7 @@ import math
 
 import mpmath
 import numpy as np
+import oracles
 import pytest
 from strength import much
 
@@ -12,8 +13,6 @@ from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.planning.simulation import simulate
 from fastgc.planning.simulation.monte_carlo import law_of
-
-pytestmark = pytest.mark.every_backend
 
 MASK = (1 << 64) - 1
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -49,7 +48,7 @@ def test_the_generator_of_these_tests():
 
 def plan_of(n, key=5, onset=1.0, shift=0.0, scale=1.0, power=0.0, load=0.0, work=0.0):
     each = (np.broadcast_to(x, n).astype(float) for x in (shift, scale, power, load, work))
-    return kernels.unchecked.DelayPlan.of(np.uint64(key), onset, *each)
+    return kernels.rounds.DelayPlan.of(np.uint64(key), onset, *each)
 
 
 def truth(plan, first, rounds):
@@ -111,9 +110,9 @@ def test_every_cut_gives_the_same():
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
 
 
-def test_backends_round_alike(at_each_level):
+def test_every_level_rounds_as_the_oracle(at_each_level):
     plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
-    with fastgc.use_backend("numpy"):
+    with oracles.instead():
         expected = plan.draw(1, 40)
     for _ in at_each_level():
         np.testing.assert_array_equal(plan.draw(1, 40), expected)
@@ -143,7 +142,7 @@ def test_laws(model):
     stats = pytest.importorskip("scipy.stats")
     law = law_of(model, 8)
     for key in (1, 2):
-        plan = kernels.unchecked.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
+        plan = kernels.rounds.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
         wait = plan.draw(0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # Workers of a round are independent, and so are rounds of a worker.

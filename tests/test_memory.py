@@ -54,12 +54,7 @@ def assert_flat(step, rounds):
     assert resident < RESIDENT_BYTES, f"{resident} more bytes after {rounds} rounds"
 
 
-def _rounds(backend):
-    rounds = much(ROUNDS, ROUNDS // 5)
-    return rounds // 10 if backend == "numpy" else rounds  # NumPy takes ten times as long
-
-
-def test_training(backend):
+def test_training():
     """In each round two workers encode, and the master decodes and takes a step."""
     code = fastgc.ReedSolomon(3, stragglers=1)
     encoders = [(code.encoder(i, 6), code.partitions(i).tolist()) for i in range(2)]
@@ -76,11 +71,11 @@ def test_training(backend):
             rnd.receive(worker, encoder.message())
         optimizer.step(rnd.gradient(out=gradient))
 
-    assert_flat(step, _rounds(backend))
+    assert_flat(step, much(ROUNDS, ROUNDS // 5))
 
 
 @pytest.mark.long
-def test_plans_of_hot_loops(backend):
+def test_plans_of_hot_loops():
     code = fastgc.BinaryCode(4, stragglers=1)
     messages, heard = np.ones((4, 6)), np.array([0, 1, 3])
     bound, decoder = code.bind(messages, out=np.empty(6)), code.decoder()
@@ -89,7 +84,7 @@ def test_plans_of_hot_loops(backend):
         bound(heard)
         decoder(heard)
 
-    assert_flat(step, _rounds(backend))
+    assert_flat(step, much(ROUNDS, ROUNDS // 5))
 
 
 DECODED = np.array([2, 0])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastgc.kernels.numpy import pairs
+from fastgc.kernels import pairs
 
 U2 = Fraction(1, 2**106)
 

@@ -225,7 +225,8 @@ def test_commands_of_the_guide_exist(command):
     elif program.endswith("/python"):
         assert all(re.search(rf"{option}\b", shown(rest[0])) for option in options)
     else:
-        assert program in ("python3", ".venv/bin/fastgc", ".venv/bin/ruff", ".venv/bin/mypy")
+        ours = ("fastgc", "ruff", "mypy", "lint-imports")
+        assert program in ("python3", *(f".venv/bin/{each}" for each in ours))
 
 
 def test_a_code_of_the_guide_is_checked_as_it_says():

@@ -124,7 +124,7 @@ def test_all_verbs_of_one_code(code):
 
     The code is new, so that nothing is prepared. Threads have messages of different lengths.
     """
-    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # made by this backend
+    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))
     calls = [_calls(Job(code), number) for number in range(THREADS)]
     expected = [[call(code) for call in mine] for mine in calls]
 
@@ -191,7 +191,7 @@ def _calls(job, number):
 @EVERY_SMALL
 def test_one_code(code):
     """The code is new, so that nothing is prepared; some of the calls are refused."""
-    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))  # made by this backend
+    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))
     job = Job(code)
     sets = [
         np.random.default_rng(seed).permutation(code.scheme.messages.count)
@@ -251,60 +251,28 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-print(fastgc.backend(), wrong)
+print(wrong)
 """
 
 
 @pytest.mark.every_backend
-def test_first_calls_of_a_process(backend):
-    """In all threads, backends load, kernels compile, and codes fill their caches."""
-    found = _program(COLD, backend)
-    assert (found.stdout, found.stderr) == (f"{backend} []\n", "")
-
-
-MEANWHILE = """
-import threading
-import fastgc
-from fastgc.kernels import dispatch, unchecked
-import numpy as np
-
-chosen, found, serve = threading.Event(), [], dispatch.serve
-
-def first():
-    chosen.wait()
-    found.append((unchecked.square_sum(np.ones(3)), fastgc.backend()))
-
-def slow(module):
-    if not chosen.is_set():
-        chosen.set()
-        other.join()
-    serve(module)
-
-dispatch.serve, other = slow, threading.Thread(target=first)
-other.start()
-print(fastgc.backend(), found)
-"""
-
-
-@pytest.mark.every_backend
-def test_first_call_while_another_thread_chooses_the_backend(backend):
-    found = _program(MEANWHILE, backend)
-    assert (found.stdout, found.stderr) == (f"{backend} [(3.0, {backend!r})]\n", "")
+def test_first_calls_of_a_process():
+    """In all threads, kernels are made or compile, and codes fill their caches."""
+    found = _program(COLD)
+    assert (found.stdout, found.stderr) == ("[]\n", "")
 
 
 @pytest.mark.every_backend
 @pytest.mark.skipif(not FREE_THREADED, reason="this Python has a global interpreter lock")
-def test_no_backend_brings_the_lock_back(backend):
-    source = "import sys, fastgc; print(fastgc.backend(), sys._is_gil_enabled())"
-    found = _program(source, backend)
-    assert (found.stdout, found.stderr) == (f"{backend} False\n", "")
+def test_no_kernel_brings_the_lock_back():
+    found = _program("import sys, fastgc; fastgc.backend(); print(sys._is_gil_enabled())")
+    assert (found.stdout, found.stderr) == ("False\n", "")
 
 
-def _program(source, backend):
-    """Run a program in a new process, with this backend."""
+def _program(source):
+    """Run a program in a new process."""
     return subprocess.run(
         [sys.executable, "-P", "-c", source],
-        env=os.environ | {"FASTGC_BACKEND": backend},
         cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
         capture_output=True,
         text=True,
@@ -384,7 +352,7 @@ def test_simd_levels_change_while_kernels_run():
     def task(number):
         for i in range(200):
             assert compiled.select_simd(levels[(number + i) % len(levels)])
-            assert compiled.square_sum(x) == 332833500.0
+            assert fastgc.kernels.unchecked.square_sum(x) == 332833500.0
 
     try:
         at_once(task)

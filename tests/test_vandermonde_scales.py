@@ -171,8 +171,7 @@ def _orders(nodes):
 SEEDS = [range(start, start + 50) for start in range(0, much(10000, 150), 50)]
 
 
-@pytest.mark.few(3, "c")
-@pytest.mark.few(1, "numba", "numpy")
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
 def test_bounds_refinement_and_choice(seeds):
     """Bounds hold, refinement makes nothing worse, and "auto" is as good as the best of five.
@@ -420,7 +419,6 @@ def no_decimals(monkeypatch):
     monkeypatch.setattr(vandermonde._Precise, "solve", refuse)
 
 
-@pytest.mark.few(1, "numba", "numpy")
 @pytest.mark.parametrize("name", FILLED)
 def test_moments_of_thousands_of_nodes(name, no_decimals):
     """V^T x = e0 has x_i = prod over j of x_j / (x_j - x_i), of size 1 for any number of nodes."""
@@ -435,7 +433,6 @@ def test_moments_of_thousands_of_nodes(name, no_decimals):
     assert max(errors) <= 1e-11 * np.abs(x).max()
 
 
-@pytest.mark.few(1, "numba", "numpy")
 @pytest.mark.parametrize("m", [1022, 1500])
 @pytest.mark.parametrize("name", ["[-2, 2]", "[-1, 1]"])
 def test_products_of_a_thousand_distances(name, m, no_decimals):
@@ -457,7 +454,6 @@ def test_products_of_a_thousand_distances(name, m, no_decimals):
         np.testing.assert_array_equal(x, [math.inf * float(mpmath.sign(a)) for a in true])
 
 
-@pytest.mark.few(1, "numba", "numpy")
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("lowest", [-1, 0])
 def test_overflow_is_found_in_doubles(lowest, transpose, no_decimals):

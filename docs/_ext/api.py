@@ -1,7 +1,7 @@
 """Pages of the API: a table of names, then each; and links by any name that a thing has.
 
 ``.. names::`` takes names of the current module, one a line, and after it files of the module whose
-names are shown first: ``.. names:: numpy.optimize`` in ``fastgc.kernels``.
+names are shown first: ``.. names:: optimize`` in ``fastgc.kernels``.
 """
 
 from __future__ import annotations

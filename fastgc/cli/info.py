@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, kernels
+from ..kernels.c import simd
 from . import options
 from .common import MORE, command, echo
 from .output import Output
@@ -25,13 +26,12 @@ class Facts(Output):
 
 @command(MORE, "fastgc info --json")
 def info(output: Facts) -> None:
-    """Print the version, where it is imported from, backends, SIMD level, threads."""
+    """Print the version, where it is imported from, backend, SIMD level, threads."""
     output.check()
     facts: dict[str, Any] = {
         "version": __version__,
         "backend": kernels.backend(),
-        "backends": list(kernels.backends()),
-        "simd": _simd(),
+        "simd": simd(),
         "threads": kernels.threads.get_num_threads(),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -44,14 +44,6 @@ def info(output: Facts) -> None:
     for name, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
         echo(f"{name:<10} {shown}")
-
-
-def _simd() -> str:
-    try:
-        from ..kernels.c import simd
-    except ImportError:
-        return "none (the compiled extension is missing)"
-    return simd()
 
 
 def files(package: Path) -> str:

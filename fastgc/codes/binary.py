@@ -180,8 +180,8 @@ class BinaryScheme(Scheme):
         return self._filling(run, survivors)
 
     @cached_property
-    def _tiling(self) -> kernels.unchecked.TilingPlan:
-        return kernels.unchecked.tiling_plan(*self.rule)
+    def _tiling(self) -> kernels.cover.TilingPlan:
+        return kernels.cover.tiling_plan(*self.rule)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """The messages around a circle of blocks add up to zero."""

@@ -191,9 +191,9 @@ class GraphScheme(SumScheme):
         return graphs.edge_connectivity(self._edges, self._blocks) > s
 
     @cached_property
-    def _plan(self) -> kernels.unchecked.EdgesPlan:
+    def _plan(self) -> kernels.cover.EdgesPlan:
         need = self.n if self.wait is None else 0
-        return kernels.unchecked.EdgesPlan(self._edges, np.diff(self.cuts).astype(np.float64), need)
+        return kernels.cover.EdgesPlan(self._edges, np.diff(self.cuts).astype(np.float64), need)
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         run = kernels.unchecked.bind_edges(self._plan, survivors, vector)

@@ -342,7 +342,7 @@ class ReedSolomonScheme(Scheme):
     ) -> VectorFunction:
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
-        fourier: kernels.unchecked.Fourier | None = None
+        fourier: kernels.fourier.Fourier | None = None
         # A product has as many factors as there are stragglers, or survivors if these are fewer.
         least, most = self._transforms_from, self.n - self._transforms_from
         direct = _PRODUCTS[self._products]
@@ -350,7 +350,7 @@ class ReedSolomonScheme(Scheme):
         def transform(f: int, limit: float) -> int:
             nonlocal fourier
             if fourier is None:
-                fourier = kernels.unchecked.bind_fourier(self._plan, survivors, vector)
+                fourier = kernels.fourier.bind_fourier(self._plan, survivors, vector)
             status: int = fourier.vector(f)
             where[0] = fourier.where[0]
             return status if status or square(vector[:f]) <= limit else Status.IMPRECISE

@@ -145,8 +145,8 @@ class CellScheme(SumScheme):
         return self._filling(kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
 
     @property
-    def _plan(self) -> kernels.unchecked.CellsPlan:
-        return kernels.unchecked.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
+    def _plan(self) -> kernels.cover.CellsPlan:
+        return kernels.cover.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Compare every copy of a cell with the first one."""

@@ -253,7 +253,7 @@ def square_norm(vector: Array) -> float:
     """Squared 2-norm of a gradient or message of any dtype, in double precision."""
     if vector.dtype.kind == "c":
         vector = vector.view(vector.real.dtype)
-    return kernels.unchecked.square_sum(vector)
+    return float(kernels.unchecked.square_sum(vector))
 
 
 def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:

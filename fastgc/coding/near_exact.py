@@ -64,7 +64,7 @@ def affordable(clusters: Sequence[Cluster]) -> bool:
 
 def square(vector: Complexes) -> float:
     """Squared norm of a vector; Inf or NaN beyond float64."""
-    return kernels.unchecked.square_sum(np.ascontiguousarray(vector).view(np.float64))
+    return float(kernels.unchecked.square_sum(np.ascontiguousarray(vector).view(np.float64)))
 
 
 @lru_cache(maxsize=4096)
@@ -158,7 +158,7 @@ def nearer_vector(
         lost = unnamed(c.m, members)
         projector = _projector(alone) if lost.size**2 <= ENTRIES else None
         if projector is not None:
-            choices.append(kernels.unchecked.minimum_norm(projector, lost)[members])
+            choices.append(kernels.minimum_norm(projector, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
                 vector[at] = choices[-1]
                 continue
@@ -166,7 +166,7 @@ def nearer_vector(
             vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
             continue
         roots = np.sort(c.q * lost % c.m)
-        values = kernels.unchecked.near_exact(roots, c.m, c.tolerance, unit)
+        values = kernels.near_exact(roots, c.m, c.tolerance, unit)
         near = values[turns]
         # A quick estimate first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
@@ -337,6 +337,6 @@ def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generat
         m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
     lost = np.zeros(m, dtype=np.bool_)
     lost[rng.permutation(m)[:s]] = True
-    size = np.abs(kernels.unchecked.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    size = np.abs(kernels.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
     left, came = float(size[lost].sum()), float(size[~lost].sum())
     return m * (left + steps * DOUBLE**2 * came)

@@ -57,7 +57,7 @@ class Plan:
     def __init__(self, decoder: Decoder, form: Format, check_finite: bool) -> None:
         self.decoder, self.scheme, self.form = decoder, decoder.scheme, form
         self.check, self.shape = check_finite, (form.gradient_size,)
-        self.run: kernels.unchecked.Combinations | None = None
+        self.run: kernels.rows.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype
         if whole and not self.scheme.gated:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
@@ -71,8 +71,7 @@ class Plan:
         kind, size = as_array("a message", given[0]), _size_of(out, p)
         if kind.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
-        active = kernels.choice.active or kernels.choice.load()
-        key = active, kind.dtype, kind.size, size, check_finite
+        key = kind.dtype, kind.size, size, check_finite
         known: dict[Any, Plan] = vars(scheme._kept.thread).setdefault("plans", {})
         plan = known.get(key)
         if plan is None:
@@ -186,7 +185,7 @@ def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | N
     return None
 
 
-def _ran(run: kernels.unchecked.Combinations, rows: Any, target: Array, count: int) -> int:
+def _ran(run: kernels.rows.Combinations, rows: Any, target: Array, count: int) -> int:
     """Combine rows if they fit. Returns a status: anything but 0 means that they may not."""
     if type(rows) is not np.ndarray:
         if type(rows[0]) is not np.ndarray:  # C compares the others with the first one
@@ -370,7 +369,7 @@ class EncodingPlan:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
         self.form = form = _partial_format(scheme, first, message_dtype)
         self.coef, self.shape = np.ascontiguousarray(coef), (form.message_size,)
-        self.run: kernels.unchecked.Combinations | None = None
+        self.run: kernels.rows.Combinations | None = None
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
             self.run = _bind(form, form.encode_mode, self.coef, row, message)
@@ -385,7 +384,7 @@ class EncodingPlan:
         first = given[0] if len(given) else None
         if type(first) is np.ndarray and first.ndim == 1 and type(worker) is type(index) is int:
             what = first.dtype, first.size, len(given), message_dtype
-            key = kernels.choice.active or kernels.choice.load(), worker, index, *what
+            key = worker, index, *what
         try:
             return known[key]
         except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
@@ -450,7 +449,7 @@ def _bind(
     row: tuple[np.dtype[Any], int],
     out: tuple[np.dtype[Any], int],
     check: bool = False,
-) -> kernels.unchecked.Combinations:
+) -> kernels.rows.Combinations:
     """Prepare combinations of rows to an output; `row` and `out` are (dtype, elements)."""
     (dtype, length), (_, size) = (
         (reals, count * kind.itemsize // reals.itemsize)
@@ -551,7 +550,7 @@ class Encoder:
         real = form.reals(np.empty(0, kind), form.encode_mode).dtype
         size = form.gradient_size * (kind.itemsize // real.itemsize)
         sums = form.reals(self._sums, form.encode_mode)
-        self._add: kernels.unchecked.AddRow = kernels.unchecked.bind_add(
+        self._add: kernels.rows.AddRow = kernels.unchecked.bind_add(
             form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
         )
 

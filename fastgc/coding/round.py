@@ -290,7 +290,7 @@ class Round(Gathering):
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
-        self._arrivals = kernels.unchecked.Arrivals(self._rows, survivors, enough, check_finite)
+        self._arrivals = kernels.arrivals.Arrivals(self._rows, survivors, enough, check_finite)
         self._tally = None if enough else scheme.rule.tally()
         # Decodes in one call, if nothing is to be looked at before or after.
         watched = scheme.gated or tracker is not None

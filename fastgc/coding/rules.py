@@ -60,13 +60,13 @@ class Blocks(NamedTuple):
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
 
-    def enough(self) -> kernels.unchecked.Enough:
-        """The same rule for ``kernels.unchecked.Arrivals``."""
-        return kernels.unchecked.Enough.of_blocks(self.block, self.need)
+    def enough(self) -> kernels.arrivals.Enough:
+        """The same rule for ``kernels.arrivals.Arrivals``."""
+        return kernels.arrivals.Enough.of_blocks(self.block, self.need)
 
 
 class _CountingTally:
-    def __init__(self, enough: kernels.unchecked.Enough) -> None:
+    def __init__(self, enough: kernels.arrivals.Enough) -> None:
         self._block, self._need, self._weight = (each.tolist() for each in enough[:3])
         self._total = enough.total
         self.reset()
@@ -114,11 +114,9 @@ class Cells(NamedTuple):
     def tally(self) -> Tally:
         return _CountingTally(self.enough())
 
-    def enough(self) -> kernels.unchecked.Enough:
-        """The same rule for ``kernels.unchecked.Arrivals``."""
-        return kernels.unchecked.Enough(
-            self.cell, np.ones_like(self.weight), self.weight, self.need
-        )
+    def enough(self) -> kernels.arrivals.Enough:
+        """The same rule for ``kernels.arrivals.Arrivals``."""
+        return kernels.arrivals.Enough(self.cell, np.ones_like(self.weight), self.weight, self.need)
 
 
 _MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice

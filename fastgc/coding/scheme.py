@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
@@ -580,7 +579,7 @@ class Scheme(Recorded, ABC):
         """Return the thread's decoder; binding takes as long as five calls."""
         known: dict[float, Decoder] = vars(self._kept.thread).setdefault("decoders", {})
         found = known.get(unit)
-        if found is None or found.backend is not kernels.choice.active:
+        if found is None:
             known[unit] = found = Decoder(self, unit)
         return found
 
@@ -803,7 +802,7 @@ class Decoder:
         If the scheme sets `wait`: so many messages are always enough. Otherwise 0.
     """
 
-    __slots__ = ("_buffer", "backend", "fill_vector", "least", "scheme", "survivors", "vector")
+    __slots__ = ("_buffer", "fill_vector", "least", "scheme", "survivors", "vector")
 
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
@@ -812,7 +811,6 @@ class Decoder:
         self.vector = scheme._empty_vector(scheme.messages.count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.least = 0 if scheme.wait is None else scheme.messages.count - scheme.n + scheme.wait
-        self.backend = kernels.choice.active or kernels.choice.load()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.scheme!r}>"

@@ -35,7 +35,6 @@ from .._base.arrays import (
     unit_roundoff,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from ..kernels.choice import folds_floats
 from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
@@ -205,8 +204,8 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     if energies.told and rounded:
         # Each sum was rounded; on average partial sums are half as large as the whole.
         squared += each**2 * energies.inside * (added / 2 + 1) / 3
-    # Floats are added as floats in groups whose sums are added in float64, or all in float64.
-    if message > sums and not is_half(form.message_dtype) and folds_floats():
+    # Floats are added as floats in groups whose sums are added in float64.
+    if message > sums and not is_half(form.message_dtype):
         groups = of_groups(terms) + (rounded and not energies.told) * of_groups(added)
         squared += message**2 * amplified * groups
     # Results of lower precision than the sums: each element is rounded once.

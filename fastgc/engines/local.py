@@ -132,8 +132,8 @@ class _Processes(Answering):
         prepared["authkey"] = bytes(prepared["authkey"])  # its own type refuses to be pickled
         common = self._layout, prepared, os.environ | dict.fromkeys(THREADS, "1")
         self._common = resources.enter_context(Memory.of(common))
-        self._shared = resources.enter_context(Memory.of((kernels.backend(), task.without_data())))
-        self._modules = [__name__, f"{kernels.__name__}.{kernels.backend()}"]
+        self._shared = resources.enter_context(Memory.of(task.without_data()))
+        self._modules = [__name__, kernels.unchecked.__name__]
         resources.callback(self._stop)
         for worker in range(task.code.n):
             self._launch(worker)
@@ -340,8 +340,7 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     try:
         os.environ.clear()
         os.environ.update(environment)
-        backend, task = _load(prepared, shared)
-        kernels.use_backend(backend)
+        task = _load(prepared, shared)
         worker = Worker(number, task, data.load(), own.slots)
         channel.tell(Kind.JOINED, NONE)
         parameters = list(thetas)
@@ -355,13 +354,13 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
         channel.tell(Kind.FAILED, channel.round)
 
 
-def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
-    """Import the program, as processes of multiprocessing do; return backend and task."""
+def _load(prepared: dict[str, Any], shared: Memory) -> Task:
+    """Import the program, as processes of multiprocessing do; return the task."""
     process = multiprocessing.current_process()
     process._inheriting = True  # type: ignore[attr-defined]
     try:
         spawn.prepare(prepared)
-        backend, task = shared.load()
+        task: Task = shared.load()
     except AttributeError as error:
         if "main__" not in str(error):
             raise
@@ -372,7 +371,7 @@ def _load(prepared: dict[str, Any], shared: Memory) -> tuple[str, Task]:
         raise _ProgramError(f"{error}; workers cannot import {where}") from error
     finally:
         del process._inheriting  # type: ignore[attr-defined]
-    return backend, task
+    return task
 
 
 class _ProgramError(RuntimeError):

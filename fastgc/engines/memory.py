@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from .. import kernels
 from .interface import Task
 
 _COUNT = struct.Struct("=q")  # number of parts: a pickle, and the buffers kept out of it
@@ -105,7 +104,7 @@ def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[
         )
     if busy:
         raise RuntimeError("another cluster on these ranks is open: close it first")
-    common = packed((kernels.backend(), task.without_data()))
+    common = packed(task.without_data())
     return common, [packed(task.data(worker)) for worker in range(n)]
 
 

@@ -586,8 +586,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
         _wait(comm.Isend(sent, 0, tag))  # now: MPI moves nothing while gradients are computed
 
     try:
-        backend, task = pickle.loads(common)
-        kernels.use_backend(backend)
+        task = pickle.loads(common)
         number = comm.rank - 1
         slots = [
             _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
@@ -713,7 +712,7 @@ def _as_worker() -> Iterator[None]:
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     kernels.threads.set_num_threads(1)
     try:
-        with kernels.use_backend(kernels.backend()), _exits_told():  # restores the backend
+        with _exits_told():
             yield
     finally:
         kernels.threads.set_num_threads(before)

@@ -173,7 +173,7 @@ class _Actors(Answering):
             self._resources.enter_context(_connection(ray, address, task.code.n))
             shards = [ray.put(shard) for shard in task.shards]
             self._data = replace(task, shards=shards).data
-            self._common = ray.put((kernels.backend(), task.without_data()))
+            self._common = ray.put(task.without_data())
             self._new = remote.remote
             self._actors = [self._new() for _ in range(task.code.n)]
             for worker in range(task.code.n):
@@ -360,11 +360,10 @@ class _Side:
         """Get ready; return the name of the machine, or what went wrong."""
         ray = _extras.ray()
         try:
-            backend, task = ray.get(common[0])
+            task = ray.get(common[0])
             # Ray's handler of SIGTERM raises, as if the computation had failed.
             with contextlib.suppress(ValueError):  # raised outside of the main thread
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            kernels.use_backend(backend)
             kernels.threads.set_num_threads(1)
             shards = [[(partition, ray.get(shard)) for partition, shard in part] for part in data]
             self._worker = Worker(number, task, shards)

@@ -25,7 +25,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .. import kernels
 from .._base.arrays import Array
 from .._base.extras import pip_install
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
@@ -474,8 +473,7 @@ def _serve(store: Any, cluster: int, number: int) -> None:
     common, data = (wire.payload(wire.header()[3]).tobytes() for _ in range(2))
     orders = worker = None
     try:
-        backend, task = pickle.loads(common)
-        kernels.use_backend(backend)
+        task = pickle.loads(common)
         count = int(task.code.scheme.message_counts[number])
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)

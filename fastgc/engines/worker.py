@@ -185,7 +185,7 @@ class Worker:
         # The number of equal parts in which a delay is slept.
         self._parts = self.message_count if task.spread and not self._together else 1
         if data and not hasattr(task.gradient, "worker"):
-            # A backend may load its kernels at their first call: load them now, before a round.
+            # Kernels are made at their first call: make them now, before a round.
             alike = replace(task, size=1, gradient=_zero, batch=None)
             _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
         self._compute = _messages(number, task, data, out)

@@ -1,68 +1,54 @@
-"""The arithmetic: a few functions, each written three times.
+"""The arithmetic: compiled kernels, with checked arguments.
 
-``kernels.numpy`` defines what each function does, and is the oracle and the fallback.
-``kernels.numba`` can be called from your own ``@njit`` code, and ``kernels.c`` is the compiled
-extension. Their files have the same names, which are also those of csrc/. `choice` picks one
-backend: the fastest available one, or the one that the environment variable ``FASTGC_BACKEND`` or
-`use_backend` names.
-
-The functions of this module check their arguments and call the backend in use. If arrays are not as
+The functions of this module check their arguments and call C (csrc/). If arrays are not as
 documented, they raise TypeError or ValueError, and write nothing. For short vectors the check takes
-about as long as the call itself. The functions of ``kernels.unchecked`` and of the backends check
-nothing; fastgc's own modules, which have already checked, call those. Kernels know no scheme.
+longer than the call itself. The functions of ``kernels.unchecked`` check nothing; fastgc's own
+modules, which have already checked, call those. Kernels know no scheme.
 
-C splits long calls over threads (see `threads`); the other backends use one thread.
+``kernels.numba`` has four families for your own ``@njit`` code. With the environment variable
+``FASTGC_BACKEND=numba``, fastgc calls them, too, instead of C's.
+
+C splits long calls over threads (see `threads`).
 """
 
 from __future__ import annotations
 
 import importlib
-from types import FunctionType
 from typing import TYPE_CHECKING
 
 from .._base.text import listing
-from . import choice, threads, unchecked
-from . import numpy as plain
-from .choice import backend, backends, use_backend
-from .contract import contract_of
+from . import arrivals as arrivals
+from . import cover as cover
+from . import rounds as rounds
+from . import threads, unchecked
+from .combine import *  # noqa: F403
+from .combine import __all__ as _combine
 from .cyclic import Status
-from .dispatch import checked_kernel
-from .numpy.near_exact import Circulant, Projector
+from .lagrange import *  # noqa: F403
+from .lagrange import __all__ as _lagrange
+from .near_exact import *  # noqa: F403
+from .near_exact import __all__ as _near_exact
+from .optimize import *  # noqa: F403
+from .optimize import __all__ as _optimize
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+from .vandermonde import *  # noqa: F403
+from .vandermonde import __all__ as _vandermonde
 
-if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
-    from .numpy import *  # noqa: F403
+__all__ = ["EXPAND", "PACKED", "REAL", "REAL_PART", "Rows", "Status", "backend", "threads"]
+__all__ += [*_combine, *_lagrange, *_near_exact, *_optimize, *_vandermonde]
+_LATER = ("c", "numba")  # loaded at their first use
+__dir__ = listing([*__all__, *_LATER])
 
-_KERNELS = {
-    name: checked_kernel(each)
-    for name, each in vars(plain).items()
-    if isinstance(each, FunctionType) and contract_of(each)
-}
-globals().update(_KERNELS)
 
-__all__ = [
-    "EXPAND",
-    "PACKED",
-    "REAL",
-    "REAL_PART",
-    "Circulant",
-    "Projector",
-    "Rows",
-    "Status",
-    "backend",
-    "backends",
-    "threads",
-    "use_backend",
-    *_KERNELS,
-]
-__dir__ = listing([*__all__, *choice.NAMES])
+def backend() -> str:
+    """Return "numba" if ``FASTGC_BACKEND`` names it, else "c"."""
+    return unchecked.BACKEND
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """Load a backend at its first use."""
-        if name in choice.NAMES:
+        if name in _LATER:
             return importlib.import_module(f".{name}", __name__)
         hint = f": {__name__}.unchecked has it" if hasattr(unchecked, name) else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -1,7 +1,7 @@
 """Quasi-linear decoding vectors: the locator product's logarithm is a cyclic convolution.
 
 ``log|a_i| + log m = sum over stragglers j of log|1 - alpha^(i-j)|`` convolves the stragglers'
-indicator with one table. Every backend uses NumPy's transforms, which are compiled already. Marks,
+indicator with one table. The transforms are NumPy's, which are compiled already. Marks,
 signs and phases, exact in integers, are kernels.
 
 An entry's relative error is the absolute error of its logarithm. Compared with sums in extended
@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.arrays import Bools, Complexes, Floats, Ints
-from . import numpy as plain
+from . import unchecked
 from .cyclic import CyclicPlan, Polar, Status, sines
-from .dispatch import own
 
 
 class Transform(NamedTuple):
@@ -140,7 +139,7 @@ class Fourier:
 def bind_fourier(plan: CyclicPlan, survivors: Ints, out: Complexes) -> Fourier:
     """Prepare decoding vectors by transforms on two fixed buffers."""
     present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
-    polar = own(plain.bind_polar)(plan, survivors, present, size, out)
+    polar = unchecked.bind_polar(plan, survivors, present, size, out)
     return Fourier(plan, present, size, polar)
 
 

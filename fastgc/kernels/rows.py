@@ -12,11 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base.arrays import Array, Ints
-
-try:
-    from ._cffi import ffi
-except ImportError:  # a build without the extension
-    ffi = None
+from ._cffi import ffi
 
 # How rows and output of a combination relate; the numbers are csrc/fastgc.h's fgc_mode.
 REAL = 0  # real coefficients, real rows, real output
@@ -265,8 +261,8 @@ def stacked(first: int, stride: int, count: int) -> NDArray[np.uintp]:
 
 
 def _addresses(arrays: list[Array]) -> NDArray[np.uintp]:
-    if ffi is None or not arrays:
-        return np.fromiter(map(address, arrays), np.uintp, len(arrays))
+    if not arrays:
+        return np.empty(0, np.uintp)
     pointers = ffi.new("char *[]", list(map(ffi.from_buffer, arrays)))  # in half the time
     return np.frombuffer(ffi.buffer(pointers), np.uintp)
 
@@ -274,8 +270,6 @@ def _addresses(arrays: list[Array]) -> NDArray[np.uintp]:
 def address(array: Array) -> int:
     """Address of an array's first element."""
     # 0.25 microseconds; array.ctypes.data and __array_interface__ take 0.75.
-    if ffi is None:
-        return array.ctypes.data
     return int(ffi.cast("uintptr_t", ffi.from_buffer(array)))
 
 

@@ -1,48 +1,30 @@
-"""Kernels without checks, and the plans that they take, for fastgc's own modules.
+"""Calls of kernels without checks, for fastgc's own modules, which have checked their arguments.
 
-Not public: these modules have checked their arguments. Arrays that do not fit are read and written
-beyond their ends. Public kernels are in `fastgc.kernels`, with contracts
-(`fastgc.kernels.contract`).
+Not public: arrays that do not fit are read and written beyond their ends. Public kernels are in
+`fastgc.kernels`, with contracts (`fastgc.kernels.contract`). A kernel that csrc/kernels.def
+declares is a function here, made at its first use; the other calls are in `fastgc.kernels.c.calls`.
+With ``FASTGC_BACKEND=numba``, Numba's functions (`fastgc.kernels.numba.calls`) stand in their
+place.
 """
 
 from __future__ import annotations
 
-from types import FunctionType
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
-from . import numpy as plain
-from .cyclic import LOCATOR as LOCATOR
-from .cyclic import LOOKUP as LOOKUP
-from .cyclic import SPREAD as SPREAD
-from .cyclic import CyclicPlan as CyclicPlan
-from .cyclic import Decode as Decode
-from .cyclic import Where as Where
-from .dispatch import kernel
-from .fourier import Fourier as Fourier
-from .fourier import bind_fourier as bind_fourier
-from .numpy.arrivals import Arrivals as Arrivals
-from .numpy.arrivals import Enough as Enough
-from .numpy.cover import CellsPlan as CellsPlan
-from .numpy.cover import EdgesPlan as EdgesPlan
-from .numpy.cover import TilingPlan as TilingPlan
-from .numpy.cover import tiling_plan as tiling_plan
-from .numpy.rounds import BLOCKS as BLOCKS
-from .numpy.rounds import CELLS as CELLS
-from .numpy.rounds import EDGES as EDGES
-from .numpy.rounds import SPAN as SPAN
-from .numpy.rounds import TILING as TILING
-from .numpy.rounds import Completion as Completion
-from .numpy.rounds import CompletionPlan as CompletionPlan
-from .numpy.rounds import DelayPlan as DelayPlan
-from .rows import AddRow as AddRow
-from .rows import Combinations as Combinations
-from .rows import address as address
-from .rows import stacked as stacked
+from .c.calls import *  # noqa: F403
+from .c.calls import made
 
-if TYPE_CHECKING:  # to a type checker, a kernel is the NumPy function
-    from .numpy import *  # noqa: F403
+BACKEND = os.environ.get("FASTGC_BACKEND") or "c"
+if BACKEND not in ("c", "numba"):
+    raise ValueError(f"FASTGC_BACKEND must be c or numba, not {BACKEND!r}")
+if not TYPE_CHECKING and BACKEND == "numba":
+    from .numba.calls import *  # noqa: F403
 
-KERNELS = {
-    name: kernel(each) for name, each in vars(plain).items() if isinstance(each, FunctionType)
-}
-globals().update(KERNELS)
+
+def __getattr__(name: str) -> Any:
+    call = None if name.startswith("_") else made(name)
+    if call is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = call
+    return call

@@ -263,6 +263,7 @@ def solve(
     In tests on nodes of many kinds, the largest error relative to the largest number is at most ten
     times that of the best of five orders, or 2^-40 m.
     """
+    transpose = bool(transpose)
     # The hot path: one test that nearly every call passes.
     if (
         type(nodes) is np.ndarray
@@ -389,7 +390,9 @@ def _trusted_order(
     leja = leja_order(nodes)
     if not choose:
         return leja
-    if kernels.unchecked.solve_vandermonde(nodes, b, leja, transpose, np.empty_like(b)):
+    if kernels.unchecked.solve_vandermonde(
+        nodes, b, leja, transpose, np.empty_like(b), None, False
+    ):
         return None  # not the range: bounds spoke against this order
     values = 0 if transpose else np.count_nonzero(b)
     real, sparse = nodes.dtype is _FLOAT, 0 < 2 * values < len(b)

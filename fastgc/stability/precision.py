@@ -29,8 +29,7 @@ from .._base.files import half_of_memory
 from ..codes import Code, ReedSolomon
 from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
-from ..kernels.choice import folds_floats
-from ..kernels.numpy.pairs import Pair, exact_sum, two_product
+from ..kernels.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 from ..numerics.least_squares import least_squares_gradient
 
@@ -246,13 +245,9 @@ def _roundings(
 
 
 def _summing(rows: Ints, parts: int, half: bool, result: float) -> Floats:
-    """Relative errors of the first row in sums of so many rows, by the backend in use."""
+    """Relative errors of the first row in sums of so many rows."""
     if half or result == _DOUBLE:
         return _gammas(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
-    if not folds_floats():  # sums are in float64, but a single row is in its own precision
-        return _gammas(rows + 1 + parts, _DOUBLE) + (
-            _gamma(parts, _SINGLE) if rows.max() == 1 else 0
-        )
     # Coefficients, and sums in a group, are in float32; groups are added up in float64.
     within = np.minimum(rows, LARGEST_GROUP) + parts + 1
     return _gammas(within, _SINGLE) + _gammas(rows + 1 + parts, _DOUBLE)
@@ -332,7 +327,7 @@ def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float
     apart = (np.arange(code.n)[:, None] - turns) % code.n
     with np.errstate(divide="ignore"):
         exact = np.log10(2 * np.sin(math.pi / code.n * apart)).sum(axis=1)
-        values = kernels.unchecked.near_exact(turns, code.n, code.stragglers, unit)
+        values = kernels.near_exact(turns, code.n, code.stragglers, unit)
         near = np.log10(code.n * np.abs(values))
     return CircleValues(lost, exact, near)
 

@@ -17,7 +17,7 @@ from .._base.text import plural
 from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
-from ..kernels.numpy.pairs import exact_sum
+from ..kernels.pairs import exact_sum
 from .precision import assess, relative_error
 
 __all__ = ["StabilityTracker", "TrackedRound", "write_jsonl"]

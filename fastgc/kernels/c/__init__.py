@@ -1,29 +1,13 @@
 """The compiled extension (csrc/), reached through cffi.
 
-Calls of kernels on arrays and numbers are generated at their first use. The NumPy functions of the
-same names document arguments and results: here, and in ``kernels.numba``, signatures have no types.
 The number of threads and the level of SIMD instructions hold for the whole extension.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from .. import numpy as _plain
 from .. import threads as _threads
 from .._cffi import ffi as _ffi
 from .._cffi import lib as _lib
-from .calls import *  # noqa: F403
-from .calls import made as _made
-
-
-def __getattr__(name: str) -> Any:
-    oracle = getattr(_plain, name, None)
-    call = _made(oracle) if callable(oracle) else None
-    if call is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = call
-    return call
 
 
 def _tell(count: int, spin: int) -> None:

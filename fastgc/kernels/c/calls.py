@@ -1,11 +1,10 @@
 """Calls of C functions, generated from their declarations if they take arrays and numbers alone.
 
-csrc/kernels.def says how parameters of C follow from those of the NumPy function. A call is
-generated as Python code and compiled, as `dataclasses` does: a general function would take longer
-than many kernels.
+csrc/kernels.def says what a call takes and returns. It is generated as Python code and compiled, as
+`dataclasses` does: a general function would take longer than many kernels.
 
 The other calls, of rows of messages, plans and tables, are written here. Each plan is a struct in
-C, with the fields of the named tuple that NumPy's functions read.
+C, with the fields of a named tuple. Nothing is checked: these are for `fastgc.kernels.unchecked`.
 """
 
 from __future__ import annotations
@@ -15,19 +14,30 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..._base.arrays import Array, Bools, Complexes, Floats, Ints
 from .._cffi import ffi, lib
-from ..cyclic import Polar, Status
+from ..cyclic import CyclicPlan, Decode, Polar, Status, Where
 from ..rows import (
+    AddRow,
     Combinations,
+    CombineRows,
+    EncodeRows,
+    Rows,
     alike,
     extent_of,
     kind_of,
 )
+
+if TYPE_CHECKING:
+    from ..arrivals import ArrivalArrays
+    from ..cover import CellsPlan, EdgesPlan, TilingPlan
+    from ..rounds import Completion, CompletionPlan, DelayPlan
 
 __all__ = [
     "bind_add",
@@ -71,65 +81,50 @@ def _declared() -> dict[str, tuple[str, list[tuple[str, str, str]]]]:
     return found
 
 
-def _value(type_: str, star: str, name: str, oracle: Callable[..., Any], first: str) -> str:
-    """The expression that is passed for a parameter of C."""
-    annotations = oracle.__annotations__
-    if name in annotations:
-        value = f"from_buffer({type_}_, {name})" if star else name
-        if annotations[name] == "bool":  # C gets 1 for any true value
-            return f"not not {name}"
-        optional = star and "None" in str(annotations[name])
-        return f"NULL if {name} is None else {value}" if optional else value
-    if name == "complex":
-        return f"{first}.dtype.char in 'FD'"
-    of, _, what = (f"{first}_len" if name == "len" else name).rpartition("_")
-    if of not in annotations or what not in ("len", "size", "ndim"):
-        raise TypeError(f"{oracle.__name__}: nothing is known of C's parameter {name}")
-    return f"len({of})" if what == "len" else f"{of}.{what}"
-
-
-def made(oracle: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Make the call of the C function with the oracle's name; None if there is none."""
-    name, declared = oracle.__name__, _declared()
+def made(name: str) -> Callable[..., Any] | None:
+    """Make the call of the kernel of this name in csrc/kernels.def; None if there is none."""
+    declared = _declared()
     kinds = {char: kind for char, kind in _KINDS.items() if f"{name}_{kind}" in declared}
     if not kinds and name not in declared:
         return None
     returned, parameters = declared[f"{name}_{next(iter(kinds.values()))}" if kinds else name]
     first = parameters[0][2]
-    taken = ", ".join(oracle.__code__.co_varnames[: oracle.__code__.co_argcount])
+    own = {of for _, _, of in parameters}
+    taken, values = [], []
     scope: dict[str, Any] = {"from_buffer": ffi.from_buffer, "NULL": ffi.NULL}
     scope |= {f"{type_}_": ffi.typeof(f"{type_}[]") for type_, star, _ in parameters if star}
+    for type_, star, of in parameters:
+        array, _, what = (f"{first}_len" if of == "len" else of).rpartition("_")
+        if of == "complex":
+            values.append(f"{first}.dtype.char in 'FD'")
+        elif array in own and what in ("len", "size", "ndim"):
+            values.append(f"len({array})" if what == "len" else f"{array}.{what}")
+        else:
+            taken.append(of)
+            values.append(f"NULL if {of} is None else from_buffer({type_}_, {of})" if star else of)
+    lines = []
     if kinds:
         by_dtype = {}
         for char, kind in kinds.items():
             real = declared[f"{name}_{kind}"][1][0][0]
             by_dtype[char] = getattr(lib, f"fgc_{name}_{kind}"), ffi.typeof(f"{real}[]")
         scope["by_dtype"] = by_dtype
-        scope["oracle"] = oracle
-        lines = [
-            f"try: function, {parameters[0][0]}_ = by_dtype[{first}.dtype.char]",
-            f"except KeyError: return oracle({taken})",
-        ]
+        lines.append(f"function, {parameters[0][0]}_ = by_dtype[{first}.dtype.char]")
     else:
         scope["function"] = getattr(lib, f"fgc_{name}")
-        lines = []
-    values = [_value(*parameter, oracle, first) for parameter in parameters]
-    call, answer = f"function({', '.join(values)})", oracle.__annotations__["return"]
-    if returned != "fgc_status":
-        lines.append(call if answer == "None" else f"return {call}")
-    elif answer == "None":
-        lines.append(f"if {call}: raise MemoryError")
-    else:
+    call = f"function({', '.join(values)})"
+    if returned == "fgc_status":
         scope["no_memory"] = lib.FGC_NO_MEMORY
         lines += [
             f"status = {call}",
             "if status == no_memory: raise MemoryError",
             "return not status",
         ]
-    exec(f"def {name}({taken}):\n    " + "\n    ".join(lines), scope)
-    made: Callable[..., Any] = scope[name]
-    made.__defaults__, made.__doc__ = oracle.__defaults__, oracle.__doc__
-    return made
+    else:
+        lines.append(f"return {call}")
+    exec(f"def {name}({', '.join(taken)}):\n    " + "\n    ".join(lines), scope)
+    found: Callable[..., Any] = scope[name]
+    return found
 
 
 # ------------------------------------------------------------------------ structs
@@ -170,7 +165,10 @@ _encode = _functions("encode")
 _apart = _functions("combine_apart", "add_apart")
 
 
-def combine(mode, rows, coef, out, accumulate=False, check=False):
+def combine(
+    mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
+) -> bool:
+    """Call C for `fastgc.kernels.combine`."""
     kind, function, _ = _combine[rows.kind]
     return not function(
         mode,
@@ -185,7 +183,29 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
     )
 
 
-def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
+def bind_combine(
+    mode: int,
+    rows: Rows,
+    numbers: Ints,
+    coef: Array,
+    out: Array,
+    accumulate: bool = False,
+    check: bool = False,
+) -> CombineRows:
+    """Prepare ``out = sum_r coef[r] * rows[numbers[r]]``, or ``out +=``, on fixed buffers.
+
+    Returns a function ``combine(count) -> status`` that reads ``numbers[:count]`` and
+    ``coef[:count]``. Rows whose coefficient is 0 are not read. The status is `Status.NOT_FINITE` if
+    `combine` would return False. Pointers are taken once, here; the function keeps their arrays
+    alive.
+
+    Parameters
+    ----------
+    mode, rows, coef, out, accumulate, check
+        As in `combine`.
+    numbers : (capacity,) int64 array
+        Numbers of rows; as long as `coef`.
+    """
     kind, _, function = _combine[rows.kind]
     call = partial(
         function,
@@ -203,7 +223,22 @@ def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
     return call
 
 
-def bind_encode(mode, rows, coef, weights, out, accumulate=False):
+def bind_encode(
+    mode: int, rows: Rows, coef: Array, weights: Floats, out: Array, accumulate: bool = False
+) -> EncodeRows:
+    """Prepare ``out = sum_r coef[r] * rows[r]``, or ``out +=``, and the rows' norms, in one pass.
+
+    Returns a function that combines the rows listed when it is called, and returns ``sum_r
+    weights[r] * ||rows[r]||^2`` in double precision; it is not finite if a row is not. Pointers are
+    taken once, here; the function keeps their arrays alive.
+
+    Parameters
+    ----------
+    mode, rows, coef, out, accumulate
+        As in `combine`, but not ``REAL_PART``, which is for decoding.
+    weights : (f,) float64 array
+        One for each of the f rows that will be listed, as in `coef`.
+    """
     kind, function = _encode[rows.kind]
     call = partial(
         function,
@@ -227,7 +262,8 @@ def _addresses(rows):
     return rows.c
 
 
-def bind_square_sum(x):
+def bind_square_sum(x: Array) -> Callable[[], float]:
+    """Prepare `square_sum` of a contiguous vector of float32 or float64, read at each call."""
     kind = kind_of(x.dtype)
     read = "uint16_t[]" if x.itemsize == 2 else f"{kind}[]"
     return partial(getattr(lib, f"fgc_square_sum_{kind}"), ffi.from_buffer(read, x), x.size)
@@ -254,7 +290,33 @@ def _layout():
 _HEAD = _layout()
 
 
-def bind_apart(mode, coef, length, dtype, size, check=False):
+def bind_apart(
+    mode: int, coef: Array, length: int, dtype: np.dtype[Any], size: int, check: bool = False
+) -> Combinations:
+    """Prepare ``out = sum_r coef[r] * rows[r]`` for rows and an `out` that each call is given.
+
+    Rows and `out` must fit; `out` is contiguous and aligned. Rows whose coefficient is 0 are not
+    read. The functions return one of these:
+
+    - ``Status.OK``;
+    - ``MISPLACED`` if a row is not aligned, not contiguous, or shares memory with `out`, or
+      ``NO_MEMORY``; nothing is written then;
+    - ``NOT_FINITE`` if `combine` would return False.
+
+    Parameters
+    ----------
+    mode, check
+        As in `combine`.
+    coef : (capacity,) float64 or complex128 array
+        As in `combine`; each call reads the first `count` of them.
+    length : int
+        Numbers in a row.
+    dtype : numpy dtype
+        Of rows as `combine` takes them, complex only for ``REAL_PART``. Rows and `out` of complex
+        numbers that stand for two reals each may be given as they are.
+    size : int
+        Numbers in `out`, as `combine` takes it.
+    """
     fields = {
         "mode": mode,
         "flags": 2 * check,  # FGC_CHECK
@@ -295,7 +357,31 @@ def bind_apart(mode, coef, length, dtype, size, check=False):
     return Combinations(stacked, separate, listed)
 
 
-def bind_add(mode, coef, weights, length, dtype, out, energy):
+def bind_add(
+    mode: int,
+    coef: Array,
+    weights: Floats,
+    length: int,
+    dtype: np.dtype[Any],
+    out: Array,
+    energy: Floats,
+) -> AddRow:
+    """Prepare ``out += coef[at] * row`` and ``energy[0] += weights[at] * ||row||^2``, in one pass.
+
+    Returns a function ``add(row, at, accumulate)``; without `accumulate`, it overwrites `out`. It
+    returns ``Status.OK``; or ``MISPLACED``, with nothing written, if the row is not aligned or
+    shares memory with `out`. The row is contiguous. Pointers to other arrays are taken once.
+
+    Parameters
+    ----------
+    mode, coef, length, dtype
+        As in `bind_apart`, but not ``REAL_PART``, which is for decoding.
+    weights : (capacity,) float64 array
+    out : array
+        As `combine` takes it.
+    energy : (1,) float64 array
+        Not finite if a row is not.
+    """
     struct = struct_of(
         "fgc_apart",
         mode=mode,
@@ -324,7 +410,17 @@ _kinds = {  # C's constant, and the bytes of a real
 }
 
 
-def bind_arrivals(rows, arrays, check):
+def bind_arrivals(
+    rows: Rows, arrays: ArrivalArrays, check: bool
+) -> Callable[[int, Any, float], int]:
+    """Prepare a function that takes messages one by one: `Arrivals.arrive`.
+
+    Parameters
+    ----------
+    rows, check
+        As in `Arrivals`.
+    arrays : ArrivalArrays
+    """
     kind, size = _kinds[rows.kind]
     struct = struct_of(
         "fgc_arrivals",
@@ -337,8 +433,8 @@ def bind_arrivals(rows, arrays, check):
     )
     take, buffer = lib.fgc_arrive, ffi.from_buffer
 
-    def arrive(number, row, energy):
-        return take(struct, number, buffer(row), energy)
+    def arrive(number: int, row: Any, energy: float) -> int:
+        return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
 
     return arrive
 
@@ -346,7 +442,19 @@ def bind_arrivals(rows, arrays, check):
 # --------------------------------------------------------------- delays, and when messages suffice
 
 
-def draw(delays, first, wait, whole):
+def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
+    """Draw the delays and works of rounds ``first``, ``first + 1``, ...
+
+    They depend only on the plan, the round and the number of workers.
+
+    Parameters
+    ----------
+    delays : DelayPlan
+    first : int
+    wait, whole : (rounds, n) float64 array
+        Written: the seconds until each worker begins, once it is free, and the seconds that all its
+        work takes, as `completion` reads them.
+    """
     fields = delays._asdict() | {
         "key": int(delays.key),
         "workers": wait.shape[1],
@@ -362,7 +470,41 @@ def draw(delays, first, wait, whole):
     )
 
 
-def completion(plan, delay, work, late, receive, overhead, interrupted, out):
+def completion(
+    plan: CompletionPlan,
+    delay: Floats,
+    work: Floats,
+    late: Floats,
+    receive: float,
+    overhead: float,
+    interrupted: bool,
+    out: Completion,
+) -> None:
+    """Simulate rounds: when messages suffice, and what has come and been computed by then.
+
+    Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
+    round r began.
+
+    Parameters
+    ----------
+    plan : CompletionPlan
+    delay, work : (rounds, n) float64 array
+        Seconds until each worker begins, once it is free, and seconds that all its work takes.
+        C-contiguous, finite, not negative.
+    late : (n,) float64 array
+        Seconds from the beginning of a round until each worker is free: in every round if
+        `interrupted`; else in the first round, and overwritten with those of the next round.
+    receive : float
+        Seconds that the master takes for each message that came, one after the other in order of
+        arrival.
+    overhead : float
+        Seconds between the end of a round and the beginning of the next one.
+    interrupted : bool
+        Whether workers drop their work when a round ends. If not, they finish the message that they
+        are at when the next round begins, which nobody uses, and then join the newest round.
+    out : Completion
+        Where results are written; arrays of shape (rounds,).
+    """
     fields = plan._asdict() | {
         "workers": plan.loads.size,
         "groups": plan.need.size,
@@ -410,7 +552,9 @@ def _decoder(given, mode, rows, out, check, **method):
     return decode
 
 
-def _bound(function, rule, struct, work, survivors, out):
+def _bound(
+    function: Any, rule: int, struct: Any, work: int, survivors: Ints, out: Floats
+) -> Callable[[int], int]:
     """Bind a function of C to a plan and to `work` bytes of work space."""
     given = {
         "rule": rule,
@@ -424,20 +568,54 @@ def _bound(function, rule, struct, work, survivors, out):
     return run
 
 
-def bind_cells(plan, survivors, out):
+def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
+
+    Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
+    or the plan's factor, for the first message of each cell, and 0 for others. If its status is
+    `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out` means nothing. Pointers are
+    taken once, here.
+
+    Parameters
+    ----------
+    plan : CellsPlan
+    survivors : (M,) int64 array
+    out : (M,) float64 array
+    """
     messages, cells = plan.cell.size, plan.weight.size
     struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)
     return _bound(lib.fgc_cells_vector, lib.FGC_CELLS, struct, messages + cells, survivors, out)
 
 
-def bind_tiling(plan, survivors, out):
+def bind_tiling(plan: TilingPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
+
+    Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
+    status``. It writes 1 for the fewest messages that add up to the whole. If none do, it writes 1
+    and -1 for the fewest that add up to it if some are subtracted. Other messages have 0. Of
+    equally few, it takes those that breadth-first search finds first, by number.
+    """
     points = plan.first.size - 1
     struct = struct_of("fgc_tiling", **plan._asdict(), points=points)
     work = 8 * (plan.messages + 2 * points)
     return _bound(lib.fgc_tiling_vector, lib.FGC_TILING, struct, work, survivors, out)
 
 
-def bind_edges(plan, survivors, out):
+def bind_edges(plan: EdgesPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+    """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
+
+    Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
+    status``. Its vector combines the messages so that each block counts as nearly once as possible:
+    if block v counts x_v times, the sum over v of ``weight_v (x_v - 1)^2`` is least. It takes time
+    linear in blocks and messages. In a component of the graph that is not bipartite, all x are 1.
+    In one that is, with sides L and R, ``x_v = 1 -+ (|L| - |R|) / (weight_v sum over u of 1 /
+    weight_u)``, with - in L and + in R. The status is `Status.TOO_FEW` if fewer messages came than
+    the plan needs, unless all x are 1.
+
+    Of all vectors with these x it writes a short one. At most a hundred steps of conjugate
+    gradients go towards the least sum, over messages, of the weight of both blocks times the square
+    of the coefficient. What x then lacks is corrected along a spanning tree.
+    """
     messages, vertices = len(plan.ends), plan.weight.size
     struct = struct_of("fgc_edges", **plan._asdict(), messages=messages, vertices=vertices)
     work = 8 * (8 * messages + 11 * vertices + 3)
@@ -452,7 +630,10 @@ _index_pointer = ffi.typeof("int64_t[]")
 _index = ffi.typeof("int64_t *")
 
 
-def lagrange_weights(nodes, scaled, weights, exponent):
+def lagrange_weights(
+    nodes: Array, scaled: Array, weights: Array, exponent: Ints | None
+) -> int | None:
+    """Call C for `fastgc.kernels.lagrange_weights`."""
     shift = ffi.new(_index)
     status = lib.fgc_lagrange_weights(
         ffi.from_buffer(_double_pointer, nodes),
@@ -468,7 +649,23 @@ def lagrange_weights(nodes, scaled, weights, exponent):
     return None if status else shift[0]
 
 
-def bind_functional(nodes, points, chosen, out):
+def bind_functional(nodes: Array, points: Array, chosen: Ints, out: Array) -> Callable[[int], int]:
+    """Prepare the column sums of Lagrange bases of some of the nodes, on two fixed buffers.
+
+    Returns a function ``functional(f) -> status``, f >= 1, that reads ``chosen[:f]``, numbers of
+    nodes, and writes ``out[:f]``: ``sum_i l_j(points[i])`` for each of these. Its status is
+    `Status.OUT_OF_RANGE` if a number is not that of a node, `Status.DUPLICATE` if two nodes
+    coincide, and `Status.OVERFLOW` if a sum does not fit a double.
+
+    Parameters
+    ----------
+    nodes : (n,) float64 or complex128 array
+        Moduli are about 1 at most.
+    points : (p,) array
+    chosen : int64 array
+    out : array
+        Has the dtype of `nodes`, as `points` has.
+    """
     return partial(
         lib.fgc_lagrange_functional,
         ffi.from_buffer(_double_pointer, nodes),
@@ -497,7 +694,16 @@ def work_space(plan):
     return ffi.from_buffer(np.empty(plan.workers * lib.FGC_WORK, dtype=np.uint8))
 
 
-def bind_decoding_vector(plan, survivors, out, longest=math.inf):
+def bind_decoding_vector(
+    plan: CyclicPlan, survivors: Ints, out: Complexes, longest: float = math.inf
+) -> tuple[Decode, Where]:
+    """Prepare the computation of decoding vectors on two fixed buffers.
+
+    Returns a function ``decode(method, f) -> status`` that reads ``survivors[:f]`` and writes
+    ``out[:f]``, and an object whose item 0 then says where the status applies. Pointers are taken
+    once, here. If the entries' sum of squares is over `longest`, they are written, and the status
+    is ``IMPRECISE``.
+    """
     struct = plan_struct(plan)
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     out_ = ffi.from_buffer("double[]", out, require_writable=True)
@@ -512,7 +718,20 @@ def bind_decoding_vector(plan, survivors, out, longest=math.inf):
     return decode, where
 
 
-def bind_polar(plan, survivors, present, size, out):
+def bind_polar(
+    plan: CyclicPlan, survivors: Ints, present: Bools, size: Floats, out: Complexes
+) -> Polar:
+    """Prepare a vector whose magnitudes are known, by worker: `size`, read when it is written.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    survivors : (n,) int64 array
+    present : (n,) bool array
+        Written by `Polar.mark`.
+    size : (n,) float64 array
+    out : (n,) complex128 array
+    """
     struct, where = plan_struct(plan), ffi.new("int64_t *")
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     present_ = ffi.from_buffer("unsigned char[]", present, require_writable=True)
@@ -527,7 +746,30 @@ def bind_polar(plan, survivors, present, size, out):
     )
 
 
-def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
+def decoding_vectors(
+    plan: CyclicPlan,
+    masks: Bools,
+    method: int,
+    out: Complexes,
+    where: Ints,
+    longest: float = math.inf,
+) -> None:
+    """Compute the decoding vectors of many rounds.
+
+    Parameters
+    ----------
+    plan : CyclicPlan
+    masks : (rounds, n) bool array
+        The survivors of each round; C-contiguous. ``SPREAD`` overwrites it.
+    method : int
+        As for the function that `bind_decoding_vector` returns.
+    out : (rounds, n) complex128 array
+        C-contiguous; the coefficients of all workers, 0 for stragglers.
+    where : (rounds,) int64 array
+        0; or how many more survivors are needed, and the row of `out` is not written; or -1 if an
+        entry does not fit a double; or -2 if the sum of squares is over `longest`.
+    longest : float
+    """
     status = lib.fgc_decoding_vectors(
         plan_struct(plan),
         ffi.from_buffer("unsigned char[]", masks, require_writable=True),
@@ -541,7 +783,19 @@ def decoding_vectors(plan, masks, method, out, where, longest=math.inf):
         raise MemoryError
 
 
-def bind_survivor_mask(n, survivors, bits):
+def bind_survivor_mask(n: int, survivors: Ints, bits: NDArray[np.uint8]) -> Callable[[int], int]:
+    """Prepare the bit mask of a set of survivors on two fixed buffers.
+
+    Returns a function ``mask(f)`` that reads ``survivors[:f]``, in any order, and writes `bits`:
+    survivor i has bit ``i % 8`` of byte ``i // 8``. It returns 0 if survivors are distinct and in
+    0 .. n-1; otherwise 1, and the bits mean nothing.
+
+    Parameters
+    ----------
+    n : int
+    survivors : (n,) int64 array
+    bits : (ceil(n / 8),) uint8 array
+    """
     survivors_ = ffi.from_buffer("int64_t[]", survivors)
     bits_ = ffi.from_buffer("uint8_t[]", bits, require_writable=True)
     return partial(lib.fgc_survivor_mask, n, survivors_, bits_)

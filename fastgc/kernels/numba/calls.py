@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .. import c
+from ..c import calls as c
 from ..cyclic import Status
 from ..rows import PACKED, REAL
 from . import decoding, lagrange, vandermonde
@@ -81,9 +81,12 @@ def bind_functional(nodes, points, chosen, out):
     return lambda f: lagrange.lagrange_functional(nodes, points, chosen[:f], out[:f])
 
 
-def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False):
+_by_c = c.made("solve_vandermonde")
+
+
+def solve_vandermonde(nodes, b, order, transpose, out, bound, choose):
     if bound is not None or choose:
-        return c.solve_vandermonde(nodes, b, order, transpose, out, bound, choose)
+        return _by_c(nodes, b, order, transpose, out, bound, choose)
     # A read-only array would have all compiled again.
     nodes, b = (x if x.flags.writeable else x.copy() for x in (nodes, b))
     return vandermonde.solve_vandermonde(nodes, b, order, transpose, out)

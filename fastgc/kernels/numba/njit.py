@@ -27,8 +27,9 @@ def _digest(folder: Path) -> str:
 
 
 # Numba takes cached code for outdated if the function's own file has changed its time or size. That
-# is too little: the functions compiled into it are in other files here, and the plans that it takes
-# in kernels/numpy. It is also too much: a new installation of the same sources needs no new code.
+# is too little: the functions compiled into it are in other files here, and the tables that it
+# takes in kernels/cyclic.py. It is also too much: a new installation of the same sources needs no
+# new code.
 # So the stamp is a digest of all these sources.
 _SOURCES = _digest(Path(__file__).parents[1])
 

@@ -210,17 +210,22 @@ _WORSE, _BETTER, _UNDECIDED = range(3)
 
 @njit
 def _scale(nodes):
-    """Divide nodes by the power of two nearest to their largest part.
+    """Divide nodes by the power of two nearest to the mean distance from the one farthest from 0.
 
-    Returns the nodes, the rows' powers, and whether these are in a double's range.
+    The mean is geometric: products of distances then stay in range. Returns the nodes, the rows'
+    powers, and whether these are in a double's range.
     """
-    scaled, powers, largest = nodes.copy(), np.ones(nodes.size), 0.0
+    scaled, powers = nodes.copy(), np.ones(nodes.size)
+    far, total, count = nodes[0], 0.0, 0
     for z in nodes:
-        largest = max(largest, larger_part(z))
-    part, exponent = math.frexp(largest)
-    if part < math.sqrt(0.5):
-        exponent -= 1
-    if not largest > 0 or exponent == 0:
+        far = z if larger_part(z) > larger_part(far) else far
+    for z in nodes:
+        distance = larger_part(z - far)
+        if distance > 0:
+            total += math.log2(distance)
+            count += 1
+    exponent = round(total / count) if count else 0
+    if exponent == 0:
         return scaled, powers, True
     if abs(exponent) * (nodes.size - 1) > 1022:
         return scaled, powers, False

@@ -39,7 +39,7 @@ from ...delays import (
     ShiftedExponential,
 )
 from ...delays.interface import check_model, per_of, sample, tail_bounds, tails
-from ...kernels.unchecked import BLOCKS, CELLS, EDGES, SPAN, TILING, CompletionPlan, DelayPlan
+from ...kernels.rounds import BLOCKS, CELLS, EDGES, SPAN, TILING, CompletionPlan, DelayPlan
 from ...numerics.solve import SOLVED
 from .rounds import (
     ByRule,

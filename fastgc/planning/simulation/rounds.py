@@ -17,7 +17,8 @@ from ..._base.text import duration, plural
 from ...codes import Code
 from ...coding.reactive import Dues
 from ...coding.rules import Span, Waiting
-from ...kernels.unchecked import Completion, CompletionPlan, DelayPlan, completion
+from ...kernels.rounds import Completion, CompletionPlan, DelayPlan
+from ...kernels.unchecked import completion
 from ...numerics.solve import SOLVED
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but

@@ -190,7 +190,7 @@ class SGD(_Descent):
         return (*self._vectors, "_velocity") if self.momentum else self._vectors
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.unchecked.sgd(theta, self._velocity, gradient, self.lr, self.momentum)
+        return float(kernels.unchecked.sgd(theta, self._velocity, gradient, self.lr, self.momentum))
 
 
 class Nesterov(_Descent):
@@ -229,9 +229,10 @@ class Nesterov(_Descent):
         self._t = 1.0
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.unchecked.nesterov(
+        moved: float = kernels.unchecked.nesterov(
             theta, self.point, gradient, self.lr, self._next_momentum()
         )
+        return moved
 
     def _next_momentum(self) -> float:
         if self.momentum is not None:
@@ -302,9 +303,10 @@ class AMSGrad(_Descent):
         self._h, self._v = np.zeros_like(self.theta), np.zeros_like(self.theta)
 
     def _move(self, theta: Array, gradient: Array) -> float:
-        return kernels.unchecked.amsgrad(
+        moved: float = kernels.unchecked.amsgrad(
             theta, self._h, self._v, gradient, self.lr, self.beta1, self.beta2, self.epsilon
         )
+        return moved
 
 
 def check_names(method: object, state: Mapping[str, Any], names: Collection[str]) -> None:

@@ -1,23 +1,9 @@
 """Simulated rounds: random delays of workers, and when their messages suffice."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._base.arrays import Floats, Ints
-from ..dispatch import own
-
-__all__ = ["completion", "draw"]
-
-# Rules by which messages suffice. The numbers are those of fgc_rule in csrc/fastgc.h.
-BLOCKS = 0  # any `need` messages of each block
-CELLS = 1  # messages of cells that weigh `total` together
-TILING = 2  # intervals that, as edges between their ends, connect 0 and k
-EDGES = 3  # edges of a graph whose components each have an odd cycle, or two sides of one size
-SPAN = 4  # rows that span: the messages that did not come can be spared
+from fastgc.kernels.rounds import BLOCKS, CELLS, EDGES, TILING
 
 # Numbers of `spare` that count as zero: ZERO in the orthonormal columns, SOLVED in the first, whose
 # largest is 1. (As in csrc/rounds.c.)
@@ -25,106 +11,19 @@ ZERO = 1e-9
 SOLVED = 1e-6
 
 
-class CompletionPlan(NamedTuple):
-    """The messages of a round: n workers send M messages.
-
-    A named tuple, so that Numba takes it as an argument.
-
-    Attributes
-    ----------
-    kind : int
-        The rule by which messages suffice: ``BLOCKS``, ``CELLS``, ``TILING``, ``EDGES`` or
-        ``SPAN``.
-    first : (n + 1,) int64 array
-        Worker i sends messages ``first[i] .. first[i+1] - 1``, in this order.
-    share : (M,) float64 array
-        Share of its worker's work after which a message is sent, in (0, 1]; ascending for each
-        worker.
-    loads : (n,) int64 array
-        Computations of each worker.
-    group : (M,) int64 array
-        The block or cell of each message, or the start of its interval or edge.
-    other : (M,) or (0,) int64 array
-        ``TILING`` and ``EDGES``: the end of the interval or edge.
-    need : (groups,) int64 array
-        ``BLOCKS``: messages needed of each block; ``CELLS``: weight of each cell.
-    total : int
-        ``CELLS``: weight needed, each cell counted once; ``TILING``: k; ``EDGES``: vertices.
-    wait : int
-        All messages of so many workers suffice in any case; 0: no such limit.
-    spare : (M, q + 1) or (0, 0) float64 array
-        ``SPAN``: messages can be spared if, in their rows, the first column is a combination of the
-        others. Over all rows the others are orthonormal, and the largest number of the first column
-        is 1. C-contiguous.
-    """
-
-    kind: int
-    first: Ints
-    share: Floats
-    loads: Ints
-    group: Ints
-    other: Ints
-    need: Ints
-    total: int
-    wait: int = 0
-    spare: Floats = np.empty((0, 0))
-
-    def complete(
-        self,
-        delay: Floats,
-        work: Floats,
-        late: Floats,
-        receive: float = 0.0,
-        overhead: float = 0.0,
-        interrupted: bool = True,
-    ) -> Completion:
-        """Return what ``kernels.unchecked.completion`` writes, by the backend in use."""
-        out = Completion.empty(len(work))
-        own(completion)(self, delay, work, late, receive, overhead, interrupted, out)
-        return out
-
-
-class Completion(NamedTuple):
-    """How rounds went; arrays of shape (rounds,).
-
-    Attributes
-    ----------
-    time : float64 array
-        Seconds until the gradient is known; Inf if all messages together do not suffice.
-    messages, workers, computations : int64 array
-        At the time when messages suffice: the messages that have come, the workers that have sent
-        any, and the computations that all workers have finished.
-    """
-
-    time: Floats
-    messages: Ints
-    workers: Ints
-    computations: Ints
-
-    @classmethod
-    def empty(cls, rounds: int) -> Completion:
-        """Return arrays with room for `rounds` rounds."""
-        counts = np.empty((3, rounds), dtype=np.int64)
-        return cls(np.empty(rounds), *counts)
-
-    def part(self, lo: int, hi: int) -> Completion:
-        """Return a view of rounds lo .. hi-1."""
-        return Completion._make(each[lo:hi] for each in self)
-
-
 _ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
 
 
 def completion(
-    plan: CompletionPlan,
-    delay: Floats,
-    work: Floats,
-    late: Floats,
-    receive: float,
-    overhead: float,
-    interrupted: bool,
-    out: Completion,
-) -> None:
+    plan,
+    delay,
+    work,
+    late,
+    receive,
+    overhead,
+    interrupted,
+    out,
+):
     """Simulate rounds: when messages suffice, and what has come and been computed by then.
 
     Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
@@ -166,13 +65,13 @@ def completion(
 
 
 def _complete(
-    plan: CompletionPlan,
-    arrival: Floats,
-    begin: Floats,
-    whole: Floats,
-    receive: float,
-    out: Completion,
-) -> None:
+    plan,
+    arrival,
+    begin,
+    whole,
+    receive,
+    out,
+):
     """Simulate rounds whose messages arrive at `arrival`, (rounds, M)."""
     latest = np.full(len(arrival), np.inf)
     if plan.wait:
@@ -208,7 +107,7 @@ def _complete(
         np.maximum(ready, taken.max(axis=1, initial=0.0, where=left > 0), out=out.time)
 
 
-def _blocks_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
+def _blocks_ready(plan, arrival):
     ready = np.zeros(len(arrival))
     for b, need in enumerate(plan.need):
         mine = arrival[:, plan.group == b]
@@ -220,7 +119,7 @@ def _blocks_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     return ready
 
 
-def _cells_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
+def _cells_ready(plan, arrival):
     order = np.argsort(plan.group, kind="stable")
     cells, starts = np.unique(plan.group[order], return_index=True)
     earliest = np.minimum.reduceat(arrival[:, order], starts, axis=1)
@@ -229,17 +128,17 @@ def _cells_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     weight = np.cumsum(np.pad(plan.need[cells][by_time], ((0, 0), (1, 0))), axis=1)
     times = np.take_along_axis(earliest, by_time, axis=1)
     times = np.pad(times, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, np.inf)))
-    enough: Floats = times[np.arange(len(times)), (weight < plan.total).sum(axis=1)]
+    enough = times[np.arange(len(times)), (weight < plan.total).sum(axis=1)]
     return enough
 
 
-def _tiling_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
+def _tiling_ready(plan, arrival):
     ready = np.zeros(len(arrival))
     starts, ends, k = plan.group.tolist(), plan.other.tolist(), plan.total
     for r, row in enumerate(arrival):
         parent = list(range(k + 1))
 
-        def root(point: int, parent: list[int] = parent) -> int:
+        def root(point, parent=parent):
             while parent[point] != point:
                 parent[point] = point = parent[parent[point]]
             return point
@@ -255,7 +154,7 @@ def _tiling_ready(plan: CompletionPlan, arrival: Floats) -> Floats:
     return ready
 
 
-def _edges_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
+def _edges_ready(plan, arrival, latest):
     """When each component has an odd cycle, or two sides of one size, by two copies of vertices.
 
     An edge joins the first copy of either end to the second copy of the other. If a component has
@@ -275,7 +174,7 @@ def _edges_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
     return np.inf
 
 
-def _span_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
+def _span_ready(plan, arrival, latest):
     """When rows span, by least squares: the latest messages that can be spared together."""
     in_order = np.argsort(arrival, kind="stable")
     first, others = plan.spare[:, 0], plan.spare[:, 1:]
@@ -287,71 +186,6 @@ def _span_ready(plan: CompletionPlan, arrival: Floats, latest: float) -> float:
             last = float(arrival[in_order[at]])
             return last if last <= latest else np.inf
     return 0.0
-
-
-_TOGETHER = 512  # delays that compiled loops draw at a time
-
-
-class DelayPlan(NamedTuple):
-    """Delays and works of n workers in any round: each random number can be drawn by itself.
-
-    With h exponential of mean 1, worker i is late by ``shift[i] + scale[i] h``, or if
-    ``power[i] > 0`` by ``shift[i] + scale[i] exp(power[i] h)``, or by its given delay. It begins
-    after ``onset`` times this delay, and works for ``load[i]`` times the delay plus ``work[i]``
-    seconds. Both times are multiplied by the same random number between 1 and 1 + 2^-40, so that
-    simultaneous messages come in random order. One random number gives h and this factor.
-
-    A named tuple, so that Numba takes it as an argument.
-
-    Attributes
-    ----------
-    key : uint64
-        The random numbers are SplitMix64's, ``round n + worker`` steps after this counter.
-    onset : float
-    shift, scale, power, load, work : (repeats n,) float64 array
-        The numbers of all workers, `repeats` times over, for loops over several rounds.
-    repeats : int
-    given : (rounds, n) float64 array
-        The given delays of the rounds to draw; without rounds if delays are random.
-    """
-
-    key: np.uint64
-    onset: float
-    shift: Floats
-    scale: Floats
-    power: Floats
-    load: Floats
-    work: Floats
-    repeats: int
-    given: Floats
-
-    @classmethod
-    def of(
-        cls,
-        key: np.uint64,
-        onset: float,
-        shift: Floats,
-        scale: Floats,
-        power: Floats,
-        load: Floats,
-        work: Floats,
-    ) -> DelayPlan:
-        """Return the plan of n workers with random delays; each array has shape (n,)."""
-        n = shift.size
-        repeats = max(1, _TOGETHER // n)
-        numbers = np.tile([shift, scale, power, load, work], repeats)
-        shift, scale, power, load, work = numbers
-        return cls(key, onset, shift, scale, power, load, work, repeats, np.empty((0, n)))
-
-    def part(self, lo: int, hi: int) -> DelayPlan:
-        """Return a view of the plan for the given rounds lo .. hi-1."""
-        return self._replace(given=self.given[lo:hi])
-
-    def draw(self, first: int, rounds: int) -> tuple[Floats, Floats]:
-        """Return what ``kernels.unchecked.draw`` writes for rounds, by the backend in use."""
-        wait, whole = np.empty((2, rounds, self.given.shape[1]))
-        own(draw)(self, first, wait, whole)
-        return wait, whole
 
 
 Bits = NDArray[np.uint64]
@@ -388,7 +222,7 @@ _EXP = (
 )
 
 
-def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
+def draw(delays, first, wait, whole):
     """Draw the delays and works of rounds ``first``, ``first + 1``, ...
 
     They depend only on the plan, the round and the number of workers.
@@ -416,16 +250,16 @@ def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
     whole[:] = (time * load + work) * apart
 
 
-def _random(key: np.uint64, first: int, count: int) -> Bits:
+def _random(key, first, count):
     counters = np.arange(first + 1, first + 1 + count, dtype=np.uint64)
     z = key + counters * _STEP  # modulo 2^64
     for shift, factor in _MIX:
         z = (z ^ (z >> shift)) * factor
-    mixed: Bits = z ^ (z >> _LAST)
+    mixed = z ^ (z >> _LAST)
     return mixed
 
 
-def _exponential(random: Bits) -> Floats:
+def _exponential(random):
     u = 2 - (random >> 12 | _ONE).view(np.float64) - 2.0**-53
     bits = u.view(np.uint64)
     e = bits + (_ONE - _ROOT) >> 52
@@ -436,11 +270,11 @@ def _exponential(random: Bits) -> Floats:
     p = np.full_like(z, _LOG[0])
     for each in _LOG[1:]:
         p = p * z + each
-    hazard: Floats = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
+    hazard = -(exponent * _LN2_HIGH + (2 * s + (s * z * p + exponent * _LN2_LOW)))
     return hazard
 
 
-def _power_of_e(x: Floats) -> Floats:
+def _power_of_e(x):
     shifted = x * 1.4426950408889634 + 1.5 * 2.0**52
     k = shifted - 1.5 * 2.0**52
     r = x - k * _LN2_HIGH - k * _LN2_LOW
@@ -448,5 +282,5 @@ def _power_of_e(x: Floats) -> Floats:
     for each in _EXP[1:]:
         q = q * r + each
     p = 1 + (r + r * r * q)
-    power: Floats = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
+    power = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
     return power

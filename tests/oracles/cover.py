@@ -1,81 +1,20 @@
 """Decoding vectors of messages that are plain sums: over cells or intervals, or of two blocks."""
 
-from __future__ import annotations
-
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from ..._base.arrays import Bools, Floats, Ints
-from ..cyclic import Status
-
-__all__ = ["bind_cells", "bind_edges", "bind_tiling"]
+from fastgc.kernels import Status
 
 
-class CellsPlan(NamedTuple):
-    """Messages that are each the sum over one cell of the partitions.
-
-    A named tuple, so that Numba takes it as an argument.
-
-    Attributes
-    ----------
-    cell : (M,) int64 array
-        The cell of each message.
-    weight : (cells,) int64 array
-    need : int
-        The weight that distinct cells must have together.
-    whole : float
-        The sum of the cells that came is multiplied by `whole` over their weight; 0: it is not.
-    """
-
-    cell: Ints
-    weight: Ints
-    need: int
-    whole: float
-
-
-class TilingPlan(NamedTuple):
-    """Messages that are each the sum over an interval: edges between the intervals' ends.
-
-    A named tuple, so that Numba takes it as an argument. Points are the ends of intervals in
-    ascending order, from 0 to k. Each edge is listed twice, once at either of its ends.
-
-    Attributes
-    ----------
-    messages : int
-    first : (points + 1,) int64 array
-        Point p has edges ``first[p] .. first[p+1] - 1``, in order of their messages.
-    point, other, message : (2 M,) int64 array
-        Of each edge: the point that lists it, its other end, and its message.
-    """
-
-    messages: int
-    first: Ints
-    point: Ints
-    other: Ints
-    message: Ints
-
-
-def tiling_plan(start: Ints, stop: Ints, k: int) -> TilingPlan:
-    """Plan for messages i that are the sums over ``start[i]:stop[i]``; the whole is [0, k)."""
-    messages = np.arange(start.size)
-    ends, place = np.unique(np.concatenate([start, stop, [0, k]]), return_inverse=True)
-    at, other = place[: 2 * start.size], np.roll(place[: 2 * start.size], start.size)
-    message = np.tile(messages, 2)
-    order = np.lexsort((message, at))
-    first = np.searchsorted(at[order], np.arange(ends.size + 1))
-    return TilingPlan(start.size, first, at[order], other[order], message[order])
-
-
-def _fault(survivors: Ints, messages: int) -> Status:
+def _fault(survivors, messages):
     if ((survivors < 0) | (survivors >= messages)).any():
         return Status.OUT_OF_RANGE
     return Status.OK if np.unique(survivors).size == survivors.size else Status.DUPLICATE
 
 
-def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+def bind_cells(plan, survivors, out):
     """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
 
     Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
@@ -90,7 +29,7 @@ def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int],
     out : (M,) float64 array
     """
 
-    def fill(f: int) -> int:
+    def fill(f):
         if fault := _fault(survivors[:f], plan.cell.size):
             return fault
         cells, first = np.unique(plan.cell[survivors[:f]], return_index=True)
@@ -104,7 +43,7 @@ def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int],
     return fill
 
 
-def _path(plan: TilingPlan, came: Bools, back: bool) -> list[int] | None:
+def _path(plan, came, back):
     """Edges of the fewest messages that lead from the first point to the last, from the end on."""
     last = plan.first.size - 2
     via, ahead = {0: -1}, deque([0])
@@ -124,7 +63,7 @@ def _path(plan: TilingPlan, came: Bools, back: bool) -> list[int] | None:
     return edges
 
 
-def bind_tiling(plan: TilingPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+def bind_tiling(plan, survivors, out):
     """Prepare the decoding vector of messages that are sums over intervals, on two fixed buffers.
 
     Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
@@ -133,7 +72,7 @@ def bind_tiling(plan: TilingPlan, survivors: Ints, out: Floats) -> Callable[[int
     equally few, it takes those that breadth-first search finds first, by number.
     """
 
-    def fill(f: int) -> int:
+    def fill(f):
         if fault := _fault(survivors[:f], plan.messages):
             return fault
         place = np.full(plan.messages, -1)
@@ -156,26 +95,6 @@ SHORT = 1e-6
 STEPS = 100
 
 
-class EdgesPlan(NamedTuple):
-    """Messages that are each the sum of two blocks: edges of a graph whose vertices are the blocks.
-
-    A named tuple, so that Numba takes it as an argument.
-
-    Attributes
-    ----------
-    ends : (M, 2) int64 array
-        The two vertices of each edge, which differ. C-contiguous.
-    weight : (vertices,) float64 array
-        The partitions of each block, positive.
-    need : int
-        So many messages are combined in any case, as well as possible.
-    """
-
-    ends: Ints
-    weight: Floats
-    need: int
-
-
 class _Part(NamedTuple):
     """A component: its vertices as reached, the edges that reach them, and one within a side."""
 
@@ -184,9 +103,9 @@ class _Part(NamedTuple):
     odd: int  # -1: there is none
 
 
-def _parts(ends: Ints, vertices: int) -> tuple[list[_Part], Ints]:
+def _parts(ends, vertices):
     """All components, and the side of each vertex, 1 or -1."""
-    meets: list[list[tuple[int, int]]] = [[] for _ in range(vertices)]
+    meets = [[] for _ in range(vertices)]
     for j, (u, v) in enumerate(ends.tolist()):
         meets[u].append((j, v))
         meets[v].append((j, u))
@@ -208,18 +127,18 @@ def _parts(ends: Ints, vertices: int) -> tuple[list[_Part], Ints]:
     return parts, np.array(side)
 
 
-def _sums(ends: Ints, values: Floats, vertices: int) -> Floats:
+def _sums(ends, values, vertices):
     """Sum of the values of edges at each vertex."""
     # without edges, bincount returns integers
     return np.bincount(ends.ravel(), np.repeat(values, 2), minlength=vertices).astype(np.float64)
 
 
-def _shortest(ends: Ints, weight: Floats, wanted: Floats) -> Floats:
+def _shortest(ends, weight, wanted):
     """Short values of edges with nearly the wanted sums, by conjugate gradients: csrc/cover.c."""
     u, v = ends.T
     share = 1 / (weight[u] + weight[v])
 
-    def sums(values: Floats) -> Floats:
+    def sums(values):
         return _sums(ends, values, weight.size)
 
     total = sums(share)
@@ -242,7 +161,7 @@ def _shortest(ends: Ints, weight: Floats, wanted: Floats) -> Floats:
     return share * (y[u] + y[v])  # type: ignore[no-any-return]
 
 
-def bind_edges(plan: EdgesPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+def bind_edges(plan, survivors, out):
     """Prepare the decoding vector of messages that are sums of two blocks, on two fixed buffers.
 
     Takes the same buffers as `bind_cells`, and returns the same kind of function ``fill(f) ->
@@ -258,7 +177,7 @@ def bind_edges(plan: EdgesPlan, survivors: Ints, out: Floats) -> Callable[[int],
     of the coefficient. What x then lacks is corrected along a spanning tree.
     """
 
-    def fill(f: int) -> int:
+    def fill(f):
         if fault := _fault(survivors[:f], len(plan.ends)):
             return fault
         ascending = np.argsort(survivors[:f])

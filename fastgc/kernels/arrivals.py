@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._base.arrays import Array, Floats, Ints
-from ..cyclic import Status
-from ..dispatch import own
-from ..rows import Rows
-from .combine import square_sum
-
-__all__ = ["bind_arrivals"]
+from .._base.arrays import Floats, Ints
+from . import unchecked
+from .cyclic import Status
+from .rows import Rows
 
 
 class Enough(NamedTuple):
@@ -44,7 +39,7 @@ class Enough(NamedTuple):
 
 
 class Arrivals:
-    """Takes messages one by one, in half a microsecond by the C backend.
+    """Takes messages one by one.
 
     Attributes
     ----------
@@ -98,7 +93,7 @@ class Arrivals:
             self.squares,
             self.energies,
         )
-        self.arrive = own(bind_arrivals)(rows, arrays, check)
+        self.arrive = unchecked.bind_arrivals(rows, arrays, check)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property
@@ -147,40 +142,3 @@ class ArrivalArrays(NamedTuple):
     numbers: Ints
     squares: Floats
     energies: Floats
-
-
-def bind_arrivals(
-    rows: Rows, arrays: ArrivalArrays, check: bool
-) -> Callable[[int, Any, float], int]:
-    """Prepare a function that takes messages one by one: `Arrivals.arrive`.
-
-    Parameters
-    ----------
-    rows, check
-        As in `Arrivals`.
-    arrays : ArrivalArrays
-    """
-    square_of = own(square_sum)
-    block, weight, lacking, state, heard, numbers, squares, energies = arrays
-
-    def arrive(number: int, row: Array, energy: float) -> int:
-        if not 0 <= number < numbers.size:
-            return Status.OUT_OF_RANGE
-        if heard[number]:
-            return Status.DUPLICATE
-        reals = row.view(row.real.dtype) if row.dtype.kind == "c" else row
-        square = square_of(reals) if check else math.nan
-        if check and not square < math.inf and not np.isfinite(reals).all():
-            return Status.NOT_FINITE
-        count = int(state[0])
-        numbers[count], squares[count] = number, square
-        energies[count] = energy if energy >= 0 else math.nan
-        rows.point(count, row)
-        heard[number] = 1
-        state[0] += 1
-        lacking[block[number]] -= 1
-        if lacking[block[number]] == 0:
-            state[1] -= weight[block[number]]
-        return Status.TOO_FEW if state[1] > 0 else Status.OK
-
-    return arrive

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..._base.arrays import Array
-from ..contract import REALS, reads, takes, writes
-from .combine import square_sum
+from .._base.arrays import Array
+from . import unchecked
+from .contract import REALS, reads, takes, writes
 
 __all__ = ["amsgrad", "nesterov", "replace", "sgd", "square_distance"]
 
@@ -39,14 +37,7 @@ def sgd(theta: Array, velocity: Array | None, gradient: Array, lr: float, moment
         stored. Not finite if a change is not. Its relative error is below p 2^-53; for float32 it
         may be 2^-20 more, as exact differences would cost half of the step's time.
     """
-    real, before = theta.dtype.type, theta.copy()
-    with np.errstate(all="ignore"):
-        if velocity is None:
-            theta -= real(lr) * gradient
-        else:
-            velocity[:] = real(momentum) * velocity - real(lr) * gradient
-            theta += velocity
-    return square_distance(theta, before)
+    return float(unchecked.sgd(theta, velocity, gradient, lr, momentum))
 
 
 @takes(
@@ -69,12 +60,7 @@ def nesterov(theta: Array, point: Array, gradient: Array, lr: float, momentum: f
     float
         Squared distance that the point moved.
     """
-    real, before = theta.dtype.type, point.copy()
-    with np.errstate(all="ignore"):
-        following = point - real(lr) * gradient
-        point[:] = following + real(momentum) * (following - theta)
-    theta[:] = following
-    return square_distance(point, before)
+    return float(unchecked.nesterov(theta, point, gradient, lr, momentum))
 
 
 @takes(
@@ -109,13 +95,7 @@ def amsgrad(
     float
         Squared distance that theta moved.
     """
-    real, before = theta.dtype.type, theta.copy()
-    with np.errstate(all="ignore"):
-        square = gradient * gradient  # the gradient may be h
-        h[:] = real(beta1) * h + real(1 - beta1) * gradient
-        np.maximum(v, real(beta2) * v + real(1 - beta2) * square, out=v)
-        theta -= real(lr) * h / np.sqrt(real(epsilon) + v)
-    return square_distance(theta, before)
+    return float(unchecked.amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon))
 
 
 @takes(
@@ -138,12 +118,7 @@ def replace(old: Array, new: Array, total: Array | None = None) -> float:
     float
         Squared distance from the old vector to the new one.
     """
-    moved = square_distance(new, old)
-    if total is not None:
-        with np.errstate(all="ignore"):
-            total += new - old
-    old[:] = new
-    return moved
+    return float(unchecked.replace(old, new, total))
 
 
 @takes(x=reads(REALS, "p"), y=reads("x", "p"))
@@ -154,5 +129,4 @@ def square_distance(x: Array, y: Array) -> float:
     ----------
     x, y : (p,) float32 or float64 array
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return square_sum(np.subtract(x, y, dtype=np.float64))
+    return float(unchecked.square_distance(x, y))

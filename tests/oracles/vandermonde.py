@@ -1,31 +1,16 @@
 """Vandermonde systems: Björck and Pereyra's algorithms."""
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import ArrayLike
 
-from ..._base.arrays import Array, Bools, Floats, Ints
-from ..contract import NODES, check_numbers_below, reads, takes, writes
 from .lagrange import _larger_part
 
-__all__ = ["leja_order", "solve_vandermonde"]
 
-
-@takes(nodes=reads(NODES, "m", least=1), order=writes("int64", "m"))
-def leja_order(nodes: Array, order: Ints) -> None:
-    """Write to `order` a permutation that puts the nodes in Leja order.
-
-    Parameters
-    ----------
-    nodes : (m,) float64 or complex128 array
-        If one is not finite, `order` is filled with some numbers in 0 .. m-1.
-    order : (m,) int64 array
-    """
+def leja_order(nodes, order):
+    """Write to `order` a permutation that puts the nodes in Leja order."""
     _fill_leja(nodes, order)
 
 
-def _fill_leja(nodes: Array, order: Ints) -> float:
+def _fill_leja(nodes, order):
     """Write Leja's order. Returns the least mean log2 distance of a node from those before it."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     parts = np.array([nodes.real, nodes.imag] if complex_ else [nodes])
@@ -58,83 +43,36 @@ def _fill_leja(nodes: Array, order: Ints) -> float:
     return least
 
 
-def _squares(parts: Floats) -> Floats:
-    squares: Floats = (parts**2).sum(axis=0)
+def _squares(parts):
+    squares = (parts**2).sum(axis=0)
     return squares
 
 
-def _exponent(x: float) -> int:
+def _exponent(x):
     """Exponent of the power of two at or below x; -1023 if x is zero or subnormal."""
     return (int(np.float64(x).view(np.int64)) >> 52 & 0x7FF) - 1023
 
 
 # csrc/vandermonde.c explains these.
 _UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
+
+
 _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
+
+
 _TINY = 2.0**-1074
 
 
-def _check_order(nodes: Array, order: Ints | None) -> None:
-    if order is not None:
-        check_numbers_below("order", order, nodes.size)
-
-
-@takes(
-    _check_order,
-    nodes=reads(NODES, "m", least=1),
-    b=reads("nodes", "m ..."),
-    order=reads("int64", "m", optional=True),
-    out=writes("nodes", "b", same="b"),
-    bound=writes("float64", "b", optional=True),
-)
 def solve_vandermonde(
-    nodes: Array,
-    b: Array,
-    order: Ints | None,
-    transpose: bool,
-    out: Array,
-    bound: Floats | None = None,
-    choose: bool = False,
-) -> bool:
-    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
-
-    Parameters
-    ----------
-    nodes : (m,) float64 or complex128 array
-    b, out : (m,) or (m, r) array
-        Of the nodes' dtype. `out` may be `b`, but overlap it in no other way.
-    order : (m,) int64 array or None
-        The order in which to take the nodes, a permutation; None: `leja_order`.
-    transpose : bool
-    bound : array of b's shape or None
-        On entry, bounds of the moduli of b's errors; on return, of the errors of `out`, including
-        roundings and underflow. Contiguous.
-    choose : bool
-        Solve each column in an order that is known, or is shown, to be good. See Notes.
-
-    Returns
-    -------
-    bool
-        Whether `out` and `bound` have been written. If not, an input or a result is not finite,
-        nodes coincide, something underflowed on the way, or no order is shown to be good. Columns
-        before the one at fault may have been written.
-
-    Notes
-    -----
-    With `choose`, nodes on one ray from 0 are first taken by modulus, the smallest first. So are
-    other nodes for which Leja's order may lose digits: nodes in clusters or of many scales and, for
-    columns of ``V x = b`` that are mostly 0, nodes that do not fill a circle or an interval. All
-    other nodes are taken in Leja's order.
-
-    If the bounds of the order by modulus do not say that the result is accurate, Leja's order is
-    taken, too. On a ray the first result is kept if its bounds prove that its largest relative
-    error of a number is smaller, and that its largest error is smaller, too, or at most 2^-32 of
-    the largest number; else Leja's is. If Leja's order may lose digits, its bounds must say that
-    the result is accurate.
-
-    For a column of ``V x = b`` with at most three entries other than 0, and more that are 0, Leja's
-    order is changed: nodes with an entry of 0 come first.
-    """
+    nodes,
+    b,
+    order,
+    transpose,
+    out,
+    bound=None,
+    choose=False,
+):
+    """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True)."""
     m = nodes.size
     columns = b.reshape(m, -1)
     errors = np.zeros(columns.shape) if bound is None else bound.reshape(m, -1)
@@ -167,13 +105,13 @@ def solve_vandermonde(
     return True
 
 
-def _exponent_near(nodes: Array) -> int:
+def _exponent_near(nodes):
     """Exponent of the power of two nearest to the largest part of a node."""
     part, exponent = np.frexp(_larger_part(nodes).max())
     return int(exponent) - int(part < np.sqrt(0.5)) if 0 < part < 1 else 0
 
 
-def _times_power(x: Array, exponent: ArrayLike) -> Array:
+def _times_power(x, exponent):
     """Multiply numbers by 2^exponent, rounded once."""
     product = np.empty_like(x)
     product.real = np.ldexp(x.real, exponent)
@@ -183,14 +121,14 @@ def _times_power(x: Array, exponent: ArrayLike) -> Array:
 
 
 def _solve_scaled(
-    nodes: Array,
-    b: Array,
-    errors: Floats,
-    order: Ints | None,
-    transpose: bool,
-    bounded: bool,
-    choose: bool,
-) -> tuple[Array, Floats] | None:
+    nodes,
+    b,
+    errors,
+    order,
+    transpose,
+    bounded,
+    choose,
+):
     """The solution and, if wanted, bounds of its errors; None if no order is shown to be good."""
     leja = np.empty(nodes.size, dtype=np.int64)
     if order is not None:
@@ -223,15 +161,15 @@ def _solve_scaled(
 
 
 def _choose(
-    nodes: Array,
-    b: Array,
-    errors: Floats,
-    rising: Ints,
-    leja: Ints,
-    transpose: bool,
-    bounded: bool,
-    doubtful: bool,
-) -> tuple[Array, Floats] | None:
+    nodes,
+    b,
+    errors,
+    rising,
+    leja,
+    transpose,
+    bounded,
+    doubtful,
+):
     """The solution in rising order where it is accurate, else the better one; None if in doubt."""
     found, limits = _solve_in_order(nodes, b, errors, rising, transpose, True)
     if not np.isfinite(found).all():
@@ -250,7 +188,7 @@ def _choose(
     return found, limits
 
 
-def _are_on_ray(nodes: Array) -> bool:
+def _are_on_ray(nodes):
     """Whether all nodes are on one ray from 0, or nearly so."""
     far = nodes[np.argmax(_larger_part(nodes))]
     with np.errstate(all="ignore"):
@@ -261,16 +199,14 @@ def _are_on_ray(nodes: Array) -> bool:
         return not ((nodes > 0) if far < 0 else (nodes < 0)).any()
 
 
-def _solve_in_order(
-    nodes: Array, b: Array, errors: Floats, order: Ints, transpose: bool, bounded: bool
-) -> tuple[Array, Floats]:
+def _solve_in_order(nodes, b, errors, order, transpose, bounded):
     """The solution and, if `bounded`, bounds of its errors, from those of b."""
     m, complex_ = nodes.size, nodes.dtype.kind == "c"
     in_product, in_quotient = (3, 12) if complex_ else (1, 6)
     x = nodes[order].reshape(-1, 1)
     c, e = (a.copy() if transpose else a[order] for a in (b, errors / _UNIT))
 
-    def subtract(k: int, to: slice, what: slice) -> None:
+    def subtract(k, to, what):
         if bounded:
             e[to] += np.abs(x[k]) * (e[what] + in_product * np.abs(c[what]))
         c[to] -= x[k] * c[what]
@@ -309,20 +245,14 @@ def _solve_in_order(
     return found, limits
 
 
-def _are_accurate(x: Array, e: Floats) -> Bools:
+def _are_accurate(x, e):
     """Whether all numbers of each column are good to about their last digits."""
-    good: Bools = np.all(e <= _ACCURATE * len(x) * _larger_part(x), axis=0)
+    good = np.all(e <= _ACCURATE * len(x) * _larger_part(x), axis=0)
     return good
 
 
-def _better(
-    first: tuple[Array, Floats], second: tuple[Array, Floats], doubtful: bool
-) -> tuple[Array, Floats] | None:
-    """For each column, take the second solution, unless the bounds prove that the first is better.
-
-    None if for some column they only prove that the first's largest error is smaller, and that the
-    second's is not small. If `doubtful`, None unless the bounds say that the second is accurate.
-    """
+def _better(first, second, doubtful):
+    """For each column, take the second solution, unless bounds prove that the first is better."""
     (x, e), (other, others) = first, second
     better = np.zeros(x.shape[1], dtype=bool)
     if doubtful:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..._base.arrays import Array
+from .._base.arrays import Array
 
 Pair: TypeAlias = tuple[Any, Any]  # the high and the low parts
 

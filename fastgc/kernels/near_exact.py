@@ -10,8 +10,8 @@ c + 1, and let the given roots be the stragglers'. Then the first sum is what th
 and the second what rounding messages by a unit u adds to it: both pass through rows of B, which
 have the same norm. So the parameter of this ridge regression is known: ``2 u sqrt(n)`` for x.
 
-`minimum_norm` serves where columns are alike. Both functions are the same for every backend: they
-call its `cauchy_ridge`, or LAPACK.
+`minimum_norm` serves where columns are alike. Both call
+the kernel `cauchy_ridge`, or LAPACK.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._base.arrays import Array, Complexes, Floats, Ints
-from ..contract import check_numbers_below, reads, takes
-from ..cyclic import circle
-from ..dispatch import own
-from .combine import square_sum
+from .._base.arrays import Complexes, Floats, Ints
+from . import unchecked
+from .contract import check_numbers_below, reads, takes
+from .cyclic import circle
 from .pairs import Pair, add, divide, multiply, negate
 
 __all__ = [
-    "cauchy_ridge",
+    "Circulant",
+    "Projector",
     "minimum_norm",
     "near_exact",
 ]
@@ -171,7 +171,7 @@ def _eliminated(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     If the polynomial is as short as exact ones of spread roots are, the residual is solved for once
     more.
     """
-    tables, square_of = _cauchy(n, c), own(square_sum)
+    tables, square_of = _cauchy(n, c), unchecked.square_sum
     x, g = np.ascontiguousarray(tables.x[:, turns]), tables.g[turns]
     phase = circle(n)[-turns * (c + 1) % (2 * n)]
     coefficients = np.zeros(n, dtype=np.complex128)
@@ -180,7 +180,7 @@ def _eliminated(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     z = np.empty(c, dtype=np.complex128)
     size = 1 / n
     for _ in range(2):
-        own(cauchy_ridge)(x, tables.y, g, tables.h, phase * -left, unit, size, z)
+        unchecked.cauchy_ridge(x, tables.y, g, tables.h, phase * -left, unit, size, z)
         spectrum = np.fft.fft(z * tables.turned)
         coefficients[1:c] += spectrum[1:] * tables.back[:-1]
         coefficients[c] += spectrum[0] * tables.back[-1]
@@ -355,137 +355,4 @@ def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
         except np.linalg.LinAlgError:
             return np.full(projector.whole.size, np.nan, dtype=np.complex128)
         found = projector.less(lost, z)
-    return found
-
-
-BLOCK = 64  # unknowns of a triangular system that are solved for at a time
-
-
-def _back(triangle: Floats, y: Array) -> Array:
-    """Solve a system with an upper triangular matrix."""
-    y = y.copy()
-    for end in range(len(y), 0, -BLOCK):
-        start = max(end - BLOCK, 0)
-        y[start:end] = np.linalg.solve(triangle[start:end, start:end], y[start:end])
-        y[:start] -= triangle[:start, start:end] @ y[start:end]
-    return y
-
-
-# MARGIN: assumed size of the solution, relative to that of the parts found so far. LARGER: steps
-# end once the rounding is so many times the least error so far. NOTHING: a pivot so small, relative
-# to the first, is mere rounding.
-MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
-
-
-def cauchy_ridge(
-    x: Floats,
-    y: Floats,
-    g: Floats,
-    h: Floats,
-    b: Complexes,
-    unit: float,
-    size: float,
-    out: Complexes,
-) -> None:
-    """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k).
-
-    Elimination takes as many steps as pay: until what is left of b is as small as the rounding, by
-    `unit`, that the size of z brings. r steps take O((s + c) r); shortening z takes a few times
-    r (c - r).
-
-    Parameters
-    ----------
-    x, y : (2, s) and (2, c) float64 arrays
-        Nodes, all different, each the sum of two numbers.
-    g, h : (s,) and (c,) float64 arrays
-        Without zeros; s and c are not 0, either.
-    b : (s,) complex128 array
-    unit : float
-        Unit roundoff of messages.
-    size : float
-        Squared norm of the vector that z is added to.
-    out : (c,) complex128 array
-        Contiguous.
-
-    Notes
-    -----
-    Eliminating row p and column q leaves another such matrix, with::
-
-        g_i *= (x_i - x_p) / (x_i - y_q)
-        h_k *= (y_k - y_q) / (y_k - x_p)
-
-    (Gohberg, Kailath and Olshevsky 1995). So a step takes O(s + c), only multiplies, and keeps the
-    high relative accuracy of every entry, however small (Demmel 1999). A pivot is the largest entry
-    of its row and column. Of all solutions to the equations of these steps, the shortest is taken.
-    """
-    c = h.size
-    left, g, h = b.copy(), g.copy(), h.copy()
-    rows: list[int] = []
-    columns: list[int] = []
-    upper: list[Floats] = []
-    parts: list[complex] = []
-    rank, least, first = 0, math.inf, 0.0
-    while True:
-        bias, rounding = float(np.linalg.norm(left)), MARGIN * unit * math.sqrt(size)
-        if math.hypot(bias, rounding) < least:
-            rank, least = len(rows), math.hypot(bias, rounding)
-        if len(rows) == min(g.size, c) or rounding > LARGER * least:
-            break
-        p, q, row, under, column, over = _pivot(x, g, y, h)
-        pivot = column[p]
-        first = first or abs(pivot)
-        if not abs(pivot) > NOTHING * first:
-            break
-        part = left[p] / pivot
-        left = left - column * part
-        size += abs(part) ** 2
-        rows.append(p)
-        columns.append(q)
-        upper.append(row / pivot)
-        parts.append(part)
-        g = g * _apart(x, x[:, p]) * over
-        h = h * _apart(y, y[:, q]) * under
-        left[p] = g[p] = h[q] = 0
-    out[:] = 0
-    if not rank:
-        return
-    pivots = np.array(columns[:rank])
-    others = np.setdiff1d(np.arange(c), pivots)
-    equations = np.array(upper[:rank])
-    basic = _back(equations[:, pivots], np.array(parts[:rank]))
-    w = _back(equations[:, pivots], equations[:, others])
-    if 2 * rank < c:
-        out[pivots] = np.linalg.solve(np.eye(rank) + w @ w.T, basic)
-        out[others] = w.T @ out[pivots]
-    else:
-        out[others] = np.linalg.solve(np.eye(c - rank) + w.T @ w, w.T @ basic)
-        out[pivots] = basic - w @ out[others]
-
-
-def _pivot(
-    x: Floats, g: Array, y: Floats, h: Array
-) -> tuple[int, int, Array, Floats, Array, Floats]:
-    """Find an entry that is the largest of its row and column.
-
-    Returns
-    -------
-    p, q : int
-    row, under, column, over : arrays
-        Row p, column q, and after each the reciprocals of its differences of nodes.
-    """
-    p = int(np.argmax(np.abs(g)))
-    while True:  # each entry is larger than the one before
-        under = 1 / _apart(y, x[:, p])
-        row = -g[p] * h * under
-        q = int(np.argmax(np.abs(row)))
-        over = 1 / _apart(x, y[:, q])
-        column = g * h[q] * over
-        better = int(np.argmax(np.abs(column)))
-        if not abs(column[better]) > abs(column[p]):
-            return p, q, row, under, column, over
-        p = better
-
-
-def _apart(nodes: Floats, node: Floats) -> Floats:
-    found: Floats = (nodes[0] - node[0]) + (nodes[1] - node[1])
     return found

@@ -1,0 +1,195 @@
+"""Linear combinations of long vectors, their norms and hashes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._base.arrays import Array
+from . import unchecked
+from .contract import REALS, reads, takes, writes
+from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
+
+__all__ = ["combine", "hash_and_scale", "hash_words", "square_sum", "to_halves"]
+
+
+_FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
+
+
+_WIDE = ("float", "double")
+
+
+_TAKEN = {  # kinds of rows
+    REAL: (*_WIDE, "half", "bfloat"),
+    PACKED: (*_WIDE, "half", "bfloat"),
+    REAL_PART: _WIDE,
+    EXPAND: _WIDE,
+}
+
+
+def _check_combination(mode: int, rows: Rows, coef: Array, out: Array) -> None:
+    """Raise TypeError or ValueError unless `combine` can do this."""
+    if mode not in _TAKEN:
+        raise ValueError(f"mode must be REAL, PACKED, REAL_PART or EXPAND, not {mode}")
+    rows.check("rows")
+    row = rows.dtype
+    if row.kind == "c" and mode != REAL_PART:
+        raise TypeError(f"rows must be real, unless the mode is REAL_PART: they are {row}")
+    if row.kind != "c" and mode == REAL_PART:
+        raise TypeError(f"rows must be complex for REAL_PART: they are {row}")
+    if rows.kind not in _TAKEN[mode]:
+        raise TypeError(f"rows of {row} are not for this mode")
+    wanted: np.dtype[Any] = _DOUBLE if mode == REAL else _COMPLEX
+    if coef.dtype != wanted:
+        raise TypeError(f"coef must have dtype {wanted} for this mode, not {coef.dtype}")
+    if coef.size != rows.count:
+        raise ValueError(f"coef must have shape ({rows.count},), as there are rows: {coef.shape}")
+    wanted = _DOUBLE if rows.kind == "double" else _FLOAT
+    if mode == EXPAND:
+        wanted = np.result_type(wanted, np.complex64)
+    if out.dtype != wanted:
+        raise TypeError(f"out must have dtype {wanted} for these rows and mode, not {out.dtype}")
+    _check_length(out, rows.length, out.size, mode == PACKED)
+    _check_apart(rows, out)
+
+
+def _check_length(out: Array, length: int, size: int, packed: bool) -> None:
+    """Raise ValueError unless `out`, of `size` numbers, fits rows of `length` numbers."""
+    if (size + 1) // 2 != (length + 1) // 2 if packed else size != length:
+        more = ", or its last pair cut" if packed else ""
+        raise ValueError(f"out must be as long as rows of {length}{more}: its shape is {out.shape}")
+
+
+def _check_apart(rows: Rows, out: Array) -> None:
+    if rows.nbytes and out.size and rows.overlap(out):
+        raise ValueError("out and rows overlap: they must share no memory")
+
+
+@takes(
+    _check_combination,
+    rows=Rows,
+    coef=reads("float64 complex128", "f"),
+    out=writes("float32 float64 complex64 complex128", "p"),
+)
+def combine(
+    mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
+) -> bool:
+    """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=`` that.
+
+    For rows of float32, coefficients are rounded to float32, at most 8 rows are added up in
+    float32, and these sums in float64; the total is rounded once. To first order, the error is at
+    most ``u |out| + (min(f, 8) + parts + 1) u sum_r |coef[r]| |rows[r]|``, where ``u = 2^-24``, and
+    parts is 1 for real coefficients and 2 for complex ones. (Numba
+    takes all sums in float64.)
+
+    Parameters
+    ----------
+    mode : int
+        ``REAL``, ``PACKED``, ``REAL_PART`` or ``EXPAND``: how rows and `out` relate.
+    rows : Rows
+        Real rows of one length and of the precision of `out`; complex rows for ``REAL_PART``. For
+        ``REAL`` and ``PACKED`` also rows of float16 or bfloat16, with `out` of float32.
+    coef : (f,) float64 or complex128 array
+        float64 for ``REAL``, complex128 otherwise.
+    out : (p,) array
+        float32 or float64; complex of that precision for ``EXPAND``.
+    accumulate : bool
+        Add to `out`.
+    check : bool
+        Look for NaN and Inf in the values that are written.
+
+    Returns
+    -------
+    bool
+        False if `check` is set and a written value is NaN or Inf, else True.
+    """
+    return unchecked.combine(mode, rows, coef, out, accumulate, check)
+
+
+@takes(x=reads("float32 float64 float16 bfloat16", "p"))
+def square_sum(x: Array) -> float:
+    """Sum of squares of a real vector, in double precision; not finite if `x` is not.
+
+    `x` is of float32, float64, float16 or bfloat16.
+    """
+    return float(unchecked.square_sum(x))
+
+
+@takes(x=reads(REALS, "p"), out=writes("float16", "p"))
+def to_halves(x: Array, out: NDArray[np.float16]) -> None:
+    """Round a vector to float16, each number once; an overflow becomes Inf.
+
+    Parameters
+    ----------
+    x : (p,) float32 or float64 array
+        Contiguous, like `out`.
+    out : (p,) float16 array
+    """
+    unchecked.to_halves(x, out)
+
+
+def _check_blocks(words: int, keys: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
+    blocks = -(-words // keys.size)
+    if out.size != blocks:
+        raise ValueError(
+            f"out must have shape ({blocks},), one word for every {keys.size} of {words}: "
+            f"its shape is {out.shape}"
+        )
+
+
+@takes(
+    lambda words, keys, out: _check_blocks(words.size, keys, out),
+    words=reads("uint64", "n"),
+    keys=reads("uint64", "k", least=1),
+    out=writes("uint64", "m"),
+)
+def hash_words(
+    words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArray[np.uint64]
+) -> None:
+    """Hash each block of k words to one word, by the family NH with k random keys.
+
+    The half of each word's key is added, modulo 2^32, to each half of the word. The hash is the
+    sum, modulo 2^64, of the products of the two halves. Blocks that differ have the same hash with
+    a probability of at most 2^-32 over the keys (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC:
+    fast and secure message authentication", 1999).
+
+    Parameters
+    ----------
+    words : (n,) uint64 array
+        Contiguous, like the others.
+    keys : (k,) uint64 array
+        A shorter last block uses as many keys as it has words.
+    out : (ceil(n / k),) uint64 array
+    """
+    unchecked.hash_words(words, keys, out)
+
+
+@takes(
+    lambda x, keys, out: _check_blocks(-(-x.nbytes // 8), keys, out),
+    x=reads(REALS, "p", same="product"),
+    keys=reads("uint64", "k", least=1),
+    product=writes("x", "p", same="x"),
+    out=writes("uint64", "m"),
+)
+def hash_and_scale(
+    x: Array, factor: float, keys: NDArray[np.uint64], product: Array, out: NDArray[np.uint64]
+) -> None:
+    """Hash the bits of a vector as `hash_words` does, and compute ``product = x * factor``.
+
+    It takes hardly longer than the multiplication alone, as it reads the vector once.
+
+    Parameters
+    ----------
+    x : (p,) float32 or float64 array
+        Contiguous, like the others. If p float32 are no whole number of words, zeros fill the last.
+    factor : float
+        It is rounded to the dtype of `x`. If it is 0, so is the product, also where `x` is NaN.
+    keys : (k,) uint64 array
+    product : (p,) array
+        Of the dtype of `x`; it may be `x`.
+    out : (ceil(w / k),) uint64 array
+        The hashes of the w words.
+    """
+    unchecked.hash_and_scale(x, factor, keys, product, out)

@@ -1,0 +1,111 @@
+"""Ridge regressions of near-exact decoding vectors."""
+
+import math
+
+import numpy as np
+
+from .row import Row
+
+BLOCK = 64  # unknowns of a triangular system that are solved for at a time
+
+
+def _back(triangle, y):
+    """Solve a system with an upper triangular matrix."""
+    y = y.copy()
+    for end in range(len(y), 0, -BLOCK):
+        start = max(end - BLOCK, 0)
+        y[start:end] = np.linalg.solve(triangle[start:end, start:end], y[start:end])
+        y[:start] -= triangle[:start, start:end] @ y[start:end]
+    return y
+
+
+# MARGIN: assumed size of the solution, relative to that of the parts found so far. LARGER: steps
+# end once the rounding is so many times the least error so far. NOTHING: a pivot so small, relative
+# to the first, is mere rounding.
+MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
+
+
+def cauchy_ridge(
+    x,
+    y,
+    g,
+    h,
+    b,
+    unit,
+    size,
+    out,
+):
+    """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k)."""
+    c = h.size
+    left, g, h = b.copy(), g.copy(), h.copy()
+    rows = []
+    columns = []
+    upper = []
+    parts = []
+    rank, least, first = 0, math.inf, 0.0
+    while True:
+        bias, rounding = float(np.linalg.norm(left)), MARGIN * unit * math.sqrt(size)
+        if math.hypot(bias, rounding) < least:
+            rank, least = len(rows), math.hypot(bias, rounding)
+        if len(rows) == min(g.size, c) or rounding > LARGER * least:
+            break
+        p, q, row, under, column, over = _pivot(x, g, y, h)
+        pivot = column[p]
+        first = first or abs(pivot)
+        if not abs(pivot) > NOTHING * first:
+            break
+        part = left[p] / pivot
+        left = left - column * part
+        size += abs(part) ** 2
+        rows.append(p)
+        columns.append(q)
+        upper.append(row / pivot)
+        parts.append(part)
+        g = g * _apart(x, x[:, p]) * over
+        h = h * _apart(y, y[:, q]) * under
+        left[p] = g[p] = h[q] = 0
+    out[:] = 0
+    if not rank:
+        return
+    pivots = np.array(columns[:rank])
+    others = np.setdiff1d(np.arange(c), pivots)
+    equations = np.array(upper[:rank])
+    basic = _back(equations[:, pivots], np.array(parts[:rank]))
+    w = _back(equations[:, pivots], equations[:, others])
+    if 2 * rank < c:
+        out[pivots] = np.linalg.solve(np.eye(rank) + w @ w.T, basic)
+        out[others] = w.T @ out[pivots]
+    else:
+        out[others] = np.linalg.solve(np.eye(c - rank) + w.T @ w, w.T @ basic)
+        out[pivots] = basic - w @ out[others]
+
+
+def _pivot(x, g, y, h):
+    """Find an entry that is the largest of its row and column."""
+    p = int(np.argmax(np.abs(g)))
+    while True:  # each entry is larger than the one before
+        under = 1 / _apart(y, x[:, p])
+        row = -g[p] * h * under
+        q = int(np.argmax(np.abs(row)))
+        over = 1 / _apart(x, y[:, q])
+        column = g * h[q] * over
+        better = int(np.argmax(np.abs(column)))
+        if not abs(column[better]) > abs(column[p]):
+            return p, q, row, under, column, over
+        p = better
+
+
+def _apart(nodes, node):
+    found = (nodes[0] - node[0]) + (nodes[1] - node[1])
+    return found
+
+
+def _equations(rng, size, dtype):
+    c = int(rng.integers(1, size + 1))
+    x, y = np.zeros((2, size)), np.zeros((2, c))
+    x[0], y[0] = 2 + np.arange(size), -2 - np.arange(c)
+    b = rng.standard_normal(size) + 1j * rng.standard_normal(size)
+    return x, y, rng.random(size), rng.random(c), b, 1e-2, 1.0, np.empty(c, complex)
+
+
+ROWS = [Row("cauchy_ridge", _equations, rtol=1e-6)]
