@@ -304,3 +304,15 @@ def test_figures_of_the_page_on_near_exact_decoding():
         ]
         found.append(2.0 ** (-53 * (1 - s / n)))
         assert np.abs(np.log(np.divide(found, [*map(float, said)]))).max() < np.log(3)
+
+
+def test_results_that_pages_include_are_there():
+    """A page includes a section of the results by its heading."""
+    results = (ROOT / "benches" / "RESULTS.md").read_text(encoding="utf-8").splitlines()
+    named = {
+        heading
+        for page in (ROOT / "docs").glob("*.md")
+        for heading in re.findall(r'^:start-after: "(.*)\\n"$', page.read_text("utf-8"), re.M)
+    }
+    assert named
+    assert named <= set(results)
