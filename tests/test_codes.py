@@ -493,7 +493,7 @@ def test_rounds_and_streaming_encoders(code, dtype):
         for worker in rng.permutation(
             np.repeat(np.arange(code.n), code.scheme.message_counts)
         ).tolist():
-            t = received._due(worker)
+            t = received._next_of(worker)
             encoder = code.encoder(worker, job.p, dtype, index=t)
             for j in rng.permutation(code.partitions(worker, t)):
                 encoder.add(int(j), job.partials[j])

@@ -100,7 +100,7 @@ def test_the_gradient_of_least_squares(nodes, dtype, outputs, samples):
     rng = np.random.default_rng(2)
     received = code.round(theta.size, dtype)
     for worker in rng.permutation(np.repeat(range(8), 2)):
-        t = received._due(worker)
+        t = received._next_of(worker)
         partials = [code.compute(shards[j], theta) for j in code.partitions(worker, t)]
         if received.receive(worker, code.encode(worker, partials, index=t)):
             break

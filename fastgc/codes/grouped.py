@@ -385,7 +385,7 @@ class GroupedRound(Gathering):
                 self.scheme.messages.number(worker, index)
             inner, form = self._rounds[g], self.form
             member = worker - self.scheme.first_worker[g]
-            sent = inner._due(member) if index is None else index
+            sent = inner._next_of(member) if index is None else index
             row = check_vector(
                 "message of worker", message, form.message_dtype, form.message_size, number=worker
             )

@@ -455,7 +455,7 @@ class Round(Gathering):
                 "them are taken"
             )
         if index is None:
-            index = self._due(worker)
+            index = self._next_of(worker)
             sent = scheme.message_counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
@@ -487,7 +487,7 @@ class Round(Gathering):
             self._ready = self._enough()
         return self._ready
 
-    def _due(self, worker: int) -> int:
+    def _next_of(self, worker: int) -> int:
         """Which of a worker's messages is due next, if they come in order."""
         if self.scheme.message_counts[worker] > 1:
             return self._next.get(worker, 0)
