@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .training.history import History, Record
     from .training.train import train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _LAZY = {
     "BinaryCode": "codes",
