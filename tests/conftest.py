@@ -123,6 +123,7 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_configure(config):
     for line in (
         "any_backend: does not depend on the backend",
+        "c_only: compares calls of C with each other; is left out with --backend numba",
         "every_backend: is of kernels that Numba has, too",
         "numba: has Numba compile; runs with --backend numba or --long only",
         "long: runs with --long only",
@@ -180,7 +181,7 @@ def leave_out(config, items):
     def is_long(item):
         if item.get_closest_marker("long"):
             return True
-        if item.get_closest_marker("numba") and not compiling:
+        if item.get_closest_marker("c_only" if compiling else "numba"):
             return True
         drawn = item.callspec.params if hasattr(item, "callspec") else {}
         return compiling and name_of(drawn.get("half", drawn.get("dtype"))) in TWINS

@@ -43,7 +43,6 @@ def three_ways(run, rows, out, count):
     }
 
 
-@pytest.mark.every_backend
 @pytest.mark.parametrize("dtype", REALS, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_combinations_are_those_of_combine(mode, dtype):

@@ -344,6 +344,7 @@ ENCODING = [
 ]
 
 
+@pytest.mark.c_only
 @pytest.mark.few(8)
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize(("mode", "dtype"), ENCODING)

@@ -145,7 +145,7 @@ def test_what_an_order_is_chosen_for():
     np.testing.assert_array_equal(solve(even, ones, True), exactly)
 
 
-@pytest.mark.any_backend
+@pytest.mark.c_only
 @pytest.mark.parametrize("transpose", [False, True])
 def test_no_column_is_worse_than_in_lejas_order(transpose):
     """Each column's largest error is no worse, neither absolutely nor relative to a number."""
@@ -185,7 +185,7 @@ def test_no_column_is_worse_than_in_lejas_order(transpose):
                 assert max(e) <= max(8 * max(single), largest * Fraction(1e-12))
 
 
-@pytest.mark.any_backend
+@pytest.mark.c_only
 @pytest.mark.parametrize("transpose", [False, True])
 def test_nodes_on_a_ray(transpose):
     """Real nodes that are turned are solved like real ones; nodes beside a ray like others."""
