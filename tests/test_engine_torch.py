@@ -42,7 +42,7 @@ def killed_twice(theta, shard, out):
     out[:] = shard * theta
 
 LIES = [  # kind, round, message, energy, what is behind it
-    (0, 0, 99, 0.0), (5, 0, -1, 0.0), (77, 0, 0, 0.0), (4, 0, 0, 0.0, np.zeros(1 << 20, np.uint8)),
+    (0, 0, 99, 0.0), (0, 0, -1, 0.0), (77, 0, 0, 0.0), (4, 0, 0, 0.0, np.zeros(1 << 20, np.uint8)),
     (0, 0, 0, 0.0, np.zeros(1)),
 ]
 
