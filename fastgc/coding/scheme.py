@@ -403,7 +403,7 @@ class Scheme(Recorded, ABC):
             np.add.at(total, held[at], np.repeat(a, sizes) * values[at])
         else:
             for number, factor in zip(survivors.tolist(), a, strict=True):
-                held, values = self._message_row(number)
+                held, values = message_row(self, number)
                 total[held] += values * factor
         total -= 1
         return total.real if self.layout == "complex" else total
@@ -531,7 +531,7 @@ class Scheme(Recorded, ABC):
     def equations(self, survivors: Ints) -> Equations:
         """The equations that a decoding vector of these messages must satisfy."""
         real = self.layout == "complex"
-        return Equations(self._dense_rows(survivors), np.ones(self.k), real_part=real)
+        return Equations(_dense_rows(self, survivors), np.ones(self.k), real_part=real)
 
     # --------------------------------------------------------------- what follows: decoding
 
@@ -655,43 +655,9 @@ class Scheme(Recorded, ABC):
         row = self._kept.rows.get(worker)
         if row is None:
             worker = check_index("worker", worker, self.n)
-            row = self._checked_row(worker)
+            row = _checked_row(self, worker)
             make_room(self._kept.rows, row[0].size)
             self._kept.rows[worker] = row
-        return row
-
-    def _checked_row(self, worker: int) -> Row:
-        row = self.row(worker)
-        what = f"row({worker}) of {self._made_by.__name__}"
-        if not isinstance(row, (tuple, list)) or len(row) != 2:
-            raise TypeError(
-                f"{what} must be a pair: the partitions that the worker holds, and as many "
-                f"numbers, not {shown(row)}"
-            )
-        held, values = row
-        held, values = as_array(f"partitions of {what}", held), as_array(what, values)
-        if held.ndim != 1 or held.dtype.kind not in "iu":
-            raise TypeError(
-                f"{what} must begin with a vector of integers, the partitions, not with "
-                f"{held.dtype} of shape {held.shape}"
-            )
-        if values.shape != held.shape or values.dtype.kind not in "biufc":
-            raise ValueError(
-                f"{what} must have as many numbers as its {held.size} partitions, not "
-                f"{values.dtype} of shape {values.shape}"
-            )
-        ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
-        if held.size and not (ascending and held[0] >= 0 and held[-1] < self.shard_count):
-            if not 0 <= held.min() <= held.max() < self.shard_count:
-                raise ValueError(
-                    f"{what} names partition {held.max() if held.min() >= 0 else held.min()}: they "
-                    f"are numbered 0 to {self.shard_count - 1}"
-                )
-            if held.size > 1 and not (np.diff(np.sort(held)) > 0).all():
-                raise ValueError(f"{what} names a partition twice: {held.tolist()}")
-        kind = np.complex128 if values.dtype.kind == "c" else np.float64
-        row = held.astype(np.int64, copy=False).view(), values.astype(kind, copy=False).view()
-        row[0].flags.writeable = row[1].flags.writeable = False
         return row
 
     def partitions(self, worker: int, index: int | None = None) -> Ints:
@@ -722,23 +688,9 @@ class Scheme(Recorded, ABC):
                 part = slice(index * share, (index + 1) * share)
                 yield held[part], values[part]
 
-    def _message_row(self, number: int) -> Row:
-        worker, index = self.messages.sender(number)
-        held, values = self._whole_row(worker)
-        part = self._part_of(worker, index)
-        return held[part], values[part]
-
     def matrix(self) -> Array:
         """See `fastgc.Code.matrix`."""
-        return self._dense_rows(np.arange(self.messages.count))
-
-    def _dense_rows(self, numbers: Ints) -> Array:
-        rows = [self._message_row(int(number)) for number in numbers]
-        dtype = np.complex128 if self.is_complex else np.float64
-        dense = np.zeros((len(numbers), self.shard_count), dtype=dtype)
-        for line, (held, values) in zip(dense, rows, strict=True):
-            line[held] = values
-        return dense
+        return _dense_rows(self, np.arange(self.messages.count))
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
@@ -784,6 +736,57 @@ class Scheme(Recorded, ABC):
             what = "message" if many else "worker"
             raise ValueError(f"{called}[{at}] names {what} {checked[at]} a second time")
         return checked
+
+
+def _checked_row(scheme: Scheme, worker: int) -> Row:
+    row = scheme.row(worker)
+    what = f"row({worker}) of {scheme._made_by.__name__}"
+    if not isinstance(row, (tuple, list)) or len(row) != 2:
+        raise TypeError(
+            f"{what} must be a pair: the partitions that the worker holds, and as many "
+            f"numbers, not {shown(row)}"
+        )
+    held, values = row
+    held, values = as_array(f"partitions of {what}", held), as_array(what, values)
+    if held.ndim != 1 or held.dtype.kind not in "iu":
+        raise TypeError(
+            f"{what} must begin with a vector of integers, the partitions, not with "
+            f"{held.dtype} of shape {held.shape}"
+        )
+    if values.shape != held.shape or values.dtype.kind not in "biufc":
+        raise ValueError(
+            f"{what} must have as many numbers as its {held.size} partitions, not "
+            f"{values.dtype} of shape {values.shape}"
+        )
+    ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
+    if held.size and not (ascending and held[0] >= 0 and held[-1] < scheme.shard_count):
+        if not 0 <= held.min() <= held.max() < scheme.shard_count:
+            raise ValueError(
+                f"{what} names partition {held.max() if held.min() >= 0 else held.min()}: they "
+                f"are numbered 0 to {scheme.shard_count - 1}"
+            )
+        if held.size > 1 and not (np.diff(np.sort(held)) > 0).all():
+            raise ValueError(f"{what} names a partition twice: {held.tolist()}")
+    kind = np.complex128 if values.dtype.kind == "c" else np.float64
+    row = held.astype(np.int64, copy=False).view(), values.astype(kind, copy=False).view()
+    row[0].flags.writeable = row[1].flags.writeable = False
+    return row
+
+
+def message_row(scheme: Scheme, number: int) -> Row:
+    worker, index = scheme.messages.sender(number)
+    held, values = scheme._whole_row(worker)
+    part = scheme._part_of(worker, index)
+    return held[part], values[part]
+
+
+def _dense_rows(scheme: Scheme, numbers: Ints) -> Array:
+    rows = [message_row(scheme, int(number)) for number in numbers]
+    dtype = np.complex128 if scheme.is_complex else np.float64
+    dense = np.zeros((len(numbers), scheme.shard_count), dtype=dtype)
+    for line, (held, values) in zip(dense, rows, strict=True):
+        line[held] = values
+    return dense
 
 
 class Decoder:

@@ -91,7 +91,7 @@ from ..errors import CorruptMessageError, UnverifiedError
 from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, blame
 from .format import Format
 from .rules import Blocks, withstands
-from .scheme import Scheme
+from .scheme import Scheme, message_row
 
 # Largest number of liars that a round looks for.
 MOST_LIARS = 16
@@ -533,7 +533,7 @@ class Inspector:
         least = math.inf
         scheme = self._scheme
         for number in range(scheme.messages.count):
-            values = np.abs(scheme._message_row(number)[1]).reshape(-1)
+            values = np.abs(message_row(scheme, number)[1]).reshape(-1)
             norm = float(np.linalg.norm(values))
             if norm:
                 least = min(least, float(values[values > 0].min()) / norm)
