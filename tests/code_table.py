@@ -61,7 +61,7 @@ SMALL = [
             fastgc.BinaryCode(3, stragglers=1),
         ]
     ),
-    fastgc.GraphCode(6, graph="complete"),
+    fastgc.GraphCode(6, degree=3),
     fastgc.GraphCode(8, 9, degree=3),
     fastgc.GraphCode(5, graph=[[0, 1], [1, 2], [2, 0], [3, 4], [3, 4]]),
     example("codes/bibd").BIBDCode(2),

@@ -641,7 +641,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         fastgc.CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
     ),
     "FractionalRepetition": _plain(fastgc.FractionalRepetition, n=6, k=7, stragglers=1),
-    "GraphCode": _plain(fastgc.GraphCode, n=12, k=12, degree=4, graph="random", wait=9, seed=1),
+    "GraphCode": _plain(fastgc.GraphCode, n=12, k=12, degree=4, wait=9, seed=1),
     "Grouped": _plain(
         fastgc.Grouped,
         codes=[fastgc.BinaryCode(4, stragglers=1), fastgc.BinaryCode(3, stragglers=1)],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from examples import EXAMPLES, example
 
+from fastgc import GraphCode
 from fastgc.testing.codes import check
 
 pytestmark = pytest.mark.any_backend
@@ -14,6 +15,7 @@ BIBDCode = example("codes/bibd").BIBDCode
 BernoulliCode = example("codes/bernoulli").BernoulliCode
 ExpanderCode = example("codes/expander").ExpanderCode
 RaptorCode = example("codes/raptor").RaptorCode
+paley, lps = example("codes/ramanujan").paley, example("codes/ramanujan").lps
 
 CODES = [
     BIBDCode(2),
@@ -21,14 +23,14 @@ CODES = [
     BernoulliCode(7, load=3, seed=1),
     BernoulliCode(12, load=3, groups=3, within=0.8, wait=8),
     ExpanderCode(7, load=4),
-    ExpanderCode(13, load=6, graph="paley", wait=10),
+    ExpanderCode(13, load=6, edges=paley(13), wait=10),
     RaptorCode(16, wait=10),
 ]
 
 
 def test_every_file_is_short():
     files = sorted((EXAMPLES / "codes").glob("*.py"))
-    assert [file.stem for file in files] == ["bernoulli", "bibd", "expander", "raptor"]
+    assert [file.stem for file in files] == ["bernoulli", "bibd", "expander", "ramanujan", "raptor"]
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         assert lines[0] == f"# {file.name}"
@@ -44,11 +46,11 @@ def test_they_keep_what_codes_promise(code):
     ("q", "design", "n", "blocks", "load", "common"),
     [
         (2, "projective", 7, 7, 3, 1),
-        (4, "projective", 21, 21, 5, 1),
+        (3, "projective", 13, 13, 4, 1),
         (2, "affine", 4, 6, 3, 1),
-        (4, "affine", 16, 20, 5, 1),
+        (5, "affine", 25, 30, 6, 1),
         (11, "paley", 11, 11, 5, 2),
-        (27, "paley", 27, 27, 13, 6),
+        (23, "paley", 23, 23, 11, 5),
     ],
 )
 def test_designs_are_balanced_and_leave_what_the_formula_says(q, design, n, blocks, load, common):
@@ -65,15 +67,22 @@ def test_designs_are_balanced_and_leave_what_the_formula_says(q, design, n, bloc
 
 
 def test_designs_that_do_not_exist():
-    for q, design in ((6, "projective"), (5, "paley"), (3, "fano")):
+    for q, design in ((4, "projective"), (5, "paley"), (3, "fano")):
         with pytest.raises(ValueError, match="q="):
             BIBDCode(q, design)
 
 
-@pytest.mark.parametrize("graph", ["random", "cayley", "paley", "complete"])
+GRAPHS = {
+    "random": (4, None),
+    "paley": (6, paley(13)),
+    "complete": (12, np.stack(np.triu_indices(13, 1), axis=1)),
+}
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_the_eigenvalue_bounds_what_any_messages_leave(graph):
-    n, load = 13, {"paley": 6, "complete": 12}.get(graph, 4)
-    code, rng = ExpanderCode(n, load=load, graph=graph, wait=1), np.random.default_rng(1)
+    n, (load, edges), rng = 13, GRAPHS[graph], np.random.default_rng(1)
+    code = ExpanderCode(n, load=load, edges=edges, wait=1)
     np.testing.assert_array_equal(code.matrix(), code.adjacency)
     for f in range(1, n + 1):
         bound = (code.second / load) ** 2 * (n - f) / f
@@ -82,6 +91,46 @@ def test_the_eigenvalue_bounds_what_any_messages_leave(graph):
             left = code.residual(survivors)
             assert left <= code.residual(survivors, same) + 1e-12
             assert code.residual(survivors, same) ** 2 <= bound + 1e-12
+
+
+def test_expanders_are_regular():
+    for edges in (None, [[0, 1], [1, 2]]):
+        with pytest.raises(ValueError, match="not every worker has 3 neighbours"):
+            ExpanderCode(5, load=3, edges=edges)
+
+
+def spectrum(edges):
+    return np.linalg.eigvalsh(
+        ExpanderCode(
+            edges.max() + 1, load=2 * len(edges) // (edges.max() + 1), edges=edges
+        ).adjacency
+    )
+
+
+@pytest.mark.parametrize("q", [5, 13, 29])
+def test_paley_graphs_have_the_spectrum_they_are_known_for(q):
+    expected = np.repeat([(-1 - q**0.5) / 2, (-1 + q**0.5) / 2], q // 2)
+    np.testing.assert_allclose(spectrum(paley(q)), [*expected, (q - 1) / 2], atol=1e-9)
+
+
+@pytest.mark.parametrize(("p", "q", "vertices"), [(17, 13, 1092), (29, 13, 1092), (5, 13, 2184)])
+def test_lps_graphs_are_ramanujan(p, q, vertices):
+    edges = lps(p, q)
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert len(np.unique(edges, axis=0)) == len(edges)
+    assert edges.max() + 1 == vertices
+    found = np.abs(spectrum(edges))  # which also says that all degrees are the same
+    # The degree, and its negative if the graph is bipartite, as 5 is no square modulo 13.
+    assert (found > 2 * p**0.5).sum() == 1 + (p == 5)
+    assert found.max() == pytest.approx(p + 1)
+
+
+def test_codes_of_explicit_graphs():
+    code = GraphCode(39, graph=paley(13))
+    assert (code.blocks, code.stragglers) == (13, 5)
+    for make, arguments in (paley, (9,)), (lps, (5, 5)), (lps, (17, 5)), (lps, (7, 13)):
+        with pytest.raises(ValueError, match=r"must be a prime|must be larger"):
+            make(*arguments)
 
 
 def test_loads_of_random_assignments():

@@ -622,7 +622,7 @@ def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
 @pytest.mark.any_backend
 def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
     """Workers 0, 2, 3 and 5 form a cycle; no check has seen worker 4, which lies."""
-    code = fastgc.GraphCode(6, graph="complete")
+    code = fastgc.GraphCode(6, degree=3)
     g = np.random.default_rng(53).standard_normal((6, 9))
     rnd = code.round(9, verify=True)
     heard = [4, 0, 5, 3, 2]
@@ -1062,7 +1062,7 @@ def test_what_could_never_be_verified_is_refused(liars):
         (FractionalRepetition(8, stragglers=1), 2, "those of one worker"),
         (BinaryCode(8, stragglers=1), 2, "those of one worker"),
         (Uncoded(8), 1, "none"),
-        (fastgc.GraphCode(15, graph="complete"), 8, "those of 4 workers"),
+        (fastgc.GraphCode(15, degree=5), 8, "those of 4 workers"),
         (ReedSolomon(12, stragglers=3), 4, "those of 3 workers"),
         (ReedSolomon(12, stragglers=3, clusters=2), 4, "those of 3 workers"),
     ],

@@ -46,21 +46,14 @@ class GraphCode(Code):
         Partitions, at least as many as there are blocks, which are as even as possible. Default: n,
         or the number of blocks if that is larger.
     degree : int, optional
-        Workers that hold each block; there are 2 n / degree blocks. Not needed if `graph` consists
-        of edges. With k = n it is the load.
-    graph : str or (n, 2) integer array
-        One of
-
-        - ``"random"``: degrees differ by one if 2 n / degree is not an integer;
-        - ``"cayley"``: the best of some Cayley graphs of the integers modulo the number of blocks;
-        - ``"paley"``, ``"lps"``: explicit Ramanujan graphs, see `fastgc.numerics.graphs`;
-        - ``"complete"``: all pairs of blocks;
-
-        or the edges themselves: pairs of different block numbers.
+        Workers that hold each block of a random graph of 2 n / degree blocks; degrees differ by
+        one if that is no integer. With k = n it is the load.
+    graph : (n, 2) integer array, optional
+        The edges, instead of a degree: pairs of different block numbers.
     wait : int, optional
         Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
-        Seed of "random" and "cayley".
+        Seed of the random graph.
 
     Attributes
     ----------
@@ -71,7 +64,7 @@ class GraphCode(Code):
     Raises
     ------
     ValueError
-        If there is no such graph; the error says which there are. Also if, without `wait`, not even
+        If there is no such graph. Also if, without `wait`, not even
         all messages give the exact gradient.
 
     Notes
@@ -82,10 +75,10 @@ class GraphCode(Code):
     Examples
     --------
     >>> import fastgc
-    >>> code = fastgc.GraphCode(10, degree=4, graph="complete")  # 5 blocks of 2 partitions
+    >>> code = fastgc.GraphCode(10, degree=4)  # 5 blocks of 2 partitions
     >>> code.stragglers, code.scheme.loads.tolist()[:3]
     (3, [4, 4, 4])
-    >>> code = fastgc.GraphCode(10, degree=4, graph="complete", wait=5)
+    >>> code = fastgc.GraphCode(10, degree=4, wait=5)
     >>> round(code.residual([0, 1, 2, 3, 4]), 3)  # those of block 0, and blocks 1 and 2
     0.0
     """
@@ -96,20 +89,20 @@ class GraphCode(Code):
         k: int | None = None,
         *,
         degree: int | None = None,
-        graph: str | ArrayLike = "random",
+        graph: ArrayLike | None = None,
         wait: int | None = None,
         seed: int = 0,
     ) -> None:
         n = check_integer("n", n)
         seed = at_least("seed", seed, 0)
-        if degree is not None:
-            degree = check_integer("degree", degree)
-        if isinstance(graph, str):
-            self.ends = graphs.with_edges(graph, n, degree, seed)
+        if (degree is None) == (graph is None):
+            raise ValueError(
+                "give degree=, the number of workers that hold each block, or the edges of a graph="
+            )
+        if graph is None:
+            self.ends = graphs.of_degree(n, check_integer("degree", degree), seed)
         else:
             self.ends = graphs.check_edges(graph)
-            if degree is not None:
-                raise ValueError("degree is that of the graph whose edges are given: leave it out")
         if len(self.ends) != n:
             raise ValueError(f"{n} workers need as many edges, but the graph has {len(self.ends)}")
         self.blocks = int(self.ends.max()) + 1

@@ -1,7 +1,7 @@
 """Graphs: those that codes are made of, paths between messages, and matchings of work to ranks.
 
-A graph that a code is made of is an (edges, 2) array of edges, each with the smaller vertex first,
-in ascending order. It is random or explicit; finite fields help to make it.
+A graph that a code is made of is an (edges, 2) array of edges. Of a random one each edge has its
+smaller vertex first, and edges are in ascending order.
 
 A message is an edge if it is the difference of what two points stand for: a sum over an interval is
 the difference of two partial sums. Every path between its ends is another way to compute it
@@ -13,21 +13,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise, product
-from math import isqrt
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Floats, Ints, as_array, check_integer
+from .._base.arrays import Floats, Ints, as_array
 from ..errors import NotDecodableError
 
 Edges = Ints
 Ends = Ints  # (messages, 2)
 Pair = tuple[int, int]
 
-TRIES = 100  # random graphs until one is connected, and random sets for a Cayley graph
+TRIES = 100  # random graphs until one is connected
 
 
 def check_edges(graph: ArrayLike) -> Edges:
@@ -159,181 +157,6 @@ def _paired(rng: np.random.Generator, vertices: int, count: int, high: bool) -> 
                 ends[j] = ends[j, ::-1]
 
 
-def cayley(vertices: int, degree: int, seed: int) -> Edges:
-    """Return a Cayley graph of the integers modulo `vertices`: the best of a hundred random sets.
-
-    Vertex v meets v + t and v - t for each t of a set. The best graph is connected and has the
-    smallest second eigenvalue, in absolute value. Eigenvalues are Fourier transforms of the set.
-    ValueError if there is no such graph.
-    """
-    half = (vertices - 1) // 2
-    if not 2 <= degree <= vertices - 1 or (degree % 2 and vertices % 2):
-        raise ValueError(
-            f"a Cayley graph of {vertices} vertices has a degree of 2 to {vertices - 1}"
-            f"{', an even one' if vertices % 2 else ''}, not {degree}"
-        )
-    rng = np.random.default_rng(seed)
-    chosen, least = np.arange(1, degree // 2 + 1), np.inf
-    for attempt in range(TRIES + 1):
-        # The first set is 1, 2, ..., whose graph is connected.
-        drawn = rng.permutation(half)[: degree // 2] + 1 if attempt else chosen
-        member = np.zeros(vertices)
-        member[drawn] = member[-drawn] = 1
-        if degree % 2:
-            member[vertices // 2] = 1
-        second = float(np.abs(np.fft.fft(member).real[1:]).max())
-        if second < least:
-            chosen, least = np.flatnonzero(member), second
-    at = np.arange(vertices)
-    return _ordered(
-        np.stack(
-            np.broadcast_arrays(at[:, None], (at[:, None] + chosen) % vertices), axis=2
-        ).reshape(-1, 2)
-    )
-
-
-def complete(vertices: int) -> Edges:
-    """Return the complete graph."""
-    return np.stack(np.triu_indices(vertices, 1), axis=1).astype(np.int64)
-
-
-def paley(q: int) -> Edges:
-    """Return the Paley graph: elements of the field of q, joined if they differ by a square.
-
-    Its degree is (q - 1) / 2; all other eigenvalues are (-1 +- sqrt(q)) / 2. ValueError unless q is
-    a power of a prime and 1 modulo 4.
-    """
-    if q % 4 != 1 or prime_power(q) is None:
-        near = [i for i in range(5, 2 * q + 9) if i % 4 == 1 and prime_power(i)]
-        near = sorted(sorted(near, key=lambda i: abs(i - q))[:3])
-        raise ValueError(
-            f"a Paley graph has a power of a prime for vertices that is 1 modulo 4, such as "
-            f"{', '.join(map(str, near))}, not {q}"
-        )
-    field = Field.of(q)
-    squares = field.squares()
-    at = np.repeat(np.arange(q), squares.size)
-    return _ordered(np.stack([at, field.plus[:, squares].ravel()], axis=1))
-
-
-def lps(p: int, q: int) -> Edges:
-    """Return the Ramanujan graph X^{p,q} of Lubotzky, Phillips and Sarnak (1988).
-
-    It is the Cayley graph of PSL(2, q), or of PGL(2, q) if p is no square modulo q. Its generators
-    are the p + 1 integer quaternions of norm p with an odd, positive real part and even other
-    parts. Its degree is p + 1. All eigenvalues but +-(p + 1) are at most 2 sqrt(p), the least bound
-    that large graphs can have. It has q (q^2 - 1) / 2 vertices, or, if bipartite, twice as many.
-
-    ValueError unless p and q are distinct primes, 1 modulo 4, and q > 2 sqrt(p), which makes the
-    graph simple.
-    """
-    for name, prime in ("p", p), ("q", q):
-        if check_integer(name, prime) % 4 != 1 or not is_prime(prime):
-            raise ValueError(
-                f"{name} must be a prime that is 1 modulo 4, such as 5, 13, 17 or 29, not {prime}"
-            )
-    if p == q or q * q <= 4 * p:
-        raise ValueError(f"q must be larger than 2 sqrt(p) and not p: not p={p}, q={q}")
-    root = next(i for i in range(q) if i * i % q == q - 1)  # of -1
-    side = isqrt(p)
-    odd = range(1, side + 1, 2)
-    even = range(-(side // 2) * 2, side + 1, 2)
-    solutions = [
-        (a, b, c, d)
-        for a in odd
-        for b in even
-        for c in even
-        for d in even
-        if a * a + b * b + c * c + d * d == p
-    ]
-    steps = (
-        np.array(
-            [[a + root * b, c + root * d, -c + root * d, a - root * b] for a, b, c, d in solutions]
-        )
-        % q
-    )
-
-    inverse = np.array([0] + [pow(i, -1, q) for i in range(1, q)])
-
-    def normal(matrices: Ints) -> Ints:
-        """Numbers of matrices up to factors: the first entry that is not 0 becomes 1."""
-        first = np.where(matrices[..., 0] != 0, matrices[..., 0], matrices[..., 1])
-        keys: Ints = matrices * inverse[first][..., None] % q @ q ** np.arange(4)
-        return keys
-
-    def digits(keys: Ints) -> Ints:
-        found: Ints = keys[..., None] // q ** np.arange(4) % q
-        return found
-
-    # Find everything that the steps reach from the identity, layer by layer.
-    layer = known = normal(np.array([[1, 0, 0, 1]]))
-    found = []
-    while layer.size:
-        a, b, c, d = (x[:, None] for x in digits(layer).T)
-        e, f, g, h = steps.T
-        there = normal(
-            np.stack([a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h], axis=2) % q
-        )
-        found.append(np.stack([np.repeat(layer, len(steps)), there.ravel()], axis=1))
-        layer = np.setdiff1d(there, known)
-        known = np.union1d(known, layer)
-    return _ordered(np.searchsorted(known, np.concatenate(found)))
-
-
-KINDS = ("random", "cayley", "paley", "lps", "complete")
-
-
-def regular(kind: str, vertices: int, degree: int, seed: int) -> Edges:
-    """Return the graph of this kind in which all vertices have this degree.
-
-    ValueError if there is none; the message says which exist.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"graph must be one of {', '.join(KINDS)} or edges, not {kind!r}")
-    if not 1 <= degree < vertices:
-        raise ValueError(
-            f"a simple graph of {vertices} vertices has degrees of 1 to {vertices - 1}, "
-            f"not {degree}"
-        )
-    if vertices * degree % 2:
-        raise ValueError(
-            f"a graph of {vertices} vertices, an odd number, has an even degree, not {degree}"
-        )
-    if kind == "random":
-        return random(vertices, vertices * degree // 2, seed)
-    if kind == "cayley":
-        return cayley(vertices, degree, seed)
-    if kind == "lps":
-        return _lps_of(vertices, degree)
-    edges = complete(vertices) if kind == "complete" else paley(vertices)
-    if 2 * len(edges) != vertices * degree:
-        what, right = {"complete": "complete", "paley": "Paley"}[kind], 2 * len(edges) // vertices
-        raise ValueError(
-            f"the {what} graph of {vertices} vertices has degree {right}, not {degree}"
-        )
-    return edges
-
-
-def _lps_of(vertices: int, degree: int) -> Edges:
-    p = degree - 1
-    sizes = []
-    if p % 4 == 1 and is_prime(p):
-        for q in range(5, 200, 4):
-            if is_prime(q) and q != p and q * q > 4 * p:
-                size = q * (q * q - 1)
-                # p is a square modulo q: PSL(2, q), half of PGL(2, q)
-                sizes.append(size // 2 if pow(p, (q - 1) // 2, q) == 1 else size)
-                if sizes[-1] == vertices:
-                    return lps(p, q)
-    known = ", ".join(map(str, sizes[:4]))
-    raise ValueError(
-        f"Ramanujan graphs of degree {degree} have {known} or more vertices, not {vertices}"
-        if sizes
-        else "Ramanujan graphs have a degree of 1 more than a prime that is 1 modulo 4, such as "
-        f"6, 14, 18 or 30, not {degree}"
-    )
-
-
 def max_degree(count: int) -> int:
     """Return the largest mean degree, rounded down, of a simple graph with `count` edges."""
     vertices = 2
@@ -342,17 +165,11 @@ def max_degree(count: int) -> int:
     return 2 * count // vertices
 
 
-def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
-    """Return the graph of this kind with `count` edges; random ones are as regular as possible.
+def of_degree(count: int, degree: int, seed: int) -> Edges:
+    """Return a random graph of `count` edges in which vertices have about this degree.
 
-    ValueError if there is none; the message says which exist.
+    ValueError if there is none.
     """
-    if kind in ("complete", "paley") and degree is None:
-        # The count is vertices (vertices - 1), over 2 or 4.
-        vertices = (1 + isqrt(1 + 8 * count * (1 + (kind == "paley")))) // 2
-        degree = max(2 * count // vertices, 1)
-    if degree is None:
-        raise ValueError("give degree=, the number of workers that hold each block")
     largest = max_degree(count)
     if not 2 <= degree <= largest:
         raise ValueError(
@@ -360,74 +177,7 @@ def with_edges(kind: str, count: int, degree: int | None, seed: int) -> Edges:
             if largest >= 2
             else f"a simple graph without ends has 3 edges or more, not {count}"
         )
-    if kind == "random":
-        return random(round(2 * count / degree), count, seed)
-    if 2 * count % degree:
-        fitting = [d for d in range(2, largest + 1) if 2 * count % d == 0]
-        raise ValueError(
-            f"a regular graph of {count} edges has a degree that divides {2 * count}, such as "
-            f"{', '.join(map(str, fitting[:8]))}, not {degree}; random graphs may have others"
-        )
-    return regular(kind, 2 * count // degree, degree, seed)
-
-
-class Field(NamedTuple):
-    """A field of q elements, numbered from 0; number 0 is zero and number 1 is one.
-
-    Attributes
-    ----------
-    plus, times : (q, q) int64 array
-    """
-
-    plus: Ints
-    times: Ints
-
-    @classmethod
-    def of(cls, q: int) -> Field:
-        """Return the field of q elements; raise ValueError unless q is a power of a prime.
-
-        Elements are polynomials over the integers modulo p, modulo an irreducible polynomial. The
-        digits of an element's number, to the base p, are its coefficients.
-        """
-        found = prime_power(q)
-        if found is None:
-            raise ValueError(f"there is a field of q elements for powers of primes, not q={q}")
-        p, m = found
-        place = p ** np.arange(m)
-        digits = np.arange(q)[:, None] // place % p
-        plus = (digits[:, None] + digits) % p @ place
-        # Products of all pairs of polynomials, of degree 2 m - 2 at most, not yet reduced.
-        whole = np.zeros((q, q, 2 * m - 1), dtype=np.int64)
-        for i, j in product(range(m), repeat=2):
-            whole[..., i + j] += digits[:, None, i] * digits[:, j]
-        for low in product(range(p), repeat=m):  # modulo x^m - low(x)
-            left = whole % p
-            for top in range(2 * m - 2, m - 1, -1):
-                left[..., top - m : top] += left[..., top, None] * np.array(low)
-                left %= p
-            times = left[..., :m] @ place
-            # It is a field if there are no divisors of zero.
-            if (times[1:, 1:] != 0).all():
-                return cls(plus, times)
-        raise AssertionError("there is an irreducible polynomial of every degree")
-
-    def squares(self) -> Ints:
-        """Return the squares other than 0."""
-        return np.unique(np.diag(self.times)[1:])
-
-
-def is_prime(number: int) -> bool:
-    """Say whether a number is prime."""
-    return number > 1 and all(number % i for i in range(2, int(number**0.5) + 1))
-
-
-def prime_power(q: int) -> tuple[int, int] | None:
-    """Return the prime p and the exponent m with q = p^m, or None if q is no such power."""
-    p = next((i for i in range(2, int(q**0.5) + 1) if q % i == 0), q)
-    m = 1
-    while p > 1 and p**m < q:
-        m += 1
-    return (p, m) if p > 1 and p**m == q else None
+    return random(round(2 * count / degree), count, seed)
 
 
 def parallel(ends: Ends, kept: Ints) -> dict[Pair, Ints]:

@@ -22,19 +22,23 @@ class ExpanderCode(fastgc.Code):
     n : int
         Workers, and as many partitions.
     load : int
-        The degree. ValueError if there is no such graph; the error says which there are.
-    graph : {"random", "cayley", "paley", "lps", "complete"}
-        As in ``fastgc.GraphCode``.
+        The degree of a random graph; n load must be even.
+    edges : (n load / 2, 2) integer array, optional
+        Another graph, such as those of ``ramanujan.py``.
     wait : int, optional
         Most workers that a round waits for. Default: rounds wait until the gradient is exact.
     seed : int, default 0
-        Seed of "random" and "cayley".
+        Seed of the random graph.
     """
 
-    def __init__(self, n, *, load, graph="random", wait=None, seed=0):
+    def __init__(self, n, *, load, edges=None, wait=None, seed=0):
         self.n = self.k = n
         self.wait = wait
-        self.adjacency = graphs.adjacency(graphs.regular(graph, n, load, seed), n)
+        u, v = (graphs.random(n, n * load // 2, seed) if edges is None else np.asarray(edges)).T
+        self.adjacency = np.zeros((n, n))
+        self.adjacency[u, v] = self.adjacency[v, u] = 1
+        if (self.adjacency.sum(axis=0) != load).any():
+            raise ValueError(f"not every worker has {load} neighbours")
 
     def row(self, worker):
         """The neighbours of a worker, each of which counts once."""
