@@ -195,11 +195,6 @@ class Worker:
         """The partition that is being computed; -1: none."""
         return self._compute.partition
 
-    @property
-    def compute(self) -> Messages | Callable[[Array, int, int], tuple[Array, float]]:
-        """`message`, or directly the function behind it if there is nothing to do in between."""
-        return self.message if self._together or self._asked else self._compute
-
     def sleep_before(self, index: int, delay: float) -> float:
         """The seconds of a round's delay to sleep before message `index`."""
         return delay / self._parts if index < self._parts else 0.0
