@@ -122,7 +122,6 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_configure(config):
     for line in (
-        "any_backend: does not depend on the backend",
         "c_only: compares calls of C with each other; is left out with --backend numba",
         "every_backend: is of kernels that Numba has, too",
         "numba: has Numba compile; runs with --backend numba or --long only",

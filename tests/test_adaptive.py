@@ -752,7 +752,6 @@ def test_a_step_along_nan_asks_all():
 
 
 @BOTH
-@pytest.mark.any_backend
 def test_repr_round_trips(method):
     for made in (
         method(3),
@@ -769,7 +768,6 @@ def test_repr_round_trips(method):
             assert getattr(again, name) == getattr(made, name)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -801,7 +799,6 @@ def test_parameters_rejected(make, error, message):
 
 
 @BOTH
-@pytest.mark.any_backend
 def test_no_run_begun(method):
     tested = method(2)
     for use in (
@@ -817,7 +814,6 @@ def test_no_run_begun(method):
         tested.point  # noqa: B018
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("theta0", "error"),
     [
@@ -865,7 +861,6 @@ def test_gradient_rejected_changes_nothing(group, gradient, error, message):
     assert method.selected.tolist() == wanted.selected.tolist()
 
 
-@pytest.mark.any_backend
 def test_nothing_goes_on_while_gradients_are_due():
     method = GCADA(3)
     method.reset(np.ones(2))
@@ -899,7 +894,6 @@ def test_a_step_refused_changes_nothing():
         assert len(method._spare) == len(wanted._spare)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("returned", [None, "0", -1.0, np.ones(1)])
 def test_optimizers_that_return_no_distance(returned):
     class Silent(Walk):
@@ -928,7 +922,6 @@ def test_optimizers_that_return_other_numbers(number):
     assert type(method._steps[0]) is float
 
 
-@pytest.mark.any_backend
 def test_optimizers_whose_point_is_of_another_type():
     class Wide(Walk):
         def reset(self, theta0):

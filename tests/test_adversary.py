@@ -18,8 +18,6 @@ from strength import much
 
 from fastgc.engines import SimulatedCluster
 
-pytestmark = pytest.mark.any_backend
-
 SECONDS = float(os.environ.get("ADVERSARY_SECONDS", 60))
 PROGRAM = adversary.__file__
 BESIDE = Path(sys.executable).with_name("mpiexec")

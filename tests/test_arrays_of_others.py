@@ -75,7 +75,6 @@ def canary(like):
 
 
 @LENDERS
-@pytest.mark.any_backend
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_is_shared(lend, dtype):
     lent = np.arange(12, dtype=dtype).reshape(3, 4)
@@ -87,7 +86,6 @@ def test_memory_is_shared(lend, dtype):
         assert np.shares_memory(as_array("x", lend(given)), lent)
 
 
-@pytest.mark.any_backend
 def test_memory_of_bytes():
     numbers = array.array("d", [1, 2, 3])
     view_of("out", numbers)[1] = 5
@@ -98,7 +96,6 @@ def test_memory_of_bytes():
         assert np.frombuffer(memory[16:24]) == 4
 
 
-@pytest.mark.any_backend
 def test_bfloat16_tensors_share_memory():
     torch, ml_dtypes = pytest.importorskip("torch"), pytest.importorskip("ml_dtypes")
     given = torch.tensor([1.5, -2, 3e38], dtype=torch.bfloat16)
@@ -116,7 +113,6 @@ def test_bfloat16_tensors_share_memory():
 # -------------------------------------------------------------------------- masked arrays
 
 
-@pytest.mark.any_backend
 def test_masked_arrays_are_refused():
     """A mask marks numbers as missing, but they would be read anyway."""
     code = fastgc.BinaryCode(4, stragglers=1)
@@ -299,7 +295,6 @@ def test_functions_of_numbers(lend):
 
 
 @LENDERS
-@pytest.mark.any_backend
 def test_models(lend):
     rng = np.random.default_rng(1)
     X, labels = rng.standard_normal((9, 3)), rng.integers(0, 4, 9)
@@ -327,7 +322,6 @@ def test_models(lend):
 
 
 @LENDERS
-@pytest.mark.any_backend
 def test_rounds_of_a_cluster(lend):
     rng = np.random.default_rng(2)
     model, code = LeastSquares(3, 2), fastgc.BinaryCode(3, stragglers=1)
@@ -341,7 +335,6 @@ def test_rounds_of_a_cluster(lend):
     np.testing.assert_allclose(gradient, model.gradient(theta, X, y), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.any_backend
 def test_data_of_tensors():
     torch = pytest.importorskip("torch")
     X, y = torch.arange(20.0).reshape(10, 2), torch.arange(10)
@@ -397,7 +390,6 @@ def test_tensors_that_cannot_be_written():
             assert not out.detach().any()
 
 
-@pytest.mark.any_backend
 def test_memory_that_cannot_be_written():
     code = fastgc.BinaryCode(3, stragglers=0)
     messages = np.ones((3, 4))
@@ -471,7 +463,6 @@ print("torch" in sys.modules)
 """
 
 
-@pytest.mark.any_backend
 def test_torch_is_never_imported():
     done = subprocess.run(
         [sys.executable, "-P", "-c", SOURCE], capture_output=True, text=True, check=False
@@ -479,7 +470,6 @@ def test_torch_is_never_imported():
     assert done.stdout == "False\n", done.stderr
 
 
-@pytest.mark.any_backend
 def test_lists_of_different_lengths_are_named():
     for what, call in (
         ("theta0", lambda ragged: SGD(0.1).reset(ragged)),

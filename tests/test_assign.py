@@ -11,8 +11,6 @@ from fastgc.codes.binary import classes_by_speed
 from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
 from fastgc.planning import assign
 
-pytestmark = pytest.mark.any_backend
-
 N, K = 12, 96
 
 

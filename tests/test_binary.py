@@ -13,8 +13,6 @@ from fastgc import BinaryCode, FractionalRepetition, NotDecodableError, kernels
 from fastgc.codes.binary import ASSIGNMENTS, classes_by_speed
 from fastgc.coding.rules import Tiling
 
-pytestmark = pytest.mark.any_backend
-
 
 def test_worked_example():
     """n = k = 11, s = 3: the matrix of section III."""

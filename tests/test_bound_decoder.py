@@ -11,8 +11,6 @@ import fastgc
 from fastgc import NonFiniteMessageError, NotDecodableError
 from fastgc.kernels import Status
 
-pytestmark = pytest.mark.any_backend
-
 CODES = [
     fastgc.ReedSolomon(7, stragglers=2),
     fastgc.ReedSolomon(7, stragglers=2, packed=False),

@@ -91,13 +91,11 @@ def test_off(code):
     assert code.scheme.cache.info() == (0, 0, 0, 0)
 
 
-@pytest.mark.any_backend
 def test_small_codes_have_none():
     assert ReedSolomon(80, stragglers=12).scheme.cache is None
     assert ReedSolomon(1 << 14, stragglers=12).scheme.cache is None
 
 
-@pytest.mark.any_backend
 def test_the_longest_unused_goes_first():
     cache = SurvivorCache(entries=2)
     for key in (b"a", b"b"):
@@ -111,7 +109,6 @@ def test_the_longest_unused_goes_first():
     assert SurvivorCache(entries=0).came_before(b"a") is False
 
 
-@pytest.mark.any_backend
 @example(sizes=[(0, 900), (1, 900), (2, 900)], nbytes=2500)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2000)), max_size=60),
@@ -133,7 +130,6 @@ def test_bytes_are_bounded(sizes, nbytes):
         assert (found is not None) == (bytes([key]) in kept)
 
 
-@pytest.mark.any_backend
 def test_sets_that_come_once_push_out_little(code, monkeypatch):
     rng = np.random.default_rng(1)
     for _ in range(50):

@@ -14,8 +14,6 @@ import pytest
 from fastgc.engines.channel import ASKED, NONE, ORDERED, Line, Nonsense, Record, WorkerEnd
 from fastgc.engines.interface import Buffers, Kind
 
-pytestmark = pytest.mark.any_backend
-
 # ------------------------------------------------------------- the protocol, in every state
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 # One after the other, as each counts what it leaves behind.
-pytestmark = [pytest.mark.any_backend, pytest.mark.long, pytest.mark.xdist_group("chaos")]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("chaos")]
 
 spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
 chaos = importlib.util.module_from_spec(spec)

@@ -29,8 +29,6 @@ from fastgc.stability import StabilityTracker
 from fastgc.training.history import read_json, write_json
 from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
-pytestmark = pytest.mark.any_backend
-
 METHODS = {
     "sgd": lambda: SGD(0.3, momentum=0.5),
     "plain sgd": lambda: SGD(0.3),

@@ -24,8 +24,6 @@ from fastgc.delays import Pareto, parse
 from fastgc.delays.text import FORMS
 from fastgc.engines import ENGINES, RoundOptions
 
-pytestmark = pytest.mark.any_backend
-
 RECORDED = Path(__file__).parent / "recorded.json"
 HEAVY = "pareto:scale=1,shape=0.9"
 
@@ -1666,7 +1664,6 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
 
 
 @pytest.mark.few(1)
-@pytest.mark.any_backend
 @pytest.mark.parametrize("threads", ["5000", "0", "x"])
 def test_numbers_of_threads_are_checked(threads):
     """The error is one line, not a traceback, and comes before any thread starts."""

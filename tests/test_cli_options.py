@@ -20,8 +20,6 @@ from fastgc.cli import app
 from fastgc.cli.options import counts, named, pairs, repeated, size_of
 from fastgc.engines import SimulatedCluster
 
-pytestmark = pytest.mark.any_backend
-
 RECORDED = Path(__file__).parent / "recorded.json"
 COMMANDS = typer.main.get_command(app).commands
 

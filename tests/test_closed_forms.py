@@ -38,8 +38,6 @@ from fastgc.planning.simulation import (
 from fastgc.planning.simulation.closed_forms import _as_if_independent
 from fastgc.training.optimizers import CADA, SGD
 
-pytestmark = pytest.mark.any_backend
-
 
 def test_times_that_hardly_vary():
     """Means are right if times vary by no more, or little more, than rounding."""

@@ -71,7 +71,6 @@ def answers(code, job, survivors, messages):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_booleans_are_the_numbers_of_those_that_came(code):
     job, rng = Job(code), np.random.default_rng(0)
     everyone = np.ones(code.scheme.messages.count, dtype=bool)
@@ -114,7 +113,6 @@ def test_booleans_are_the_numbers_of_those_that_came(code):
                 verb(came)
 
 
-@pytest.mark.any_backend
 def test_booleans_as_survivors_of_rounds():
     code = ReedSolomon(7, stragglers=2)
     came = np.array([1, 1, 0, 1, 1, 0, 1], dtype=bool)
@@ -162,7 +160,6 @@ def test_every_set_of_messages(code):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_threshold_and_stragglers_are_exact(code):
     """Every set of `threshold` messages in order decodes, and some set of one fewer does not."""
     most = max((len(F) for F in prefixes(code) if not code.decodable(F)), default=0)
@@ -318,7 +315,6 @@ def test_random_sets_of_large_codes(code):
 
 
 @EVERY_LARGE
-@pytest.mark.any_backend
 def test_random_small_sets_of_large_codes(code):
     """Sets of any size are decodable if a linear decoder can decode them; others are refused."""
     rng = np.random.default_rng(2)
@@ -342,7 +338,6 @@ def test_random_small_sets_of_large_codes(code):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_what_a_code_consists_of(code):
     assert code.scheme.loads.tolist() == [len(code.partitions(i)) for i in range(code.n)]
     assert code.load == code.scheme.loads.max()
@@ -376,7 +371,6 @@ def test_what_a_code_consists_of(code):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_pickles_and_prints(code):
     again = pickle.loads(pickle.dumps(code))
     assert repr(again) == repr(code)
@@ -389,7 +383,6 @@ def test_pickles_and_prints(code):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_recovery_is_the_mean_over_orders(code):
     """If every worker sends one message, it is the mean over all sets."""
     found = code.recovery(trials=400, seed=3)
@@ -460,7 +453,6 @@ def test_best_of_too_few(code):
         code.decode([0], job.messages[:1], partial="most")
 
 
-@pytest.mark.any_backend
 def test_residual_is_the_expected_error():
     """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
@@ -516,7 +508,6 @@ def test_rounds_and_streaming_encoders(code, dtype):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_wrong_number_of_partial_gradients(code):
     job = Job(code)
     given = [job.partials[j] for j in code.partitions(0, 0)] * 2
@@ -530,7 +521,6 @@ def test_wrong_number_of_partial_gradients(code):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_index_of_a_message(code):
     job = Job(code)
     given = [job.partials[j] for j in code.partitions(0, 0)]
@@ -567,7 +557,6 @@ def test_out_over_an_input_is_refused(code):
         np.testing.assert_array_equal(g, kept)
 
 
-@pytest.mark.any_backend
 def test_best_of_an_inexact_code_says_so():
     code = Uncoded(10, tolerance=0.3)
     found = code.decode(range(7), [np.ones(2)] * 7, partial="best")
@@ -575,7 +564,6 @@ def test_best_of_an_inexact_code_says_so():
     assert found.residual == pytest.approx(code.trust(range(7)).relative_error)
 
 
-@pytest.mark.any_backend
 def test_trust_of_extreme_messages():
     received = Uncoded(4).round(2)
     for size, expected in ((1e200, np.inf), (1e-200, np.inf), (0.0, 0.0)):
@@ -588,7 +576,6 @@ def test_trust_of_extreme_messages():
 HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # 8 bytes that look larger than any memory
 
 
-@pytest.mark.any_backend
 def test_survivors_far_more_than_messages_are_refused_at_once():
     code = BinaryCode(4, stragglers=1)
     for verb in (code.decodable, code.trust, code.best_vector):
@@ -596,7 +583,6 @@ def test_survivors_far_more_than_messages_are_refused_at_once():
             verb(HUGE)
 
 
-@pytest.mark.any_backend
 def test_messages_of_no_workers():
     code = Uncoded(3, load=2)
     np.testing.assert_array_equal(
@@ -612,7 +598,6 @@ def test_messages_of_no_workers():
             code.scheme.messages.of(workers)
 
 
-@pytest.mark.any_backend
 def test_seeds_are_numbers():
     code = BinaryCode(4, stragglers=1)
     for verb in (code.recovery, partial(worst_stragglers, code)):
@@ -631,7 +616,6 @@ def test_decoders_fill_no_more_than_they_hold(code):
             decoder.fill(f)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("code", [*SMALL, *LARGE], ids=[*SMALL_IDS, *LARGE_IDS])
 def test_what_is_said_of_rows_is_what_rows_say(code):
     """Some schemes compute loads and norms without their rows; they must agree with them."""

@@ -16,7 +16,7 @@ from fastgc.kernels import Status
 numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
-pytestmark = [pytest.mark.any_backend, pytest.mark.numba]
+pytestmark = [pytest.mark.numba]
 
 FUNCTIONS = [name for name in nb.__all__ if callable(getattr(nb, name))]
 

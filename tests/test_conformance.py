@@ -6,8 +6,6 @@ from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.testing import engines as conformance
 from fastgc.testing.engines import CHECKS
 
-pytestmark = pytest.mark.any_backend
-
 # The simulated engine computes in this process: it raises a gradient's own error, and stays open
 # after it. It drops late workers at the end of a round, and gets no messages from elsewhere.
 SIMULATED = [

@@ -22,8 +22,6 @@ from fastgc.planning.simulation import (
     threshold_mean,
 )
 
-pytestmark = pytest.mark.any_backend
-
 SHIFTED = ShiftedExponential(0.01, 10)
 MODELS = [
     SHIFTED,

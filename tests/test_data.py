@@ -19,8 +19,6 @@ from fastgc import data
 from fastgc._base.extras import pip_install
 from fastgc.training.data import Dataset, MiniBatches, load, partition, read_idx
 
-pytestmark = pytest.mark.any_backend
-
 IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
@@ -653,7 +651,6 @@ def test_mini_batches_of_no_partition():
         MiniBatches(1)((np.ones(3),), 0, np.arange(2))
 
 
-@pytest.mark.any_backend
 def test_damaged_files_are_refused_in_one_way(tmp_path):
     """A file with changed, missing or added bytes raises a ValueError that names it, or loads."""
     X, y = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3

@@ -152,7 +152,6 @@ def test_batch_over_threads_and_by_transforms():
     assert code.decoding_vectors(masks[:0]).shape == (0, 256)
 
 
-@pytest.mark.any_backend
 def test_batch_refuses_other_masks():
     code = ReedSolomon(6, stragglers=1)
     with pytest.raises(TypeError, match="masks must be boolean, not int64"):
@@ -229,7 +228,6 @@ def test_a_million_workers(large, s):
         assert abs(vector[at] / complex(exact) - 1) < 1e-12
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("n", "k", "load"),
     [(7, 7, 3), (12, 12, 12), (10, 6, 3), (6, 10, 5), (9, 4, 2), (13, 40, 11), (40, 13, 7)],
@@ -243,7 +241,6 @@ def test_rows_are_those_of_algorithm_4(n, k, load):
     assert {mine.size for mine in held} == {load}
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("m", "d"), [(4096, 513), (5040, 631), (3000, 97), (1024, 5)])
 def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
 
@@ -263,7 +260,6 @@ def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
 # ---------------------------------------------------------------------------- where methods cross
 
 
-@pytest.mark.any_backend
 def test_transforms_have_fast_lengths():
     assert transform_length(1024) == 1024
     assert transform_length(2310) == 2310  # 2 3 5 7 11

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.delays.text import COMMON, FORMS, MODELS, parse, written
 
-pytestmark = pytest.mark.any_backend
-
 NUMBERS = st.floats(1e-300, 1e300)
 
 

@@ -24,8 +24,6 @@ from fastgc.delays import (
 )
 from fastgc.delays.distributions import mean_of_late
 
-pytestmark = pytest.mark.any_backend
-
 SEEDS = st.integers(0, 2**70)
 
 
@@ -699,7 +697,6 @@ def test_weights_are_numbers():
     assert Mixture(models, np.array([0.5, 0.5])).weights == (0.5, 0.5)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 100, 10**6, 10**9, 10**12])
 def test_order_statistics_of_any_number_of_workers(n):
     """They agree to 60 digits, and neither time nor memory grows with n."""
@@ -720,7 +717,6 @@ def test_order_statistics_of_any_number_of_workers(n):
             assert abs(Exponential(1.0).order_statistic_mean(f, n) / truth - 1) < 2e-15
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("slow", [1e-3, 1.0, 1e9, 1e60])
 def test_order_statistics_of_times_any_scale_apart(slow):
     """All slow workers come after all fast ones; their number is random."""

@@ -19,8 +19,6 @@ import fastgc
 
 pytest.importorskip("markdown_it")
 
-pytestmark = pytest.mark.any_backend
-
 DOCS = ROOT / "docs"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

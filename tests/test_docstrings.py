@@ -18,12 +18,10 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.any_backend
 def test_there_are_examples():
     assert len(MODULES) > 10
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     if name.startswith("fastgc.torch"):

@@ -189,7 +189,6 @@ class Slower(Pareto):
         return 2 * super()._draw(rng, rounds, workers)
 
 
-@pytest.mark.any_backend
 def test_which_laws_are_known():
     assert law_of(None, 3).scale.tolist() == [0, 0, 0]
     both = law_of(Heterogeneous([Exponential(2.0), Pareto(3.0, 4.0)]), 2)

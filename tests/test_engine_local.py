@@ -38,8 +38,6 @@ from fastgc.stability import StabilityTracker
 from fastgc.training.models import LeastSquares
 from fastgc.training.tables import training_bar
 
-pytestmark = pytest.mark.any_backend
-
 ABSENT = 600.0
 
 

@@ -18,8 +18,6 @@ from fastgc.engines.interface import Question
 from fastgc.engines.loop import RoundLoop
 from fastgc.errors import WorkerFailedError
 
-pytestmark = pytest.mark.any_backend
-
 P = 50
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from fastgc.engines.memory import Memory
 
-pytestmark = pytest.mark.any_backend
-
 
 def loaded(memory):
     """Return what another process would get."""

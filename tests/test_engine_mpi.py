@@ -23,7 +23,6 @@ BESIDE = Path(sys.executable).with_name("mpiexec")
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
 pytestmark = [
-    pytest.mark.any_backend,
     pytest.mark.skipif(
         find_spec("mpi4py") is None or MPIEXEC is None, reason="needs the extra mpi"
     ),

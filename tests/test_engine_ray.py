@@ -44,8 +44,6 @@ from fastgc.training.models import LeastSquares
 
 ray = pytest.importorskip("ray")
 
-pytestmark = pytest.mark.any_backend
-
 ABSENT = 600.0
 PATIENCE = 120.0  # seconds for a restart on a busy machine
 

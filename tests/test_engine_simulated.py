@@ -15,8 +15,6 @@ from fastgc.planning.simulation import simulate
 from fastgc.stability import StabilityTracker
 from fastgc.training.models import least_squares_gradient
 
-pytestmark = pytest.mark.any_backend
-
 NEVER = math.inf
 
 CODES = [

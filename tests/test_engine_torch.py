@@ -10,8 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.any_backend
-
 SECONDS = 150.0  # time for a job to end on a busy machine
 
 PROGRAM = """

@@ -55,7 +55,6 @@ def bad_outputs(size, dtype):
 # ------------------------------------------------------------------------------- exceptions
 
 
-@pytest.mark.any_backend
 def test_exceptions_say_what_can_be_handled():
     assert issubclass(errors.NotDecodableError, ValueError)
     assert issubclass(errors.NonFiniteMessageError, ValueError)
@@ -76,7 +75,6 @@ def test_exceptions_say_what_can_be_handled():
 # ----------------------------------------------------------------------------------- checks
 
 
-@pytest.mark.any_backend
 def test_checks_of_numbers():
     assert check_dtype("f4") == np.float32
     for dtype in (np.float16, np.longdouble, np.clongdouble, int, bool, object, "U1"):
@@ -95,7 +93,6 @@ def test_checks_of_numbers():
             check_index("worker", value, 5)
 
 
-@pytest.mark.any_backend
 def test_checks_of_arrays():
     given = np.arange(4.0)
     assert check_vector("x", given, np.dtype(float), 4) is given
@@ -230,7 +227,6 @@ def test_outputs_of_encode(code):
     assert (room[-2:] == 7).all()
 
 
-@pytest.mark.any_backend
 def test_unpacked_codes_want_real_gradients():
     partials = partial_gradients(EXPANDED)[EXPANDED.partitions(0)]
     with pytest.raises(TypeError, match="use packed=True"):
@@ -241,7 +237,6 @@ def test_unpacked_codes_want_real_gradients():
         EXPANDED.decode(range(6), np.ones((6, P)))
 
 
-@pytest.mark.any_backend
 def test_sizes_and_dtypes_of_messages():
     for p in (1, 2, 7, 8):
         assert PACKED.message_size(p) == p + p % 2
@@ -394,7 +389,6 @@ def test_outputs_of_decoding_vectors(code):
 
 
 @EVERY_CODE
-@pytest.mark.any_backend
 def test_no_such_worker(code):
     for ask in (code.partitions, code.coefficients, lambda i: code.encoder(i, P)):
         with pytest.raises(ValueError, match="worker 6 does not exist"):
@@ -403,7 +397,6 @@ def test_no_such_worker(code):
             ask("0")
 
 
-@pytest.mark.any_backend
 def test_coefficients_cannot_be_spoilt():
     """Arrays that a code caches are read-only for callers."""
     for array in (PACKED.coefficients(0), PACKED.partitions(0)):
@@ -411,7 +404,6 @@ def test_coefficients_cannot_be_spoilt():
             array[0] = 0
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "kind", [NotDecodableError, NonFiniteMessageError, fastgc.WorkerFailedError]
 )

@@ -14,8 +14,6 @@ from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.testing import codes as of_codes
 from fastgc.testing import engines as of_engines
 
-pytestmark = pytest.mark.any_backend
-
 RandomShifts = example("own_code").RandomShifts
 Approximation = example("own_approximation")
 Bursts = example("own_delay_model").Bursts

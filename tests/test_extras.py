@@ -9,8 +9,6 @@ import pytest
 
 from fastgc._base import extras
 
-pytestmark = pytest.mark.any_backend
-
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"

@@ -39,8 +39,6 @@ from fastgc.errors import (
 )
 from fastgc.stability import StabilityTracker
 
-pytestmark = pytest.mark.any_backend
-
 
 def pid_of(worker):
     """Return the pid of a worker's process, or None while there is none."""

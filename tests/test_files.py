@@ -23,8 +23,6 @@ from fastgc.delays import Empirical
 from fastgc.errors import CheckpointError
 from fastgc.planning import Recording
 
-pytestmark = pytest.mark.any_backend
-
 TIMES = np.random.default_rng(0).random((6, 4))
 
 

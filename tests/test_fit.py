@@ -10,8 +10,6 @@ from strength import much
 
 from fastgc.delays import Exponential, Pareto, ShiftedExponential, fit
 
-pytestmark = pytest.mark.any_backend
-
 PARETO = Pareto(0.005, 1.3)
 SHIFTED = ShiftedExponential(0.2, 10, per="round")
 EXPONENTIAL = Exponential(0.03)

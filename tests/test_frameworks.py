@@ -13,8 +13,6 @@ from fastgc import data, engines, optimizers
 pytest.importorskip("sklearn")
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-pytestmark = pytest.mark.any_backend
-
 PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
 
 

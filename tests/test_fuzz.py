@@ -1141,7 +1141,6 @@ def _of_class(name, kind):
     return names
 
 
-@pytest.mark.any_backend
 def test_all_that_is_public_is_fuzzed_or_has_a_reason():
     assert not TARGETS.keys() & REASONS.keys()
     assert surface() == TARGETS.keys() | REASONS.keys()
@@ -1440,7 +1439,6 @@ def test_arithmetic(name, data_):
 
 @pytest.mark.few(84)
 @pytest.mark.parametrize("name", REST)
-@pytest.mark.any_backend
 @FUZZ
 @given(data_=st.data())
 def test_the_rest(name, data_):
@@ -1449,7 +1447,6 @@ def test_the_rest(name, data_):
 
 @pytest.mark.few(132)
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.any_backend
 def test_right_calls_are_right(name):
     """Each target's call succeeds, unless it reads a file that does not exist."""
     for seed in range(5):

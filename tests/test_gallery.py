@@ -9,8 +9,6 @@ from examples import EXAMPLES, example
 from fastgc import GraphCode
 from fastgc.testing.codes import check
 
-pytestmark = pytest.mark.any_backend
-
 BIBDCode = example("codes/bibd").BIBDCode
 BernoulliCode = example("codes/bernoulli").BernoulliCode
 ExpanderCode = example("codes/expander").ExpanderCode

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from fastgc import GraphCode, NotDecodableError, codes
 from fastgc.numerics import graphs
 
-pytestmark = pytest.mark.any_backend
-
 
 def simple(edges):
     return (edges[:, 0] != edges[:, 1]).all() and len(np.unique(np.sort(edges), axis=0)) == len(

@@ -37,7 +37,6 @@ def sent(code, p=3, dtype=np.float64, seed=0):
     ]
 
 
-@pytest.mark.any_backend
 def test_workers_and_partitions_are_counted_on():
     assert [MIXED.members(g) for g in range(3)] == [range(2), range(2, 5), range(5, 8)]
     assert [MIXED.partitions_of(g) for g in range(3)] == [range(2), range(2, 6), range(6, 9)]
@@ -56,7 +55,6 @@ def test_workers_and_partitions_are_counted_on():
     assert not B.any()
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("method", ["members", "partitions_of", "group_of"])
 @pytest.mark.parametrize(
     ("number", "error"), [(-1, ValueError), (8, ValueError), (1.0, TypeError), ("0", TypeError)]
@@ -66,7 +64,6 @@ def test_there_is_no_such_group_or_worker(method, number, error):
         getattr(MIXED, method)(number)
 
 
-@pytest.mark.any_backend
 def test_repetition_has_a_partition_for_each_group():
     code = Grouped.repetition(12, 3)
     assert (code.n, code.k, code.groups, code.load, code.stragglers) == (12, 3, 3, 1, 3)
@@ -82,7 +79,6 @@ def test_repetition_has_a_partition_for_each_group():
         assert code.decodable(F) == ({i // 4 for i in F} == {0, 1, 2})
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -103,7 +99,6 @@ def test_repetition_refuses(arguments, error, message):
         Grouped.repetition(*arguments)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("codes", "error", "message"),
     [
@@ -129,7 +124,6 @@ def test_codes_refused(codes, error, message):
         Grouped(codes)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "code",
     [
@@ -148,7 +142,6 @@ def test_prints_and_pickles(code):
         np.testing.assert_array_equal(other.matrix(), code.matrix())
 
 
-@pytest.mark.any_backend
 def test_equal_groups_print_once():
     assert (
         repr(Grouped.repetition(6, 2))
@@ -156,7 +149,6 @@ def test_equal_groups_print_once():
     )
 
 
-@pytest.mark.any_backend
 def test_threshold_is_what_one_group_may_miss():
     # Of 4, 3 and 3 messages, 3, 2 and 2 are needed.
     spare = [code.scheme.messages.count - code.threshold for code in MIXED.codes]
@@ -165,7 +157,6 @@ def test_threshold_is_what_one_group_may_miss():
     assert (loose.threshold, loose.stragglers) == (12, 2)
 
 
-@pytest.mark.any_backend
 def test_rules_side_by_side_are_of_their_own_kind():
     """Rules that simulations know stay rules that they know."""
     kinds = {
@@ -354,7 +345,6 @@ def test_types_of_rounds():
         code.group_round(3, np.float64, np.float16)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("groups", "error", "message"),
     [
@@ -376,7 +366,6 @@ def test_reset_refused_changes_nothing(groups, error, message):
     assert rnd.gradient(1) == 1.0
 
 
-@pytest.mark.any_backend
 def test_receive_refused_changes_nothing():
     """Errors name workers by their numbers in the whole code."""
     code = Grouped([Uncoded(2), ReedSolomon(3, stragglers=0), Uncoded(1, 2, load=2)])
@@ -416,7 +405,6 @@ def test_receive_refused_changes_nothing():
     assert rnd.survivors.tolist() == [3, 5, 4, 2, 6]
 
 
-@pytest.mark.any_backend
 def test_groups_that_take_no_part_are_forgotten_too():
     code = Grouped.repetition(4, 2)
     rnd = code.group_round(1)
@@ -446,7 +434,6 @@ def test_wants_and_gradient_refuse():
     assert rnd.of(0).trust().relative_error < 1e-15
 
 
-@pytest.mark.any_backend
 def test_require_looks_at_the_groups_that_take_part():
     rnd = MIXED.group_round(1)
     rnd.reset([1, 2])

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.any_backend
-
 # The script counts its lives in a file; each life does what its argument says.
 SCRIPT = """
 import os, pathlib, signal, sys, time

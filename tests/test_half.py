@@ -190,7 +190,6 @@ def test_a_message_beyond_float16_is_an_error(sign, dtype):
         bound()
 
 
-@pytest.mark.any_backend
 def test_messages_that_are_not_read():
     """They may be anything: one class of workers suffices, and the others send garbage."""
     code = BinaryCode(6, stragglers=1)
@@ -206,7 +205,6 @@ def test_messages_that_are_not_read():
 
 
 @EVERY_HALF
-@pytest.mark.any_backend
 def test_what_has_no_half_precision(half):
     name = np.dtype(half).name
     expanded = ReedSolomon(6, stragglers=2, packed=False)
@@ -241,7 +239,6 @@ def test_what_has_no_half_precision(half):
         LocalCluster(packed, [None] * 6, print, 5, dtype=half)
 
 
-@pytest.mark.any_backend
 def test_bfloat16_by_name():
     code = Uncoded(3)
     assert code.round(4, np.float32, "bfloat16").receive(0, np.ones(4, ml_dtypes.bfloat16)) is False
@@ -269,7 +266,6 @@ class Remote:
 
 
 @EVERY_HALF
-@pytest.mark.any_backend
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_cluster(half, dtype):
     code = ReedSolomon(4, stragglers=1)
@@ -280,7 +276,6 @@ def test_cluster(half, dtype):
             np.testing.assert_allclose(out, 10 * theta, rtol=30 * unit_roundoff(np.dtype(half)))
 
 
-@pytest.mark.any_backend
 def test_training_hardly_notices():
     pytest.importorskip("sklearn")
     code, found = ReedSolomon(4, stragglers=1), {}
@@ -368,7 +363,6 @@ def test_float64_messages_are_a_way_up():
     assert errors[np.float64] < 1e-7
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("code", "dtype", "sent", "warned"),
     [
@@ -418,7 +412,6 @@ def test_warnings_of_the_dtype_in_use(code, dtype, sent, warned):
             assert re.search(warned, str(one.message))
 
 
-@pytest.mark.any_backend
 def test_engines_and_training_warn_of_float32():
     pytest.importorskip("sklearn")
     code = ReedSolomon(40, stragglers=10, root=1)

@@ -7,8 +7,6 @@ import pytest
 
 import fastgc
 
-pytestmark = pytest.mark.any_backend
-
 HEAVY = (
     "numba",
     "scipy",

@@ -12,8 +12,6 @@ from fastgc import data, optimizers
 
 pytest.importorskip("jax")
 
-pytestmark = pytest.mark.any_backend
-
 
 @pytest.fixture(scope="module")
 def coded_jax():

@@ -273,7 +273,6 @@ def test_steps(kernel, moving, dtype, at_each_level):
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
-@pytest.mark.any_backend
 def test_what_simd_levels_there_are(level):
     """A skipped test reports each level that this machine cannot test."""
     compiled = pytest.importorskip("fastgc.kernels.c")
@@ -295,7 +294,6 @@ FLAGS = {
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="needs Linux on x86-64"
 )
-@pytest.mark.any_backend
 def test_simd_levels_are_those_of_the_processor():
     """The operating system lists the features that the processor has and that it saves."""
     compiled = pytest.importorskip("fastgc.kernels.c")
@@ -311,7 +309,6 @@ def test_simd_levels_are_those_of_the_processor():
         assert compiled.select_simd(before)
 
 
-@pytest.mark.any_backend
 def test_unknown_simd_level_changes_nothing():
     compiled = pytest.importorskip("fastgc.kernels.c")
     before = compiled.simd()
@@ -817,7 +814,6 @@ USUAL = [(np.float32, complex)]  # each takes seconds to compile
 
 
 @pytest.mark.numba
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("dtype", "kind"),
     [
@@ -858,7 +854,6 @@ def test_chosen_rows_from_compiled_code(dtype, kind):
 
 
 @pytest.mark.numba
-@pytest.mark.any_backend
 def test_compiled_kernels_check_lengths():
     """In a user's compiled loop nothing else checks them, and memory would be overwritten."""
     nb = pytest.importorskip("fastgc.kernels.numba")
@@ -897,7 +892,6 @@ def test_compiled_kernels_check_lengths():
 
 
 @pytest.mark.numba
-@pytest.mark.any_backend
 def test_kept_code_is_outdated_by_a_change_of_any_file(tmp_path):
     """Numba checks a function's own file, but functions compiled into it may lie in others."""
     compiling = pytest.importorskip("fastgc.kernels.numba.njit")

@@ -158,7 +158,6 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-@pytest.mark.any_backend
 def test_what_does_not_fit_is_refused_before_anything_is_written(what):
     call, words = REFUSED[what]
     held = [np.array(each) for each in (X, ROWS, ONE, HELD, FROZEN)]
@@ -198,13 +197,11 @@ def test_a_gradient_in_the_place_of_a_mean():
     np.testing.assert_array_equal(v, 4.0)
 
 
-@pytest.mark.any_backend
 def test_calls_that_do_not_fit():
     for number in range(much(20000, 150)):
         assert kernels_fuzz.found_in(0, number) is None, f"--call {number}"
 
 
-@pytest.mark.any_backend
 def test_a_kernel_without_checks_is_found(monkeypatch):
     """The kernel only reads, so it does no harm here; the oracle checks arguments."""
     of = kernels.unchecked
@@ -213,13 +210,11 @@ def test_a_kernel_without_checks_is_found(monkeypatch):
     assert any(found)
 
 
-@pytest.mark.any_backend
 def test_every_public_kernel_is_called():
     assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys()
     assert all(kernels_fuzz.examples().values())
 
 
-@pytest.mark.any_backend
 def test_fastgc_itself_does_not_check_again():
     """Its modules have checked before, as a check may take longer than the kernel."""
     names = {*kernels_fuzz.functions()} - {"near_exact", "minimum_norm", "weighted_minimum_norm"}
@@ -230,7 +225,6 @@ def test_fastgc_itself_does_not_check_again():
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 def test_calls_in_processes_of_their_own():
     command = [sys.executable, str(Path(kernels_fuzz.__file__)), "--seconds", "60", "--seed", "1"]
     ended = subprocess.run(command, capture_output=True, text=True)

@@ -34,7 +34,6 @@ def random_data(samples, features, outputs=None, seed=0):
 
 @pytest.mark.few(6)
 @pytest.mark.parametrize("N", much(range(1, 31), [1, 2, 3, 4, 5, 6, 8, 9, 12, 17, 24]))
-@pytest.mark.any_backend
 def test_thresholds_of_the_paper(N):
     for r in range(1, N + 1):
         needed = 2 * -(-N // r) - 1
@@ -51,7 +50,6 @@ def test_thresholds_of_the_paper(N):
             assert code.scheme.messages.count == N * r // 2
 
 
-@pytest.mark.any_backend
 def test_workers_compute_the_polynomials():
     """Eqs. (4) and (6): coded rows are values of Lagrange polynomials; zeros pad blocks."""
     alpha, beta = np.array([0.0, 1.0, 3.0]), np.array([-1.0, 2.0, 4.0, 5.0, 7.0, 0.5])
@@ -126,7 +124,6 @@ def test_every_message_counts_once_decodable():
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
-@pytest.mark.any_backend
 def test_spread_nodes_decode_better_than_neighbouring_ones():
     spread = LagrangeCode(40, load=8, messages=8, nodes="roots")
     neighbours = LagrangeCode(
@@ -147,7 +144,6 @@ def test_spread_nodes_decode_better_than_neighbouring_ones():
         assert np.unique(code.beta).size == code.scheme.messages.count
 
 
-@pytest.mark.any_backend
 def test_complex_gradients_of_complex_data():
     """This needs real nodes, as h has no conjugates."""
     code = LagrangeCode(5, load=2)
@@ -165,7 +161,6 @@ def test_complex_gradients_of_complex_data():
         LagrangeCode(5, load=2, nodes="roots").round(3, np.complex128)
 
 
-@pytest.mark.any_backend
 def test_refuses_one_message_too_few():
     code = LagrangeCode(9, load=3)
     with pytest.raises(NotDecodableError, match="at least 1 more message is needed") as caught:
@@ -188,13 +183,11 @@ def test_refuses_one_message_too_few():
         ({"n": 4, "load": 2, "nodes": ([0, 1], [3, 4, 3, 6])}, "nodes must be distinct"),
     ],
 )
-@pytest.mark.any_backend
 def test_impossible(arguments, says):
     with pytest.raises(ValueError, match=says):
         LagrangeCode(**arguments)
 
 
-@pytest.mark.any_backend
 def test_data_that_do_not_fit():
     code = LagrangeCode(4, load=2)
     X, y = random_data(8, 2)
@@ -366,7 +359,6 @@ def test_what_a_round_waits_for_depends_on_the_messages(dtype):
     assert limits[np.float64] > 100 * limits[dtype]
 
 
-@pytest.mark.any_backend
 def test_limits_that_are_none():
     for limit, error in ((0.0, ValueError), (-1.0, ValueError), ("x", TypeError)):
         with pytest.raises(error, match="limit"):
@@ -388,7 +380,6 @@ def interleavings(left):
 
 
 @pytest.mark.parametrize("margin", [0, 1, 2, 4, 0.34])
-@pytest.mark.any_backend
 def test_rounds_wait_for_a_margin_of_messages(margin):
     """They wait in every order, but not for more than all messages of n - s = 2 workers."""
     code = LagrangeCode(4, 2, load=2, messages=2, limit=None, margin=margin)
@@ -446,7 +437,6 @@ def test_margins_buy_precision(nodes):
     assert worst[2] < 1e-7
 
 
-@pytest.mark.any_backend
 def test_margins_that_are_none():
     for margin, error in ((-1, ValueError), (-0.1, ValueError), (np.inf, ValueError)):
         with pytest.raises(error, match="margin must"):
@@ -468,7 +458,6 @@ def test_margins_that_are_none():
 
 
 @pytest.mark.parametrize("margin", [0, 3])
-@pytest.mark.any_backend
 def test_simulations_and_recovery_wait_as_rounds_do(margin):
     code = LagrangeCode(40, load=4, messages=4, margin=margin)
     options = {"rounds": 60, "seed": 1, "cost": 0.1}

@@ -11,7 +11,6 @@ import leftovers
 import pytest
 
 pytestmark = [
-    pytest.mark.any_backend,
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux' /proc"),
 ]
 

@@ -25,8 +25,6 @@ from fastgc.coding.verified import VerifiedRound
 from fastgc.numerics import parity as parities
 from fastgc.numerics.graphs import Network, parallel
 
-pytestmark = pytest.mark.any_backend
-
 P = 16
 
 

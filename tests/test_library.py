@@ -14,8 +14,6 @@ from fastgc.kernels.cyclic import PAD, cyclic_tables
 
 pytest.importorskip("fastgc.kernels._cffi", reason="a build without the extension")
 
-pytestmark = pytest.mark.any_backend
-
 needs = {
     name: pytest.mark.skipif(which(name) is None, reason=f"there is no {name}")
     for name in ("cc", "c++", "nm")

@@ -23,9 +23,6 @@ from fastgc.codes.linear import LinearScheme
 from fastgc.coding.fingerprint import fingerprint
 from fastgc.coding.trust import check_stability
 
-pytestmark = pytest.mark.any_backend
-
-
 # -------------------------------------------------------------------------- cyclic repetition
 
 

@@ -25,8 +25,6 @@ from fastgc.planning import (
 from fastgc.planning.loads import _least_mean, _root
 from fastgc.planning.simulation import received_mean
 
-pytestmark = pytest.mark.any_backend
-
 # Li et al., section IV-C.
 K = 500
 RATES = np.array([1] * 95 + [20] * 5)

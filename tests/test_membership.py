@@ -28,7 +28,6 @@ from fastgc.torch import agreement, membership  # noqa: E402
 from fastgc.torch.agreement import Answer, End, Life, Own, Record, Seen, decide  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, Members  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 spec = importlib.util.spec_from_file_location(
     "membership_model", Path(__file__).with_name("membership_model.py")
 )

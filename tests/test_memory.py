@@ -132,7 +132,6 @@ def test_all_else(step):
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 def test_a_tracker_grows_by_what_it_lists():
     tracker, messages = stability.StabilityTracker(), np.ones((3, 2))
     rounds = 500
@@ -152,7 +151,6 @@ def test_a_tracker_grows_by_what_it_lists():
 
 
 @pytest.mark.parametrize("leak", [object, lambda: np.empty(2)], ids=["an object", "an array"])
-@pytest.mark.any_backend
 def test_leaks_of_objects_are_seen(leak):
     """Even one object in ten rounds is seen."""
     kept = []
@@ -161,7 +159,6 @@ def test_leaks_of_objects_are_seen(leak):
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 def test_leaks_of_compiled_code_are_seen():
     """A kilobyte a round is seen."""
     cffi = pytest.importorskip("cffi")

@@ -17,8 +17,6 @@ from fastgc.training.models import (
     least_squares_gradient,
 )
 
-pytestmark = pytest.mark.any_backend
-
 MODEL = SoftmaxRegression(features=4, classes=3)
 LEAST = LeastSquares(features=4, classes=3)
 

@@ -226,7 +226,6 @@ def test_nodes_are_those_of_the_equations():
         )
 
 
-@pytest.mark.any_backend
 def test_nodes_are_precise():
     """Differences of tangents are precise even for the closest half angles, pi / (2 n c)."""
     n, c = 1009, 200
@@ -285,7 +284,6 @@ def test_equations_of_any_nodes(s, unit, at_each_level):
                 np.testing.assert_array_equal(each, kept)
 
 
-@pytest.mark.any_backend
 def test_table_of_the_bench():
     pytest.importorskip("rich")
     pytest.importorskip("threadpoolctl")

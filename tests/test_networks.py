@@ -30,8 +30,6 @@ from fastgc.training.optimizers import (
     schedules,
 )
 
-pytestmark = pytest.mark.any_backend
-
 MODEL = MLP(4, 3, hidden=(5, 6), activation="tanh")
 
 

@@ -7,8 +7,6 @@ import re
 import pytest
 from pages import ROOT
 
-pytestmark = pytest.mark.any_backend
-
 FILES = "https://github.com/gradient-coding/fastgc/blob/main/"
 
 

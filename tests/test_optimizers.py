@@ -312,7 +312,6 @@ def test_pickled_mid_run_goes_on_the_same(optimizer):
     assert not np.shares_memory(copy.theta, optimizer.theta)
 
 
-@pytest.mark.any_backend
 def test_repr_round_trips():
     for optimizer in (
         SGD(0.1),
@@ -338,28 +337,24 @@ def test_memory_of_others(method):
 
 
 @EACH
-@pytest.mark.any_backend
 @pytest.mark.parametrize("lr", [0, -1, math.inf, math.nan])
 def test_lr_rejected(method, lr):
     with pytest.raises(ValueError, match="lr must be positive and finite"):
         method(lr)
 
 
-@pytest.mark.any_backend
 def test_lr_of_another_type_rejected():
     with pytest.raises(TypeError, match=r"lr must be a real number, not '0\.1'"):
         AMSGrad("0.1")
 
 
 @BOTH_WITH_MOMENTUM
-@pytest.mark.any_backend
 @pytest.mark.parametrize("momentum", [-0.1, 1, math.nan])
 def test_momentum_rejected(method, momentum):
     with pytest.raises(ValueError, match=rf"momentum must .*, not {momentum}"):
         method(0.1, momentum)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -375,7 +370,6 @@ def test_amsgrad_numbers_rejected(given, message):
         AMSGrad(**given)
 
 
-@pytest.mark.any_backend
 def test_epsilon_that_theta_cannot_hold_changes_nothing():
     optimizer = AMSGrad(epsilon=1e-40)
     optimizer.reset(np.ones(2))
@@ -385,7 +379,6 @@ def test_epsilon_that_theta_cannot_hold_changes_nothing():
 
 
 @EACH
-@pytest.mark.any_backend
 def test_no_run_begun(method):
     optimizer = method(0.1)
     for use in (
@@ -398,7 +391,6 @@ def test_no_run_begun(method):
 
 
 @EACH
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("theta0", "error", "message"),
     [
@@ -418,7 +410,6 @@ def test_theta0_rejected(method, theta0, error, message):
 
 
 @EACH
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("gradient", "error", "message"),
     [

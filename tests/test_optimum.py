@@ -20,8 +20,6 @@ from fastgc.planning import (
     round_time,
 )
 
-pytestmark = pytest.mark.any_backend
-
 # Section 6: n = 80 machines, t_0 = 0.001, xi = 1.1; Fig. 3: c_g N = 0.035.
 N = 80
 DELAYS = Pareto(0.001, 1.1)

@@ -14,8 +14,6 @@ from fastgc.engines import placement
 from fastgc.engines.machines import dealt
 from fastgc.planning.simulation import simulate
 
-pytestmark = pytest.mark.any_backend
-
 NODES = ["a", "a", "a", "b", "b", "c"]
 
 

@@ -15,8 +15,6 @@ from fastgc.codes import Scheme, catalogue
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
 
-pytestmark = pytest.mark.any_backend
-
 CODE = '''
 import numpy as np
 import fastgc

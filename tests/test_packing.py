@@ -15,8 +15,6 @@ from fastgc import Uncoded
 from fastgc.engines import LocalCluster
 from fastgc.engines.memory import main_is_importable, packed
 
-pytestmark = pytest.mark.any_backend
-
 STEP = """
 import numpy as np
 from fastgc import Uncoded

@@ -33,7 +33,6 @@ def numbers(draw, low=-200, high=200):
     return pairs.two_sum(x, share * float(np.spacing(abs(x))) if x else 0.0)
 
 
-@pytest.mark.any_backend
 class TestArithmetic:
     @given(numbers(), numbers(), st.integers(-3, 3))
     def test_sum_and_product(self, x, y, nearly):

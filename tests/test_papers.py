@@ -9,7 +9,6 @@ ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "papers.md", ROOT / "benches" / "RESULTS.md"
 
 pytestmark = [
-    pytest.mark.any_backend,
     pytest.mark.skipif(not (PAGE.exists() and RESULTS.exists()), reason="not a checkout"),
 ]
 

@@ -121,7 +121,6 @@ def in_random_order(code, rng):
 
 
 @EVERY_SMALL
-@pytest.mark.any_backend
 def test_checks_of_every_set(code):
     """Checks hold for true messages, and there is one for each dependent message."""
     rng = np.random.default_rng(0)
@@ -139,7 +138,6 @@ def test_checks_of_every_set(code):
 
 
 @pytest.mark.few(6)
-@pytest.mark.any_backend
 @EVERY_LARGE
 def test_checks_of_large_codes(code):
     rng = np.random.default_rng(1)
@@ -153,7 +151,6 @@ def test_checks_of_large_codes(code):
         assert (np.linalg.norm(H @ rows, axis=1) <= 1e-10 * sizes).all()
 
 
-@pytest.mark.any_backend
 @EVERY_SMALL
 def test_any_code_has_checks(code):
     """The general form, for schemes that do not define checks of their own."""
@@ -167,7 +164,6 @@ def test_any_code_has_checks(code):
         assert (parity.error < 1e-12).all()
 
 
-@pytest.mark.any_backend
 def test_checks_that_have_lost_all_digits_accuse_nobody():
     with pytest.warns(fastgc.InstabilityWarning):
         code = ReedSolomon(256, stragglers=32, root=1)
@@ -257,7 +253,6 @@ def test_honest_messages_pass_in_any_order(code, seed):
         assert not rnd.verified
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "code", [c for c in SMALL if c.scheme.messages.per_worker == 1 and c.stragglers], ids=repr
 )
@@ -287,7 +282,6 @@ def messages_awaited(code, verify):
     return total
 
 
-@pytest.mark.any_backend
 def test_no_more_are_awaited_than_needed():
     code = ReedSolomon(12, stragglers=3)
     assert messages_awaited(code, True) == messages_awaited(code, False) + 20
@@ -339,7 +333,6 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
         rnd.gradient()
 
 
-@pytest.mark.any_backend
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 @pytest.mark.parametrize(
     "code", [c for c in [*VERIFIED, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
@@ -364,7 +357,6 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
             rnd.gradient()
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("size", [1e-280, 1e-290, 1e-300, 1e-305, 1e-310, 1e-320])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize(
@@ -392,7 +384,6 @@ def test_projections_too_small_to_be_normal_accuse_nobody(code, dtype, size):
             rnd.gradient()
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("e", [1, 2])
 def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
     """It may send a message of any size before there are others to compare it with."""
@@ -434,7 +425,6 @@ CANCELLING = [
 ]
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("code", "e"), CANCELLING, ids=repr)
 def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
@@ -453,7 +443,6 @@ def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
         rnd.gradient()
 
 
-@pytest.mark.any_backend
 def test_gradients_of_an_engine_that_cancel_accuse_nobody():
     code, out = BinaryCode(12, stragglers=4), np.empty(50)
     shards = [(-1.0) ** j + 1e-4 * j for j in range(12)]
@@ -466,7 +455,6 @@ def test_gradients_of_an_engine_that_cancel_accuse_nobody():
 
 
 @pytest.mark.few(20)
-@pytest.mark.any_backend
 @pytest.mark.parametrize("claim", [0.0, np.nan, 1e6, 1e300, np.inf])
 @pytest.mark.parametrize(
     ("code", "e"),
@@ -507,7 +495,6 @@ SEVERAL = [
 ]
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("claim", [1.0, 1e32, 1e306, np.inf])
 @pytest.mark.parametrize("code", SEVERAL, ids=repr)
 def test_a_liar_with_several_messages_does_not_confirm_its_own_energies(code, claim):
@@ -540,7 +527,6 @@ def test_a_liar_with_several_messages_does_not_confirm_its_own_energies(code, cl
     assert misled  # without `verify`: the lies matter
 
 
-@pytest.mark.any_backend
 def test_energies_beyond_float64_accuse_nobody():
     """Gradients so long that their squares overflow: energies are infinite, and honest."""
     code = Uncoded(6, load=3)
@@ -560,7 +546,6 @@ def test_energies_beyond_float64_accuse_nobody():
         rnd.gradient()
 
 
-@pytest.mark.any_backend
 def test_two_copies_of_an_approximate_code_do_not_tell_of_two_liars():
     """Both liars may send the same message, and then the checks hold."""
     for e in (1, 2):
@@ -569,7 +554,6 @@ def test_two_copies_of_an_approximate_code_do_not_tell_of_two_liars():
         FractionalRepetition(6, stragglers=e, wait=4).round(4, verify=e)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("lies", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "sizes"),
@@ -619,7 +603,6 @@ def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
 # --------------------------------------------------------------------------- corrupt messages
 
 
-@pytest.mark.any_backend
 def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
     """Workers 0, 2, 3 and 5 form a cycle; no check has seen worker 4, which lies."""
     code = fastgc.GraphCode(6, degree=3)
@@ -680,7 +663,6 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
                 rnd.gradient()
 
 
-@pytest.mark.any_backend
 @settings(deadline=None, max_examples=much(150, 40))
 @given(
     code=st.sampled_from(VERIFIED),
@@ -703,7 +685,6 @@ def test_of_two_corrupt_workers_nothing_inconsistent_passes(code, seed, kinds):
                     rnd.gradient()
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "stragglers"), [(9, 4), (12, 5)])
 def test_two_corrupt_workers_frame_no_third(n, stragglers):
     """With at least three messages to spare, errors of two workers never look like one's."""
@@ -725,7 +706,6 @@ def test_two_corrupt_workers_frame_no_third(n, stragglers):
 
 
 @pytest.mark.few(6)
-@pytest.mark.any_backend
 @EVERY_LARGE
 @pytest.mark.parametrize("kind", much(["scaled", "stale", "element"], ["element"]))
 def test_large_codes_name_the_corrupt_one(code, kind):
@@ -749,7 +729,6 @@ def test_large_codes_name_the_corrupt_one(code, kind):
     np.testing.assert_array_equal(rnd.gradient(), expected)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     "code",
     [
@@ -805,7 +784,6 @@ def test_sizes_that_are_found(code, dtype, least):
         assert found >= 24 * len(expected)
 
 
-@pytest.mark.any_backend
 def test_a_flipped_bit_of_the_exponent_is_found():
     code = ReedSolomon(12, stragglers=3)
     job = Job(code, np.float32)
@@ -1034,14 +1012,12 @@ def test_several_messages_of_a_worker_are_suspect_together():
     assert rnd.survivors.tolist() == [3, 4, 8]
 
 
-@pytest.mark.any_backend
 def test_the_error_crosses_processes():
     error = pickle.loads(pickle.dumps(CorruptMessageError("what happened", (1, 4))))
     assert str(error) == "what happened"
     assert error.suspects == (1, 4)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("liars", [1, 2, 3])
 def test_what_could_never_be_verified_is_refused(liars):
     """For exact codes, trying all sets of liars tells whether a round can be verified."""
@@ -1053,7 +1029,6 @@ def test_what_could_never_be_verified_is_refused(liars):
                 code.round(4, verify=liars)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("code", "liars", "spare"),
     [
@@ -1074,7 +1049,6 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
         code.round(4, verify=liars)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("code", "e"),
     [
@@ -1130,7 +1104,6 @@ def test_nobody_knows_the_projection():
             assert not (a == b).any()
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("shape", [(1, 7), (40, 1), (40, 40), "low rank", "one row"])
 def test_how_rarely_a_change_is_missed(shape):
     """At most ``27 (1 + log t) / t`` of the time, also for changes that fit outer products."""
@@ -1229,7 +1202,6 @@ PROOF = [
 
 
 @pytest.mark.few(3)
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
 def test_no_adaptive_attack_is_missed(code, e):
     """The theorem of `fastgc.coding.verify` holds for all numbers of liars that it covers.
@@ -1290,7 +1262,6 @@ def test_no_adaptive_attack_is_missed(code, e):
     assert told
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("copies", range(2, 8))
 @pytest.mark.parametrize("e", [1, 2, 3])
 def test_two_equal_liars_and_their_copies(copies, e):
@@ -1329,7 +1300,6 @@ def test_two_equal_liars_and_their_copies(copies, e):
         assert rnd.corrupt == [2]
 
 
-@pytest.mark.any_backend
 def test_detection_accuses_nobody():
     """With no more messages to spare than liars, a round knows of a lie, but not whose it is."""
     code = ReedSolomon(12, stragglers=4)

@@ -46,7 +46,6 @@ def assignments(count, workers, partitions, load):
 # --------------------------------------------------------------------------------------- orders
 
 
-@pytest.mark.any_backend
 def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
     for (held, k), ordered in itertools.product(assignments(40, 4, 4, 3), (False, True)):
         code = PartialWork(len(held), k, assignment=held, ordered=ordered)
@@ -59,7 +58,6 @@ def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
         assert code.threshold == code.scheme.messages.count - least_sum(order, k) + 1
 
 
-@pytest.mark.any_backend
 def test_orders_are_the_best_or_one_computation_short_of_it():
     for held, k in assignments(100, 3, 4, 3):
         best = max(
@@ -70,7 +68,6 @@ def test_orders_are_the_best_or_one_computation_short_of_it():
 
 
 @pytest.mark.parametrize(("n", "load"), [(5, 2), (7, 3), (30, 8), (60, 20), (4, 4)])
-@pytest.mark.any_backend
 def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load):
     rng = np.random.default_rng(n)
     renamed, shifts = rng.permutation(n), rng.permutation(n)[:load]
@@ -82,7 +79,6 @@ def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load)
     assert PartialWork(n, load=load).threshold == n * load - mean + 1
 
 
-@pytest.mark.any_backend
 def test_one_message_of_each_partition_is_taken():
     rng = np.random.default_rng(1)
     for held, k in assignments(100, 6, 6, 4):
@@ -100,7 +96,6 @@ def test_one_message_of_each_partition_is_taken():
         assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
 
 
-@pytest.mark.any_backend
 def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
     one, other = PartialWork(6, load=3), Uncoded(6, load=3)
     assert np.array_equal(one.matrix(), other.matrix())
@@ -123,7 +118,6 @@ def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
         ({"assignment": [[0.5], [1], [3]]}, TypeError, "partition"),
     ],
 )
-@pytest.mark.any_backend
 def test_what_does_not_fit_is_said(arguments, error, text):
     with pytest.raises(error, match=text):
         PartialWork(3, 4, **arguments)
@@ -137,7 +131,6 @@ LATE = Pareto(scale=0.005, shape=2.5)
 
 @pytest.mark.parametrize("interrupted", [True, False])
 @pytest.mark.parametrize("delays", [SPEEDS, LATE, None])
-@pytest.mark.any_backend
 def test_rounds_are_simulated_as_message_by_message(delays, interrupted):
     code = PartialWork(8, 12, load=5)
     run = partial(simulate, code, delays, cost=1e-3, rounds=60, interrupted=interrupted, seed=1)
@@ -148,7 +141,6 @@ def test_rounds_are_simulated_as_message_by_message(delays, interrupted):
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
-@pytest.mark.any_backend
 def test_a_simulated_cluster_is_the_simulation_and_gives_the_gradient(interrupted):
     code = PartialWork(5, 7, load=3)
     shards = np.random.default_rng(0).standard_normal((7, 4))
@@ -171,7 +163,6 @@ def test_a_simulated_cluster_is_the_simulation_and_gives_the_gradient(interrupte
             assert report.residual == 0.0
 
 
-@pytest.mark.any_backend
 def test_messages_are_verified_or_chosen_as_with_any_code():
     code, shards = PartialWork(4, load=3), np.arange(8.0).reshape(4, 2)
     for options in ({"verify": True}, {"survivors": lambda _: range(12)}, {"partial": "best"}):
@@ -185,7 +176,6 @@ def test_messages_are_verified_or_chosen_as_with_any_code():
         late.step(np.ones(2), np.empty(2))
 
 
-@pytest.mark.any_backend
 def test_training_goes_as_with_any_exact_code():
     run = partial(fastgc.train, engine="simulated", rounds=3, delays=SPEEDS)
     one, other = run(PartialWork(6, load=3)), run(Uncoded(6))
@@ -206,7 +196,6 @@ class FirstOnly:
         return np.array([0.3] + [0.0] * (workers - 1))
 
 
-@pytest.mark.any_backend
 def test_a_slow_worker_is_not_needed():
     code, shards = PartialWork(3, load=2), [1.0, 2.0, 4.0]
     with LocalCluster(code, shards, np.multiply, 2, delays=FirstOnly()) as cluster:

@@ -7,8 +7,6 @@ from fastgc import CyclicRepetition, FractionalRepetition, LinearCode
 from fastgc.delays import Empirical
 from fastgc.planning.simulation import simulate
 
-pytestmark = pytest.mark.any_backend
-
 
 def cyclic_by_the_paper(H):
     """Return B by Algorithm 2 of Tandon et al. 2017: rows of s + 1 entries in H's null space."""

@@ -15,8 +15,6 @@ from fastgc.coding.scheme import Scheme
 from fastgc.engines import machines, placement
 from fastgc.engines.machines import place
 
-pytestmark = pytest.mark.any_backend
-
 
 def by_node(nodes, ranks):
     """Return labels in the order in which torchrun numbers ranks."""

@@ -13,8 +13,6 @@ from fastgc.coding.arguments import unasked
 from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.planning.simulation import simulate
 
-pytestmark = pytest.mark.any_backend
-
 PARETO = Pareto(0.001, 1.1)
 RECORDED = Path(__file__).parent / "recorded.json"
 

@@ -20,8 +20,6 @@ from fastgc._base.extras import pip_install
 from fastgc.plotting.curves import leaves_out
 from fastgc.plotting.panels import Line, Panel, even_lines, new_figure
 
-pytestmark = pytest.mark.any_backend
-
 matplotlib = pytest.importorskip("matplotlib")
 
 

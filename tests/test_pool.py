@@ -17,7 +17,6 @@ import fastgc
 from fastgc import kernels
 from fastgc.kernels import threads
 
-pytestmark = pytest.mark.any_backend
 compiled = pytest.importorskip("fastgc.kernels.c")
 several_processors = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,

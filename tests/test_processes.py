@@ -18,8 +18,6 @@ from worker_processes import pids, runs, wait_for_ends
 from fastgc import ReedSolomon, Uncoded
 from fastgc.engines import LocalCluster, processes
 
-pytestmark = pytest.mark.any_backend
-
 
 @pytest.fixture(autouse=True)
 def nothing_left():

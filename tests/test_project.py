@@ -16,8 +16,6 @@ import pytest
 
 import fastgc
 
-pytestmark = pytest.mark.any_backend
-
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]

@@ -36,7 +36,6 @@ def terms(K, M, roots, places, of):
         yield [mpmath.fprod(a - node for node in others) / below for a in alpha]
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("roots", [False, True])
 @pytest.mark.parametrize("kind", ["random", "neighbours"])
 def test_weights_and_their_squares(roots, kind):
@@ -55,7 +54,6 @@ def test_weights_and_their_squares(roots, kind):
                 assert squares[k] > 0.03 * size**2 or places.size == M, (K, M, k)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("roots", [False, True])
 def test_sums_in_boxes_are_those_over_all_places(roots):
     """Kernels of many levels of boxes, around the circle, and next to the ends."""
@@ -72,7 +70,6 @@ def test_sums_in_boxes_are_those_over_all_places(roots):
             assert (np.abs(found - expected) < bound).all(), (M, power)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("roots", [False, True])
 def test_values_norms_and_bases_are_those_of_any_points(roots):
     K, M = 21, 60
@@ -94,7 +91,6 @@ def test_values_norms_and_bases_are_those_of_any_points(roots):
     )
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("roots", [False, True])
 def test_sums_of_many_places_at_the_ends(roots):
     M = 30_011
@@ -108,7 +104,6 @@ def test_sums_of_many_places_at_the_ends(roots):
             assert abs(found[k] - math.fsum(terms)) < 4e-15 * np.linalg.norm(terms), k
 
 
-@pytest.mark.any_backend
 def test_chosen_places_are_spread_on_both_sides_of_a_gap():
     grid = Quadrature(75, 400, False)
     places = np.delete(np.arange(400), np.arange(160, 240))
@@ -123,7 +118,6 @@ def test_chosen_places_are_spread_on_both_sides_of_a_gap():
     assert Quadrature(1, 2, False).spread(np.array([0]), 1).tolist() == [0]
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("options", [{}, {"nodes": "roots"}, {"messages": 2}])
 def test_codes_of_many_messages_are_those_of_few(options, monkeypatch):
     """Coded data, vectors, trust and parity are the same on the grid, up to rounding."""
@@ -163,7 +157,6 @@ def test_codes_of_many_messages_are_those_of_few(options, monkeypatch):
         code.decoding_vector([0, 0, *came[: f - 2]])
 
 
-@pytest.mark.any_backend
 def test_many_workers():
     """No array of n^2 numbers; coefficients satisfy what defines them, on random polynomials."""
     with warnings.catch_warnings():

@@ -13,8 +13,6 @@ from fastgc.delays import Empirical, parse
 from fastgc.planning import Recording
 from fastgc.planning.simulation import simulate
 
-pytestmark = pytest.mark.any_backend
-
 TIMES = np.random.default_rng(0).random((7, 4))
 
 

@@ -405,7 +405,6 @@ def test_pickle_and_repr_make_the_same_code():
         ({"n": 8, "load": 2.5}, TypeError, "load must be an integer"),
     ],
 )
-@pytest.mark.any_backend
 def test_impossible_codes(arguments, error, says):
     with pytest.raises(error, match=says):
         ReedSolomon(**arguments)
@@ -432,7 +431,6 @@ def test_bad_survivors(survivors, error, says):
         code.decoding_vector(range(8), method)  # the code still works
 
 
-@pytest.mark.any_backend
 def test_unknown_method():
     with pytest.raises(ValueError, match="unknown method 'lu': choose one of"):
         ReedSolomon(8, stragglers=3).decoding_vector(range(8), "lu")
@@ -451,7 +449,6 @@ def test_trust_tells_the_stable_root_from_the_papers():
     assert ReedSolomon(256, stragglers=32, root=1).trust(survivors).relative_error > 1
 
 
-@pytest.mark.any_backend
 def test_docstring_example():
     import doctest
 
@@ -462,7 +459,6 @@ def test_docstring_example():
     assert failed == 0
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("direct", [0, DIRECT])
 def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
     """For every small cluster, term by term and by transforms; for larger ones of two weights."""

@@ -7,8 +7,6 @@ import pytest
 
 from fastgc._base.registry import Registry, load_object, read_arguments, read_value, split_arguments
 
-pytestmark = pytest.mark.any_backend
-
 
 class Thing:
     def __init__(self, size, *, colour="red", scale=1.0):

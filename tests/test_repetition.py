@@ -23,8 +23,6 @@ from fastgc.codes.random_assignment import distinct_draws
 from fastgc.delays import Exponential
 from fastgc.planning.simulation import simulate
 
-pytestmark = pytest.mark.any_backend
-
 
 def harmonic(n):
     return sum(1 / i for i in range(1, n + 1))

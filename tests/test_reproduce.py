@@ -45,7 +45,6 @@ def checked(figure):
 # ---------------------------------------------------------------------------------- rows, lines
 
 
-@pytest.mark.any_backend
 def test_rows_compare_with_the_paper_first():
     row = partial(Row, "figure", "number", note="the same law")
     assert row(1.04, paper=1.0, closed=2.0).reference == 1.0
@@ -65,14 +64,12 @@ def test_rows_compare_with_the_paper_first():
         assert program.cells(bound)[5:] == ["≤ 1", "held" if held else "violated"]
 
 
-@pytest.mark.any_backend
 def test_rows_say_why_they_agree():
     with pytest.raises(ValueError, match="figure, number: the note must say why"):
         Row("figure", "number", 1.0, paper=1.0)
     assert Row("figure", "number", 1.0).note == ""
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("x", "y", "style", "says"),
     [
@@ -89,7 +86,6 @@ def test_lines_are_checked(x, y, style, says):
 # -------------------------------------------------------------------------------- charalambides
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("k", "parts"), [(0, 1), (3, 1), (4, 3), (6, 4)])
 def test_splits_are_all_there_are(k, parts):
     splits = [tuple(split) for split in charalambides._splits(k, parts)]
@@ -98,7 +94,6 @@ def test_splits_are_all_there_are(k, parts):
     assert {len(split) for split in splits} == {parts}
 
 
-@pytest.mark.any_backend
 def test_binary_codes_are_as_even_as_classes_allow(monkeypatch):
     monkeypatch.setattr(charalambides, "LEMMA", range(1, 6))
     monkeypatch.setattr(charalambides, "TABLE", (10, 3))
@@ -123,7 +118,6 @@ def test_binary_codes_are_as_even_as_classes_allow(monkeypatch):
     assert "with 2 fast workers and times of 1 and 4 they are [8, 2]" in mixed.note
 
 
-@pytest.mark.any_backend
 def test_evenest_loads_of_n_4_s_2_are_not_the_only_ones():
     """Try all 0-1 matrices of n = k = 4 whose three classes hold each partition once."""
     far = {}
@@ -136,7 +130,6 @@ def test_evenest_loads_of_n_4_s_2_are_not_the_only_ones():
     assert charalambides.least_distance(4, 4, 2) == least
 
 
-@pytest.mark.any_backend
 def test_lemma_4_fails_once():
     """Lemma 4, with divisions done by repeated subtraction."""
     for s, n in itertools.product(range(1, 9), range(2, 120)):
@@ -152,7 +145,6 @@ def test_lemma_4_fails_once():
         assert right == ((s, n) != (2, 5))
 
 
-@pytest.mark.any_backend
 def test_loads_may_differ_by_more_than_3_where_n_is_less_than_the_square(monkeypatch):
     """Section V-A: l + r > s is no sufficient condition, but n >= s^2 is, by algorithms 1 and 2."""
 
@@ -192,7 +184,6 @@ def sums_of_classes(loads, classes, k):
     return reached
 
 
-@pytest.mark.any_backend
 def test_loads_that_fit_classes():
     rng = np.random.default_rng(0)
     found = set()
@@ -204,7 +195,6 @@ def test_loads_that_fit_classes():
     assert found == {True, False}
 
 
-@pytest.mark.any_backend
 def test_table_holds_every_set():
     code = BinaryCode(7, stragglers=2)
     came, vectors = charalambides.table_of_vectors(code)
@@ -226,7 +216,6 @@ def halbawi_times(cost, power):
     )
 
 
-@pytest.mark.any_backend
 def test_best_loads_are_those_of_the_paper():
     # A machine on which f^3 operations take long, so that all rows differ.
     times = halbawi.DecodingTimes(rs=0.01, solve=2e-4, lstsq=1e-3)
@@ -276,7 +265,6 @@ def test_best_loads_are_those_of_the_paper():
             assert line.y[0] == drawn.y.min() == drawn.y[int(line.x[0]) - 1]
 
 
-@pytest.mark.any_backend
 def test_decoders_that_are_timed_decode():
     rng = np.random.default_rng(0)
     matrices = [fastgc.ReedSolomon(80, stragglers=12).matrix()] + [halbawi._mds().matrix()] * 2
@@ -286,7 +274,6 @@ def test_decoders_that_are_timed_decode():
         np.testing.assert_allclose(decode(survivors) @ B[survivors], 1, atol=1e-8)
 
 
-@pytest.mark.any_backend
 def test_times_are_medians_of_warm_calls(monkeypatch):
     clock = itertools.accumulate(np.tile([0.0, 9, 0, 9, 0, 1, 0, 2, 0, 4], 3))
     monkeypatch.setattr(figure, "perf_counter", lambda: next(clock))
@@ -295,7 +282,6 @@ def test_times_are_medians_of_warm_calls(monkeypatch):
     assert halbawi._measured() == halbawi.DecodingTimes(2, 2, 2)
 
 
-@pytest.mark.any_backend
 def test_costs_for_which_a_threshold_is_the_best():
     rng = np.random.default_rng(0)
     f = np.arange(1, 31)
@@ -530,7 +516,6 @@ def test_rows_of_what_was_trained():
             assert f"{each.scheme.name} does {says} is at {100 * after:.1f} %" in row.note
 
 
-@pytest.mark.any_backend
 def test_what_is_evaluated_after_a_run_is_of_its_last_round():
     delays = [halbawi.drawn(np.random.default_rng(run), 70) for run in range(2)]
     ran = halbawi.Ran(halbawi._schemes()[3], delays, 0.05)
@@ -544,7 +529,6 @@ def test_what_is_evaluated_after_a_run_is_of_its_last_round():
         np.testing.assert_array_equal(ran.reached(0.09, kind), np.inf)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("m", range(1, 13))
 def test_intervals_of_medians(m):
     """Each of m numbers is above or below the median: count how many of 2^m ways are outside."""
@@ -737,7 +721,6 @@ def test_all_loads_of_the_figure_are_counted():
 # ------------------------------------------------------------------------------------------- li
 
 
-@pytest.mark.any_backend
 def test_assignments_that_do_not_cover_are_left_out():
     from functools import partial
 
@@ -752,7 +735,6 @@ def missed(j, load):
     return Fraction(math.comb(100 - j, load), math.comb(100, load))
 
 
-@pytest.mark.any_backend
 def test_recovery_thresholds():
     rows = checked(li.figure_2(loads=(10, 50), rounds=4000, assignments=40))
     assert rows["recovery threshold, CR, r = 10"].ours == 91
@@ -852,7 +834,6 @@ def test_how_often_bcc_waits_for_as_few_workers_as_in_table_2():
     assert abs(said / 100 - few / runs) < 4 * math.sqrt(0.03 / 100)
 
 
-@pytest.mark.any_backend
 def test_generalised_bcc_against_load_balancing():
     rows = checked(li.figure_5(rounds=2000, assignments=20))
     assert all(row.ok for row in rows.values())
@@ -903,7 +884,6 @@ class Rule:
         return chosen
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("kind", "groups", "c"), [(CADA, 12, 2.0 / 144), (GCADA, 4, 0.3)])
 def test_who_is_selected(kind, groups, c):
     """Selections are those of the paper's rule, on the same functions with the same noise."""
@@ -930,7 +910,6 @@ def test_who_is_selected(kind, groups, c):
     assert max(shares) <= 1
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize("c", [2.0 / 144, 0.1, 2.0])
 def test_nobody_is_selected_more_often_than_the_bound_says(c):
     """A worker with L^2 <= c / d is selected at most every (d + 1)-th round, or at age D."""
@@ -943,7 +922,6 @@ def test_nobody_is_selected_more_often_than_the_bound_says(c):
         assert times >= rounds // zhu.MAX_AGE
 
 
-@pytest.mark.any_backend
 def test_iterations_of_cada():
     made = zhu.section_5(rounds=20_000)
     rows = checked(made)
@@ -1000,7 +978,6 @@ def test_iterations_of_cada():
     assert (work.y < kept.y + 0.1).all()
 
 
-@pytest.mark.any_backend
 def test_reported_loads_are_those_of_groups_of_3():
     rows = {row.what: row for row in zhu._load_rows()}
     three = rows["communication over computation, G-CADA in groups of 3"]
@@ -1055,7 +1032,6 @@ METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-C
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 def test_methods_are_as_by_hand():
     problem = zhu._problem(data.load("digits", seed=3), 4)
     assert problem.model.bias is False
@@ -1073,7 +1049,6 @@ def test_methods_are_as_by_hand():
     assert np.isnan(short.to_level()).all()
 
 
-@pytest.mark.any_backend
 def test_the_problem_is_that_of_the_script():
     assert zhu.script_smoothness(3) == pytest.approx([1 / 1.3 + 1, 2, 2.3])
     assert (zhu.LEVEL, zhu.BATCH, zhu.SCRIPT_GROUPS, zhu.SIZE, zhu.EPSILON) == (
@@ -1092,7 +1067,6 @@ def test_the_problem_is_that_of_the_script():
     assert same == [True, True, False]
 
 
-@pytest.mark.any_backend
 def test_rate_of_sgd_is_stable():
     samples = data.load("digits", seed=0)
     limit = 100 / np.linalg.eigvalsh(samples.X_train.T @ samples.X_train / 1438)[-1]
@@ -1110,7 +1084,6 @@ def small_figure(monkeypatch):
     return zhu.figure_2
 
 
-@pytest.mark.any_backend
 def test_methods_to_equal_loss(small_figure):
     made = small_figure(seed=3, runs=2)
     spread = r" \((?:[^()]* to [^()]*|one run)\)$"
@@ -1157,7 +1130,6 @@ def test_methods_to_equal_loss(small_figure):
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 def test_the_papers_ratios_are_among_those_of_the_scripts_problem():
     """Nothing was chosen to fit the ratios, and the paper's lie between those computed."""
     for row in zhu.figure_2().rows[:3]:
@@ -1166,7 +1138,6 @@ def test_the_papers_ratios_are_among_those_of_the_scripts_problem():
         assert "The paper's one run is within these" in row.note
 
 
-@pytest.mark.any_backend
 def test_methods_that_do_not_get_there_say_so(small_figure):
     rows = small_figure(runs=1, steps=12).rows
     lost = [row for row in rows if "(not reached by all)" in row.what]
@@ -1174,7 +1145,6 @@ def test_methods_that_do_not_get_there_say_so(small_figure):
     assert all(np.isnan(row.ours) for row in lost)
 
 
-@pytest.mark.any_backend
 def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
     monkeypatch.setattr(zhu, "LARGE", 100)  # one run, and only one D
     rng = np.random.default_rng(0)
@@ -1192,7 +1162,6 @@ def test_figure_2_of_samples_of_ones_own(tmp_path, small_figure, monkeypatch):
 # --------------------------------------------------------------------------------- ramamoorthy
 
 
-@pytest.mark.any_backend
 def test_partial_work_halves_the_time_in_the_best_order():
     rows = checked(ramamoorthy.figure_3(n=12, load=3, rounds=3000))
     assert all(row.paper is None for row in rows.values())  # the paper has 200 workers
@@ -1213,7 +1182,6 @@ def test_partial_work_halves_the_time_in_the_best_order():
     assert random.ours > 1
 
 
-@pytest.mark.any_backend
 def test_times_of_partial_work_are_the_authors():
     figure = ramamoorthy.figure_3(rounds=15)
     rows = checked(figure)
@@ -1224,7 +1192,6 @@ def test_times_of_partial_work_are_the_authors():
     assert sum(row.ok for row in stored) > len(stored) / 2
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("copies", "failed"), [(1, 0), (2, 0), (1, 2)])
 def test_completion_times_are_those_of_the_definition(copies, failed):
     held = [[0, 1], [1, 2], [2, 0], [0, 2, 1]]
@@ -1246,7 +1213,6 @@ def test_completion_times_are_those_of_the_definition(copies, failed):
         ramamoorthy.figure_3(n=4, load=4)
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "load"), [(3, 2), (9, 4), (30, 12)])
 def test_regular_assignments_are(n, load):
     held = ramamoorthy.regular_assignment(n, load, np.random.default_rng(0))
@@ -1257,7 +1223,6 @@ def test_regular_assignments_are(n, load):
 # ---------------------------------------------------------------------------------- all together
 
 
-@pytest.mark.any_backend
 def test_the_same_seed_gives_the_same_figure():
     first, again, other = (
         [row.ours for row in FIGURES["zhu-5"](seed=seed, rounds=100).rows] for seed in (1, 1, 2)
@@ -1265,7 +1230,6 @@ def test_the_same_seed_gives_the_same_figure():
     assert first == again != other
 
 
-@pytest.mark.any_backend
 def test_the_program_prints_and_draws(tmp_path, capsys):
     program.main(["halbawi-3", "ozfatura-1", "--rounds", "500", "--plot", str(tmp_path / "a.png")])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
@@ -1280,7 +1244,6 @@ def test_the_program_prints_and_draws(tmp_path, capsys):
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [*FIGURES]
 
 
-@pytest.mark.any_backend
 def test_data_are_for_figures_that_train(monkeypatch):
     seen = []
 
@@ -1299,7 +1262,6 @@ def test_data_are_for_figures_that_train(monkeypatch):
     assert seen[-1] == {"seed": 4, "dtype": np.float32}
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -1314,7 +1276,6 @@ def test_wrong_words_are_named(words, says, capsys):
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.any_backend
 def test_it_runs_from_a_checkout():
     command = [sys.executable, "-m", "benches.papers", "--list"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -1322,7 +1283,6 @@ def test_it_runs_from_a_checkout():
 
 
 @pytest.mark.long
-@pytest.mark.any_backend
 @pytest.mark.parametrize("name", sorted(FIGURES.keys() - {"halbawi-2", "zhu-2", "li-2"}))
 def test_figures_are_made_of_few_rounds(name):
     """Those left out are computed with even fewer by tests above."""

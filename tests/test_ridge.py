@@ -21,7 +21,6 @@ from fastgc.numerics import solve
 from fastgc.numerics.solve import near_exact_solution, near_exact_vector, row_sizes
 
 pytestmark = [
-    pytest.mark.any_backend,
     pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning"),
 ]
 

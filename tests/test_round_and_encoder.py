@@ -878,7 +878,6 @@ def test_trust_of_nothing_but_cancellation_inside():
         assert received.trust() == (expected, expected)
 
 
-@pytest.mark.any_backend
 def test_trust_of_adding_up():
     """Uncoded, every message counts once, as if partial gradients were added."""
     trust = Uncoded(10).trust(range(10))

@@ -15,8 +15,6 @@ from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
 from fastgc.training.train import TrainingKeywords
 
-pytestmark = pytest.mark.any_backend
-
 NAMES = [each.name for each in fields(RoundOptions)]
 # A value of each option that is not the default.
 OTHER = {

@@ -19,8 +19,6 @@ from fastgc.codes import ReactiveRound
 from fastgc.coding.round import Chosen, Gathering, Host
 from fastgc.engines import LocalCluster, SimulatedCluster
 
-pytestmark = pytest.mark.any_backend
-
 P = 5
 
 

@@ -23,8 +23,6 @@ from fastgc.sequential import (
 from fastgc.testing import engines as conformance
 from fastgc.testing.engines import ABSENT
 
-pytestmark = pytest.mark.any_backend
-
 
 def subsets(n):
     return [np.array(bits, dtype=bool) for bits in itertools.product([False, True], repeat=n)]

@@ -29,8 +29,6 @@ from fastgc.sequential import (
 from fastgc.sequential.catalogue import candidates, describe
 from fastgc.testing import engines as conformance
 
-pytestmark = pytest.mark.any_backend
-
 M = "m-sgc:burst=1,window=2,stragglers=1"
 
 

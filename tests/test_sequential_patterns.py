@@ -13,8 +13,6 @@ import fastgc
 from fastgc.sequential import MSGC, SRSGC, Arbitrary, Independent, PerRound, SequentialCluster
 from fastgc.testing import engines as conformance
 
-pytestmark = pytest.mark.any_backend
-
 ROUNDS = 14
 
 

@@ -16,8 +16,6 @@ from fastgc.testing import engines as conformance
 from fastgc.training.models import LeastSquares, SoftmaxRegression
 from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
 
-pytestmark = pytest.mark.any_backend
-
 SCHEMES = {
     "m-sgc": lambda: MSGC(4, burst=1, window=3, stragglers=2, code=fastgc.ReedSolomon),
     "m-sgc, B = 2": lambda: MSGC(4, burst=2, window=3, stragglers=1),

@@ -9,8 +9,6 @@ import fastgc
 from fastgc.delays import Empirical, Exponential
 from fastgc.planning.simulation import follow, simulate
 
-pytestmark = pytest.mark.any_backend
-
 CODES = [
     fastgc.ReedSolomon(6, stragglers=2),
     fastgc.BinaryCode(6, stragglers=1),

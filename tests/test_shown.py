@@ -17,8 +17,6 @@ from fastgc import delays, planning, simulation
 from fastgc._base import text as shown
 from fastgc.coding import display
 
-pytestmark = pytest.mark.any_backend
-
 LATE = delays.Exponential(0.01)
 CODE = fastgc.ReedSolomon(8, stragglers=2)
 

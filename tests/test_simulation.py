@@ -397,7 +397,6 @@ def test_quantiles_are_of_real_numbers():
             verb(1j)
 
 
-@pytest.mark.any_backend
 def test_every_round_has_its_own_delays(monkeypatch):
     """This holds for a model without `draw`, however many rounds are simulated at once."""
     asked = []

@@ -20,7 +20,6 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 
-pytestmark = pytest.mark.any_backend
 built = pytest.mark.skipif(not SITE.is_dir(), reason="FASTGC_SITE names no folder of built pages")
 browser = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
 PAGES = sorted(SITE.rglob("*.html"))

@@ -134,7 +134,6 @@ def test_amplification_needs_survivors_that_decode():
 # ------------------------------------------------------------------------------ exact references
 
 
-@pytest.mark.any_backend
 @given(
     st.lists(
         st.floats(-1e200, 1e200, allow_subnormal=False).filter(lambda x: not 0 < abs(x) < 1e-200),
@@ -150,7 +149,6 @@ def test_exact_sum(terms):
     assert float(total[0]) == float(expected)
 
 
-@pytest.mark.any_backend
 def test_exact_sum_of_complex_numbers():
     terms = np.array([1 + 1e-20j, 1e20 - 1j, -1e20 + 1j])[:, None]
     total, rest = exact_sum(terms)
@@ -158,7 +156,6 @@ def test_exact_sum_of_complex_numbers():
     assert rest[0] == 0
 
 
-@pytest.mark.any_backend
 def test_exact_least_squares():
     """mpmath agrees on an ill-conditioned problem whose gradient nearly vanishes."""
     rng = np.random.default_rng(0)
@@ -789,7 +786,6 @@ def test_comparison_of_hopeless_codes():
     assert row.error == row.bound == row.predicted == row.amplification == math.inf
 
 
-@pytest.mark.any_backend
 @pytest.mark.parametrize(("n", "s"), [(256, 32), (1000, 100)])
 def test_figures_promised_over_many_sets(n, s):
     codes = {
@@ -809,7 +805,6 @@ def test_figures_promised_over_many_sets(n, s):
 # -------------------------------------------------------------------------------- unstable codes
 
 
-@pytest.mark.any_backend
 def test_the_papers_construction_is_detected():
     with pytest.warns(InstabilityWarning, match=r'error is about \de\+1\d .*root="stable"'):
         code = ReedSolomon(256, stragglers=32, root=1)
@@ -828,7 +823,6 @@ def test_the_papers_construction_is_detected():
         type(code)(**arguments_of(code))
 
 
-@pytest.mark.any_backend
 def test_other_unstable_codes_are_detected():
     with pytest.raises(UnstableCodeError, match='nodes="roots"'):
         LagrangeCode(
@@ -975,19 +969,16 @@ def test_errors_of_codes_of_the_data_are_those_of_real_data():
         stability.measured_error(code, range(4), dtype=np.complex64)
 
 
-@pytest.mark.any_backend
 def test_windows_go_around_the_circle():
     windows = [w.tolist() for w in contiguous(5, 3, 8, np.random.default_rng(0))]
     assert windows == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]]
 
 
-@pytest.mark.any_backend
 def test_errors_are_measured_beyond_float64():
     exact = exact_sum(np.array([[1.0], [2.0**-60]]))
     assert relative_error(np.array([1.0]), exact) == 2.0**-60
 
 
-@pytest.mark.any_backend
 def test_bounds_of_coded_data_grow_with_the_work():
     """These codes also amplify the rounding of a worker's sums, which have `terms` terms."""
     code = LagrangeCode(6, load=3)

@@ -20,8 +20,6 @@ from fastgc.delays.interface import described, sample, tails
 from fastgc.delays.text import MODELS, others
 from fastgc.engines import LocalCluster, SimulatedCluster
 
-pytestmark = pytest.mark.any_backend
-
 
 class Weibull:
     """A delay model without a repr and without a base."""

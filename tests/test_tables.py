@@ -12,8 +12,6 @@ import fastgc
 from fastgc._base.progress import rich_table, share_bar, task_bar
 from fastgc.training.tables import comparison_table
 
-pytestmark = pytest.mark.any_backend
-
 NAMES = ["own:Ring:load=3", "own:Code:kind=[bold]", "[/]"]
 
 

@@ -298,7 +298,6 @@ def test_fork_while_the_pool_is_at_work(split_over):
             assert _child(lambda: np.array_equal(kernel.run(arguments), expected))
 
 
-@pytest.mark.any_backend
 def test_fork_while_another_thread_looks_up_a_set():
     """The child finds neither a lock held for ever nor a half-changed cache."""
     cache = SurvivorCache()
@@ -342,7 +341,6 @@ def _child(task):
         time.sleep(0.01)
 
 
-@pytest.mark.any_backend
 def test_simd_levels_change_while_kernels_run():
     compiled = pytest.importorskip("fastgc.kernels.c")
     before = compiled.simd()
@@ -360,7 +358,6 @@ def test_simd_levels_change_while_kernels_run():
         assert compiled.select_simd(before)
 
 
-@pytest.mark.any_backend
 def test_errors_in_threads_are_seen():
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 // number)

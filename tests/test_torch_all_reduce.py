@@ -80,7 +80,6 @@ from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 from fastgc.torch.place import warn_of_host  # noqa: E402
 from fastgc.torch.sampler import Position  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 # Processes can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

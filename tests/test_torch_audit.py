@@ -33,8 +33,6 @@ from fastgc.torch.audit import (  # noqa: E402
     odd_one,
 )
 
-pytestmark = pytest.mark.any_backend
-
 
 def bits(flat, seed):
     hashed = Fingerprint(seed)

@@ -40,7 +40,6 @@ from fastgc.torch import CodedSampler, coded_ddp  # noqa: E402
 from fastgc.torch.ddp import _Hooked, _ranges  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CAP, PARTS = 4096, 4  # bytes of a part (one layer), and number of parts
 

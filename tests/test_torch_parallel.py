@@ -24,7 +24,6 @@ from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.batches import seed_all  # noqa: E402
 from fastgc.torch.parameters import trainable, unchanged_buffers  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 # Workers can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

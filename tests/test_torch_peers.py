@@ -36,7 +36,6 @@ from groups_of_ranks import (  # noqa: E402
 
 from fastgc.torch import CodedDataParallel  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 STEPS = 10
 

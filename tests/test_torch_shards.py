@@ -27,7 +27,6 @@ from fastgc.errors import FinishedError  # noqa: E402
 from fastgc.torch import CodedAllReduce, CodedSampler, shards  # noqa: E402
 from fastgc.torch.shards import Admission  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 WIDTH, STEPS = 33, 40  # four ranks cannot split this width evenly

@@ -31,7 +31,6 @@ from torch.nn import functional  # noqa: E402
 from fastgc.torch import CodedDataParallel  # noqa: E402
 from fastgc.torch.batches import Batches, pickled, seed_all  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
 # Workers can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

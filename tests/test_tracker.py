@@ -179,7 +179,6 @@ def test_waiting_past_vectors_beyond_float64():
     assert not tracker.enough(lambda: code.trust(np.arange(200)).relative_error)
 
 
-@pytest.mark.any_backend
 def test_arguments_are_checked():
     for limit in (0, -1, np.nan):
         with pytest.raises(ValueError, match="limit must be positive, not"):
@@ -220,7 +219,6 @@ def test_json_lines(tmp_path):
     assert {key: value for key, value in lines[2].items() if key != "run"} == first
 
 
-@pytest.mark.any_backend
 def test_docstring_example():
     from fastgc.stability import tracker
 
@@ -243,14 +241,12 @@ def test_training_is_tracked():
     assert (tracker.amplification >= 8).all()
 
 
-@pytest.mark.any_backend
 def test_training_measures_codes_of_the_data():
     tracker = StabilityTracker(measure_every=1)
     fastgc.train(LagrangeCode(5, load=2), rounds=2, tracker=tracker, model=LeastSquares(64, 10))
     assert 0 < tracker.measured.max() < 1e-10
 
 
-@pytest.mark.any_backend
 def test_untracked_training_says_nothing():
     history = fastgc.train(BinaryCode(3, stragglers=1), rounds=1)
     assert math.isnan(history.rounds[0].rounding)
@@ -272,7 +268,6 @@ def cluster(code, tracker, **options):
     return LocalCluster(code, shards, np.multiply, 3, tracker=tracker, **options)
 
 
-@pytest.mark.any_backend
 def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
     code = ReedSolomon(8, stragglers=3)
     hopeless = StabilityTracker(limit=1e-18, action="wait")
@@ -293,7 +288,6 @@ def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
         np.testing.assert_allclose(out, 36)
 
 
-@pytest.mark.any_backend
 def test_engine_waits_no_longer_than_its_timeout():
     code = ReedSolomon(8, stragglers=3)
     hopeless = StabilityTracker(limit=1e-18, action="wait")
@@ -311,7 +305,6 @@ def test_engine_waits_no_longer_than_its_timeout():
         run.step(np.ones(3), out)
 
 
-@pytest.mark.any_backend
 def test_engine_raises_and_leaves_the_gradient_alone():
     code = ReedSolomon(6, stragglers=1)
     out = np.full(3, 5.0)
@@ -323,7 +316,6 @@ def test_engine_raises_and_leaves_the_gradient_alone():
     assert (out == 5).all()
 
 
-@pytest.mark.any_backend
 def test_a_vector_that_lacks_much_is_not_trusted():
     """The prediction does not matter, as it assumes the best vector."""
     code, tracker = fastgc.BinaryCode(4, stragglers=1), StabilityTracker(limit=1e-3)

@@ -12,8 +12,6 @@ from examples import EXAMPLES
 torch = pytest.importorskip("torch")
 from groups_of_ranks import train_on_digits  # noqa: E402
 
-pytestmark = pytest.mark.any_backend
-
 # For each: the line before ranks find each other, the line that sums up, and the step's number.
 LINES = {
     "lightning": (

@@ -27,8 +27,6 @@ from fastgc.training.history import (
 from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 from fastgc.training.train import Training
 
-pytestmark = pytest.mark.any_backend
-
 
 @pytest.fixture(scope="module")
 def digits():

@@ -16,7 +16,6 @@ from fastgc.coding import round as rounds
 from fastgc.coding import verify
 
 pytestmark = [
-    pytest.mark.any_backend,
     pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning"),
 ]
 

@@ -12,8 +12,6 @@ import fastgc
 from fastgc.engines import SimulatedCluster
 from fastgc.errors import NotDecodableError
 
-pytestmark = pytest.mark.any_backend
-
 
 def coefficients(code, F, **options):
     """Return v = a_F B_F and the residual, for a code of one message per worker."""

@@ -62,7 +62,6 @@ def test_missing_counts_messages():
         code.decoding_vector([1, 3])
 
 
-@pytest.mark.any_backend
 def test_tolerance_of_s_over_n_is_s_stragglers():
     for n in range(2, 101):
         for s in range(n):
@@ -79,13 +78,11 @@ def test_tolerance_of_s_over_n_is_s_stragglers():
         ({"n": 3, "tolerance": float("nan")}, "tolerance must be in"),
     ],
 )
-@pytest.mark.any_backend
 def test_impossible(arguments, says):
     with pytest.raises(ValueError, match=says):
         Uncoded(**arguments)
 
 
-@pytest.mark.any_backend
 def test_other_methods_are_refused():
     with pytest.raises(ValueError, match='method "auto"'):
         Uncoded(3).decoding_vector(range(3), "locator")

@@ -128,7 +128,6 @@ def test_each_number_is_good_where_higham_promises_it(family, transpose):
         assert max(errors(refined, truth)[1]) <= 1e-14
 
 
-@pytest.mark.any_backend
 def test_what_an_order_is_chosen_for():
     """An order is chosen since Leja's order or the nodes' own may lose all digits of a number."""
     m = 30

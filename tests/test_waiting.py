@@ -27,8 +27,6 @@ from fastgc.planning.simulation import simulate
 from fastgc.stability.survey import measure
 from fastgc.testing.codes import check
 
-pytestmark = pytest.mark.any_backend
-
 
 class Shifted:
     """A user's scheme, defined by its rows and `wait`."""
