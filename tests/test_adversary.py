@@ -46,7 +46,7 @@ def test_it_stands_alone():
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("chaos")
+@pytest.mark.xdist_group("adversary")
 def test_local_workers():
     assert "operations" in run("--seconds", SECONDS, "--examples", 4, "--seed", time.time_ns())
 
@@ -120,7 +120,7 @@ WITH_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("chaos")
+@pytest.mark.xdist_group("adversary")
 @WITH_TORCH
 def test_groups_of_ranks():
     done = run("--engine", "ranks", "--seconds", SECONDS, "--seed", time.time_ns() // 10**9)
