@@ -6,10 +6,7 @@ import pytest
 
 import fastgc
 
-pytestmark = [
-    pytest.mark.any_backend,
-    pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
 
 
 def receive_all(code, rnd, g, message=None):
