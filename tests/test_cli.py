@@ -134,9 +134,6 @@ def test_completion_is_offered():
         (["stability", "nosuch"], "unknown code 'nosuch'"),
         (["stability", "rs@lu"], "rs has no method 'lu'"),
         (["simulate", "-k", "0"], "no code fits: rs, rs-clustered, "),
-        (["simulate", "--processors", "0/1"], "processors must be how many all 20 workers share"),
-        (["simulate", "--processors", "two"], "--processors must be how many there are, as in 2"),
-        (["simulate", "--processors", "2", "--request", "1"], "leave out --request"),
         (["simulate", "rs", "--timeline", "x.png", "--request", "1"], "leave out --timeline"),
         (["fit", "nowhere.json"], "nowhere.json: no such file or directory"),
     ],
@@ -1260,22 +1257,15 @@ def table(markdown):
     return [rows[0], *rows[2:]]
 
 
-def test_simulate_shared_processors_and_requests():
-    small = ("-n", "6", "-s", "1", "--rounds", "50", "--cost", "0.001", "--delays", "none")
-    alone, shared = (
-        json.loads(run("simulate", "uncoded", *small, *more, "--json").stdout)
-        for more in ((), ("--processors", "2"))
-    )
-    assert shared["uncoded"]["mean"] == pytest.approx(3 * alone["uncoded"]["mean"])
-    late = (*small[:-1], "5 of exponential:mean=0.001; 1 of exponential:mean=10")
+def test_simulate_requests():
+    small = ("-n", "6", "-s", "1", "--rounds", "50", "--cost", "0.001", "--delays")
+    late = (*small, "5 of exponential:mean=0.001; 1 of exponential:mean=10")
     alone, asked = (
         json.loads(run("simulate", "uncoded,reactive", *late, *more, "--json").stdout)
         for more in ((), ("--request", "0.25"))
     )
     assert asked["reactive"]["mean"] > alone["reactive"]["mean"] + 0.1
     assert asked["uncoded"] == alone["uncoded"]
-    said = run("simulate", "uncoded", *small, "--processors", "0/1/2/0/1/2").stdout
-    assert "3 processors" in said
 
 
 @pytest.mark.parametrize(("width", "points"), [("single", 252), ("double", 515.52), ("slide", 900)])
@@ -1486,7 +1476,7 @@ def test_plan_table_markdown_json_and_plot(tmp_path):
     assert plot.read_text().startswith("<?xml")
     assert f"plot written to {plot}" in result.stderr
     found = json.loads(run("plan", "rs,uncoded", *small, "--json").stdout)
-    assert set(found) == {"choices", "refused", "processors"}
+    assert set(found) == {"choices", "refused"}
     assert not found["refused"]
     assert [choice["name"] for choice in found["choices"]] == ["rs", "uncoded"]
     for choice in found["choices"]:
@@ -1558,30 +1548,6 @@ def test_plan_for_a_table(tmp_path):
     assert "how many seconds of each time" in run(*small, *options).stderr
 
 
-def test_plan_for_shared_processors():
-    small = ("plan", "rs,uncoded", "-n", "6", "--rounds", "30", "--cost", "0.01", "--finish")
-    late = ("--delays", "exponential:mean=0.02")
-    result = run(*small, *late)
-    assert "0.01 s per partition, a processor for each worker; 30" in " ".join(
-        result.stdout.split()
-    )
-    assert "Coding loses" not in result.stdout
-    result = run(*small, *late, "--processors", "2")
-    said = " ".join(result.stdout.split())
-    assert "0.01 s per partition, 2 processors for all; 30 rounds" in said
-    assert "6 workers share 2 processors: while all of them compute, a partition takes 3" in said
-    loses = "Coding loses: what a code computes more takes time from the other workers (rs, load"
-    assert loses in said
-    held = json.loads(run(*small, *late, "--processors", "0/0/0/1/1/1", "--json").stdout)
-    assert held["processors"] == [0, 0, 0, 1, 1, 1]
-    assert held["choices"][0]["load"] == 1
-    # A code pays if one worker is very late.
-    slow = ("--delays", "5 of exponential:mean=1e-6; 1 of exponential:mean=9")
-    result = run(*small, *slow, "--processors", "2")
-    assert "6 workers share 2 processors" in result.stdout
-    assert "Coding loses" not in result.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -1601,9 +1567,6 @@ def test_plan_for_shared_processors():
         (["--recorded", str(RECORDED), "--cost", "1"], "leave out cost, unit and per, which"),
         (["--recorded", str(RECORDED), "--per", "computation"], "leave out cost, unit and per"),
         (["--recorded", str(RECORDED), "--per", "day"], "per must be 'round' or 'computation'"),
-        (["--processors", "two"], "--processors must be how many there are, as in 2, or name"),
-        (["--processors", "0"], "processors must be"),
-        (["--processors", "1/2"], "processors must be how many all 20 workers share"),
         (["--unit", "ms"], "--unit describes a table: name the table by --recorded"),
         (["--recorded", str(RECORDED), "-n", "12"], "--workers and --recorded exclude"),
         (["--recorded", str(RECORDED), "--delays", "none"], "--delays and --recorded exclude"),

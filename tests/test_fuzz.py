@@ -574,7 +574,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
         seed=0,
         interrupted=True,
         method="auto",
-        processors=2.0,
         request=0.0,
     ),
     "sequential.simulate_sequential": _plain(
@@ -879,7 +878,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         rounds=3,
         seed=0,
         interrupted=True,
-        processors=[0, 0, 1, 1],
     ),
     **{
         f"Simulation.{name}": _plain(

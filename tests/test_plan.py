@@ -190,18 +190,6 @@ def test_recorded_times_predict_the_best_codes():
     assert alone.time < 0.7 * min(code["measured"] for code in held["codes"])
 
 
-def test_shared_processors_are_planned_for():
-    late = Exponential(0.05)
-    settings = {"cost": 0.015, "codes": ["rs", "uncoded"], "rounds": 200, "interrupted": False}
-    assert planning.plan(12, late, **settings).best.code.load > 1
-    shared = planning.plan(12, late, processors=2, **settings)
-    assert shared.best.code.load == 1
-    alone = simulate(shared.best.code, late, cost=0.015, rounds=200, interrupted=False)
-    assert shared.best.wait > alone.mean  # both wait for the last of 12, in turns
-    with pytest.raises(ValueError, match="processors must be how many all 12 workers share"):
-        planning.plan(12, late, processors=[0, 1], **settings)
-
-
 @pytest.mark.parametrize(
     ("times", "cost", "text"),
     [

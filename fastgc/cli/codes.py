@@ -93,7 +93,7 @@ def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
     """Return the messages from which each round of recorded times is decoded."""
     from ..planning.simulation import follow
 
-    cost = source.cost(0.0, code.k, None)
+    cost = source.cost(0.0, code.k)
     followed = follow(
         code, source.model, cost=cost, rounds=trials, seed=what.seed, interrupted=False
     )

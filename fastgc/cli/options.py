@@ -12,13 +12,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import typer
 
 from ..codes import catalogue
 from ..delays.interface import described
 from ..delays.text import COMMON, FORMS, others
-from .common import Options, argument, echo, is_given, numbers, option
+from .common import Options, argument, echo, is_given, option
 
 if TYPE_CHECKING:
     from ..delays import DelayModel
@@ -308,11 +307,6 @@ class Simulated(Options):
     """The computation of workers in simulated rounds."""
 
     cost: float = cost()
-    processors: str = option(
-        "",
-        "How many processors the workers share, such as 2, or the processor of each worker, such "
-        "as 0/0/1/1. Default: one processor per worker.",
-    )
     finish: bool = finish()
 
 
@@ -339,38 +333,16 @@ class Source(NamedTuple):
         """Number of workers of recorded times; None for a model."""
         return None if self.recording is None else self.recording.times.shape[1]
 
-    def cost(self, given: Any, k: int, processors: Any) -> Any:
-        """Return the seconds of a lone worker for one of k partitions: as given, or as recorded."""
+    def cost(self, given: Any, k: int) -> Any:
+        """Return the seconds for one of k partitions: as given, or as recorded."""
         if self.recording is None:
             return given
-        from ..planning.simulation.rounds import crowding
-
-        n = self.recording.times.shape[1]
         # The recorded cost is of one of n partitions of the same data.
-        alone = self.recording.cost / crowding(n, processors) * n / k
-        return float(alone[0]) if (alone == alone[0]).all() else alone
+        return self.recording.cost * self.recording.times.shape[1] / k
 
     def interrupted(self, finish: bool) -> bool:
         """Whether late workers drop their computation; recorded workers always finish it."""
         return not finish and self.recording is None
-
-
-class Case(NamedTuple):
-    """The times and sizes that all codes of a command share."""
-
-    source: Source
-    n: int
-    s: int
-    processors: Any
-    cost: Any  # seconds of a partition, for all workers or for each
-    rounds: int
-
-    @classmethod
-    def of(cls, what: Any, source: Source, n: int, s: int, cost: Any, rounds: int) -> Case:
-        """Make the case of a command's options; `cost` and `rounds` hold where none are given."""
-        processors = processors_of(what.processors)
-        alone = source.cost(cost, what.partitions or n, processors)
-        return cls(source, n, s, processors, alone, repeated(what.rounds, rounds, n))
 
 
 def source_of(context: typer.Context, what: Any) -> Source:
@@ -404,27 +376,6 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     check_per(per)
     cost = what.cost if is_given(context, "cost") else None
     return Recording.read(what.recorded, cost, what.unit, per)
-
-
-def processors_of(text: str) -> Any:
-    """Return a number or a list of numbers, or None for an empty text."""
-    if not text:
-        return None
-    found = numbers(
-        "--processors",
-        text,
-        "how many there are, as in 2, or name the one of each worker, as in 0/0/1/1",
-    )
-    return found if len(found) > 1 else found[0]
-
-
-def processors_said(processors: Any) -> str:
-    """Describe the processors of workers in words."""
-    if processors is None:
-        return "a processor for each worker"
-    if np.ndim(processors):
-        return f"{np.unique(processors).size} processors"
-    return f"{processors:.3g} processors for all"
 
 
 def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:

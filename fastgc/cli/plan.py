@@ -17,7 +17,6 @@ from ..codes import catalogue
 from ..coding.arguments import arguments_of
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .options import Case
 from .output import (
     Column,
     Tables,
@@ -28,7 +27,7 @@ from .output import (
 from .simulate import left_out
 
 if TYPE_CHECKING:
-    from ..planning import Choice, Plan
+    from ..planning import Choice
 
 _ROUNDS = 2000
 
@@ -75,14 +74,33 @@ class Search(Sought, options.Simulated, options.Recorded):
 @command(CHOOSING, "fastgc plan rs binary -n 12 --memory 4 --delays exponential:mean=0.01")
 def plan(context: typer.Context, what: Search, output: Tables) -> None:
     """Choose a code and its load: rank all of them by the expected time of a round."""
-    from .. import plotting
+    from .. import planning, plotting
     from ..planning.plan import reasons
 
     output.check()
     check_pictures(what.width, what.plot)
-    case = _case(context, what)
-    n, source = case.n, case.source
-    found = _found(what, case)
+    source = options.source_of(context, what)
+    n, s = options.size_of(what, source.n, default=0)
+    speeds = _speeds(what.speeds, n)
+    given = what.cost if speeds is None else what.cost / np.array(speeds)
+    k, rounds = what.partitions or n, options.repeated(what.rounds, _ROUNDS, n)
+    found = planning.plan(
+        n,
+        source.model,
+        source.cost(given, k),
+        what.partitions,
+        p=what.size,
+        bandwidth=what.bandwidth,
+        memory=what.memory,
+        residual=what.residual,
+        codes=options.named(what.names) or planning.CODES,
+        stragglers=s,
+        speeds=speeds,
+        rounds=rounds,
+        seed=what.seed,
+        interrupted=source.interrupted(what.finish),
+        progress=True,
+    )
     best = found.by_code()
     about = f"n = {n}; {source.text}"
     draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
@@ -91,53 +109,18 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     )
     shown = found.choices if what.all_loads else best
     listed = [_figures(choice) for choice in shown]
-    held = {"choices": listed, "refused": found.refused, "processors": case.processors}
-    if output.write(held, listed):
+    if output.write({"choices": listed, "refused": found.refused}, listed):
         return
-    cost = what.cost if source.recording is None else float(np.mean(case.cost))
     title = (
-        f"n={n} workers, k={what.partitions or n} partitions; {source.text}; "
-        f"{cost:.3g} s per partition, {options.processors_said(case.processors)}; {case.rounds} "
-        f"rounds each, seed {what.seed}"
+        f"n={n} workers, k={k} partitions; {source.text}; {source.cost(what.cost, k):.3g} s per "
+        f"partition; {rounds} rounds each, seed {what.seed}"
     )
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
     approximate = any(each.simulation.residuals is not None for each in shown)
     _show(title, rows, approximate, output)
-    _remark(case, found)
+    _remark(best)
     for line in reasons(found.refused):
         echo(line, err=True)
-
-
-def _case(context: typer.Context, what: Search) -> Case:
-    """Return the times to plan for: of a model, or of a file."""
-    source = options.source_of(context, what)
-    n, s = options.size_of(what, source.n, default=0)
-    speeds = _speeds(what.speeds, n)
-    given = what.cost if speeds is None else what.cost / np.array(speeds)
-    return Case.of(what, source, n, s, given, _ROUNDS)
-
-
-def _found(what: Search, case: Case) -> Plan:
-    from .. import planning
-
-    return planning.plan(
-        case.n,
-        case.source.model,
-        case.cost,
-        what.partitions,
-        p=what.size,
-        bandwidth=what.bandwidth,
-        memory=what.memory,
-        residual=what.residual,
-        codes=options.named(what.names) or planning.CODES,
-        stragglers=case.s,
-        speeds=_speeds(what.speeds, case.n),
-        rounds=case.rounds,
-        seed=what.seed,
-        interrupted=case.source.interrupted(what.finish),
-        processors=case.processors,
-        progress=True,
-    )
 
 
 def _speeds(text: str, workers: int) -> list[float] | None:
@@ -211,41 +194,15 @@ def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tab
     )
 
 
-def _remark(case: Case, found: Plan) -> None:
+def _remark(best: list[Choice]) -> None:
     """Print remarks on the best codes that are not in the table."""
     said: list[str | None] = []
-    for choice in found.by_code():
+    for choice in best:
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
             said.append(f"{choice.name}: assignment={assignment}")
         said.append(catalogue.remark(choice.name, choice.code))
-    said.append(_crowded(found, case.n, case.processors))
     for line in filter(None, said):
         echo(line)
-
-
-def _crowded(found: Plan, workers: int, processors: Any) -> str | None:
-    """Return a remark on the effect of shared processors; None if workers share none."""
-    from ..planning.simulation.rounds import crowding
-
-    crowd = float(crowding(workers, processors).max())
-    if crowd == 1:
-        return None
-    shared = options.processors_said(processors).removesuffix(" for all")
-    said = (
-        f"{workers} workers share {shared}: while all of them compute, "
-        f"a partition takes {crowd:.3g} times as long as alone"
-    )
-    best = found.choices[0]
-    least = min(choice.code.load for choice in found.choices)
-    others = [choice for choice in found.choices if choice.code.load > least]
-    if not others or best.code.load > least:
-        return f"{said}."
-    second = others[0]
-    return (
-        f"{said}. Coding loses: what a code computes more takes time from the other workers "
-        f"({second.name}, load {second.code.load}: {second.time / best.time:.2f} times as long as "
-        f"{best.name}, load {least})."
-    )
 
 
 class Fitted(Options):

@@ -15,7 +15,7 @@ from ..codes import catalogue
 from ..delays.interface import sample
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
-from .options import Case
+from .options import Source
 from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
 
 if TYPE_CHECKING:
@@ -60,12 +60,26 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
 
     output.check()
     check_pictures(what.width, what.plot, what.timeline)
-    case = _case(context, what)
-    source = case.source
-    found, followed, loads, impossible = _simulate_each(what, case)
+    source = options.source_of(context, what)
+    n, s = options.size_of(what, source.n)
+    if source.model is not None:
+        sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
+    if what.timeline is not None:
+        check_drawn(options.named(what.names) or catalogue.names(), "name some")
+        if what.request:
+            raise ValueError("leave out --timeline: rounds with --request are not followed")
+    rounds = options.repeated(what.rounds, _ROUNDS, n)
+    cost = source.cost(what.cost, what.partitions or n)
+    conditions = {
+        "cost": cost,
+        "receive": what.receive,
+        "seed": what.seed,
+        "interrupted": source.interrupted(what.finish),
+    }
+    found, followed, loads, impossible = _simulate_each(what, source, n, s, rounds, conditions)
     if not found:
         raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
-    about = f"n = {case.n}, s = {case.s}; {source.said}"
+    about = f"n = {n}, s = {s}; {source.said}"
     draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
     shown = {catalogue.describe(name): each for name, each in followed.items()}
     draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
@@ -77,38 +91,16 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     if output.write(figures, rows):
         return
     title = (
-        f"n={case.n} workers, s={case.s} stragglers, k={what.partitions or case.n} partitions; "
-        f"{source.text}, {np.mean(case.cost):.3g} s per partition; {case.rounds} rounds, "
-        f"seed {what.seed}"
+        f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; "
+        f"{source.text}, {cost:.3g} s per partition; {rounds} rounds, seed {what.seed}"
     )
-    if case.processors is not None:
-        title += f"; {options.processors_said(case.processors)}"
     if what.request:
         title += f"; {what.request:g} s to ask a worker"
     _show(title, rows, any(each.residuals is not None for each in found.values()), output)
 
 
-def _case(context: typer.Context, what: Rounds) -> Case:
-    """Return the case asked for; raise ValueError if it cannot be simulated."""
-    from ..planning.simulation.rounds import crowding
-
-    source = options.source_of(context, what)
-    n, s = options.size_of(what, source.n)
-    if source.model is not None:
-        sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
-    if what.timeline is not None:
-        check_drawn(options.named(what.names) or catalogue.names(), "name some")
-        if what.request:
-            raise ValueError("leave out --timeline: rounds with --request are not followed")
-    case = Case.of(what, source, n, s, what.cost, _ROUNDS)
-    crowding(n, case.processors)  # raises if processors do not fit the number of workers
-    if what.request and case.processors is not None:
-        raise ValueError("leave out --request: shared processors are simulated without it")
-    return case
-
-
 def _simulate_each(
-    what: Rounds, case: Case
+    what: Rounds, source: Source, n: int, s: int, rounds: int, conditions: dict[str, Any]
 ) -> tuple[dict[str, Simulation], dict[str, Followed], dict[str, int], dict[str, str]]:
     """Return by codes' names: times, first rounds (for --timeline), loads, and reasons for none.
 
@@ -120,13 +112,6 @@ def _simulate_each(
     from ..planning.simulation import follow
     from ..planning.simulation import simulate as run
 
-    conditions: Any = {
-        "cost": case.cost,
-        "receive": what.receive,
-        "seed": what.seed,
-        "interrupted": case.source.interrupted(what.finish),
-        "processors": case.processors,
-    }
     asked = options.named(what.names)
     chosen = asked or catalogue.names()
     found: dict[str, Simulation] = {}
@@ -136,10 +121,10 @@ def _simulate_each(
     with share_bar("simulating", len(chosen)) as show:
         for at, name in enumerate(chosen):
             try:
-                code = catalogue.make(name, case.n, what.partitions, case.s, what.seed)
-                model = dealt(case.source.model, code)
+                code = catalogue.make(name, n, what.partitions, s, what.seed)
+                model = dealt(source.model, code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
-                found[name] = run(code, model, rounds=case.rounds, **how)
+                found[name] = run(code, model, rounds=rounds, **how)
                 if what.timeline is not None:
                     followed[name] = follow(code, model, rounds=DRAWN, **conditions)
                 loads[name] = code.load

@@ -629,7 +629,7 @@ def _round_options(job: _Job) -> RoundOptions:
 def _engine(job: _Job) -> Any:
     """Return the engine: its name, or a function that makes simulated workers."""
     asked, n, _, source = job
-    cost = source.cost(asked.cost, asked.partitions or n, None)
+    cost = source.cost(asked.cost, asked.partitions or n)
     if asked.engine != "simulated":
         if asked.cost and source.recording is None:
             raise ValueError(

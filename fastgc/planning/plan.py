@@ -35,7 +35,6 @@ from ..errors import InstabilityWarning
 from ..stability import amplification
 from .simulation import Simulation, simulate
 from .simulation.monte_carlo import require_mean
-from .simulation.rounds import check_processors
 
 __all__ = ["CODES", "Choice", "Plan", "plan"]
 
@@ -238,7 +237,6 @@ def plan(
     rounds: int = 2000,
     seed: int = 0,
     interrupted: bool = True,
-    processors: ArrayLike | None = None,
     progress: bool = False,
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
@@ -279,9 +277,8 @@ def plan(
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It matters if workers are
         not interrupted, because they continue meanwhile.
-    cost, rounds, seed, interrupted, processors
-        As in `fastgc.simulation.simulate`. If workers share processors, the extra work of a code
-        slows down the others, and possibly no code pays.
+    cost, rounds, seed, interrupted
+        As in `fastgc.simulation.simulate`.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
 
@@ -317,14 +314,11 @@ def plan(
     if least >= n:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {least}")
     check_cost(n, cost)
-    if processors is not None:
-        check_processors(n, processors)
     listed = None if speeds is None else check_speeds(speeds, n).tolist()
     check_model(delays)
     if delays is not None:
         sample(delays, 0, n, seed)  # raises if the delays are for another number of workers
-    how: dict[str, Any] = {"cost": cost, "rounds": rounds, "seed": seed}
-    how |= {"interrupted": interrupted, "processors": processors}
+    how = {"cost": cost, "rounds": rounds, "seed": seed, "interrupted": interrupted}
     limits = (p, bandwidth, memory, allowed, least, overhead)
     trials = _Trials(n, k, delays, *limits, listed, how, _Meter(p))
     choices, refused = _searched(codes, trials, progress)

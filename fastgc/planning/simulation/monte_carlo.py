@@ -50,7 +50,6 @@ from .rounds import (
     MessageByMessage,
     Reacting,
     RoundByRound,
-    SharedProcessors,
     Simulator,
 )
 
@@ -159,7 +158,6 @@ def simulate(
     rounds: int = 10_000,
     seed: int = 0,
     interrupted: bool = True,
-    processors: ArrayLike | None = None,
     method: Literal["auto", "kernel", "round"] = "auto",
     request: float = 0.0,
     progress: bool | Callable[[int, int], object] = False,
@@ -192,19 +190,13 @@ def simulate(
         True: workers drop what they are computing when a round ends, as in the papers, so rounds
         are independent. False: workers first finish their current message, as those of
         `fastgc.engines` do, so very late workers miss rounds.
-    processors : float or (n,) array, optional
-        The number of processors that all workers share, or the number of each worker's processor.
-        `cost` is then that of a worker alone. A processor divides its time evenly among those of
-        its workers that compute; a late worker sleeps and uses no processor. Delays per computation
-        count as computing. Rounds are simulated event by event, which takes longer. Default: one
-        processor for each worker.
     method : {"auto", "kernel", "round"}
         "kernel" computes, in compiled code, when the code's rule is met. "round" hands message
         after message to ``code.round`` until it is ready, which works for any code. They agree
         round by round, unless rounds wait for better or more messages than suffice (`LagrangeCode`,
         if workers send several). "auto" gives the result of "round", and uses the kernel if it
-        knows the code's rule and rounds do not wait. Workers are asked only with "auto" and without
-        shared `processors`; otherwise they send every message, as with engines that cannot ask.
+        knows the code's rule and rounds do not wait. Workers are asked only with "auto"; otherwise
+        they send every message, as with engines that cannot ask.
     request : float
         Seconds of a round trip, between asking for sums and their coming. Where the master asks for
         missing shares, the worker's computation comes on top.
@@ -229,19 +221,11 @@ def simulate(
     7
     """
     check_word("method", method, "auto", "kernel", "round")
-    asks = method == "auto" and processors is None
     rounds, seed, work, how, mean_exists = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks=method == "auto"
     )
-    request = check_real("request", request)
-    if processors is not None and method != "auto":
-        raise ValueError(f'processors need method="auto", not {method!r}')
-    if processors is not None and request:
-        raise ValueError(
-            "request and processors exclude each other: shared processors are simulated without it"
-        )
     judge = _Judge(code, rounds) if code.scheme.approximate else None
-    run = _simulator(code, method, processors, request, judge)
+    run = _simulator(code, method, check_real("request", request), judge)
     late = np.zeros(code.n)
     parts: list[tuple[Array, ...]] = []
     told: Callable[[int, int], object] = progress if callable(progress) else lambda *_: None
@@ -288,7 +272,6 @@ def follow(
     rounds: int = 3,
     seed: int = 0,
     interrupted: bool = True,
-    processors: ArrayLike | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Followed:
     """Simulate a few rounds as `simulate` does, and return when each message arrived.
@@ -297,9 +280,8 @@ def follow(
 
     Parameters
     ----------
-    code, delays, cost, receive, overhead, seed, interrupted, processors
-        As in `simulate`. The rounds are those of ``simulate(..., method="round")`` or, with shared
-        processors, of its only method.
+    code, delays, cost, receive, overhead, seed, interrupted
+        As in `simulate`.
     rounds : int
         Number of rounds.
     progress : callable, optional
@@ -316,9 +298,8 @@ def follow(
     True
     >>> ax = fastgc.plotting.timeline(followed)
     """
-    asks = processors is None
     rounds, seed, work, how, _ = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks
+        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks=True
     )
     found: list[FollowedRound] = []
 
@@ -331,8 +312,6 @@ def follow(
     run: RoundByRound = way(code, watch)
     if code.scheme.stand_ins:
         run = Reacting(code, 0.0, watch)
-    if processors is not None:
-        run = SharedProcessors(code, processors, watch)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, np.zeros(code.n), how)
     return Followed(found, tuple(code.scheme.message_counts))
@@ -368,16 +347,12 @@ def _checked(
     return rounds, seed, work, how, require_mean(code, delays, how.interrupted, asks)
 
 
-def _simulator(
-    code: Code, method: str, processors: ArrayLike | None, request: float, judge: _Judge | None
-) -> Simulator:
+def _simulator(code: Code, method: str, request: float, judge: _Judge | None) -> Simulator:
     """Choose the simulator of this code's rounds."""
     rule = kernel_rule(code)
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
     watch = None if judge is None else judge.watch
-    if processors is not None:
-        return SharedProcessors(code, processors, watch)
     if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
         return FirstWorkers(code, watch)
     if method == "round" or rule is None:
