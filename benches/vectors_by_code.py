@@ -20,6 +20,7 @@ import numpy as np
 
 from fastgc import InstabilityWarning, codes
 from fastgc._base.progress import markdown_table
+from fastgc.coding import scheme
 from fastgc.coding.orders import random_arrivals
 
 SIZES = ((80, 12), (1000, 100), (4096, 410))
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("codes", nargs="*", help="names (all)")
     parser.add_argument("--most", type=int, default=4096, help="workers of the largest code (4096)")
     given = parser.parse_args()
+    scheme.SOLUTIONS_BYTES = 0  # otherwise repeated sets would be looked up
     rows = []
     for n, s in SIZES:
         for name in given.codes or codes.names():
@@ -75,8 +77,6 @@ def main() -> None:
             if code is None:
                 continue
             sets = [np.array(came) for came in islice(random_arrivals(code.scheme, SETS, 0), SETS)]
-            if code.scheme.cache is not None:
-                code.scheme.cache.nbytes = 0  # otherwise repeated sets would be looked up
             decode = code.decoder()
             times = [least(code.decoding_vector, sets), least(decode, sets)]
             cells = [f"{1e6 * seconds:.1f}" for seconds in times]

@@ -393,14 +393,6 @@ def test_lengths_of_gradients_are_taken_or_refused_as_step_by_step(code):
     assert taken == ([3, 4, 4] if code.message_size(3) == 4 else [4, 4])
 
 
-def test_where_vectors_are_kept_they_are_looked_up():
-    kept = fastgc.ReedSolomon(1024, stragglers=128)
-    came, vector = np.arange(896), np.empty(896, complex)
-    for _ in range(4):
-        kept.decoding_vector(came, out=vector)
-    assert kept.scheme.cache.info().hits == 2
-
-
 def test_rows_are_lines_that_are_contiguous():
     code, rng = fresh(CODES[0]), np.random.default_rng(0)
     plain = fresh(CODES[0])

@@ -108,3 +108,22 @@ def test_codes_say_what_is_wrong(code):
     with pytest.raises(ValueError, match='knows the method "auto"'):
         decode(range(code.n), "spread")
     assert len(decode(range(code.n))) == code.n
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_the_mask_of_a_set(data):
+    n = data.draw(st.integers(1, 200))
+    chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True, max_size=n))
+    survivors = np.full(n, -1, np.int64)
+    survivors[: len(chosen)] = chosen
+    bits = np.full(-(-n // 8) + 1, 7, np.uint8)  # the last byte must stay
+    mask = kernels.unchecked.bind_survivor_mask(n, survivors, bits[:-1])
+    assert mask(len(chosen)) == 0
+    assert int.from_bytes(bits[:-1].tobytes(), "little") == sum(1 << i for i in chosen)
+    assert bits[-1] == 7
+    if chosen:
+        wrong = data.draw(st.sampled_from([chosen[0], -1, n, n + 8, -(2**63), 2**63 - 1]))
+        survivors[data.draw(st.integers(min(1, len(chosen) - 1), len(chosen) - 1))] = wrong
+        bad = len(set(survivors[: len(chosen)].tolist())) < len(chosen) or not 0 <= wrong < n
+        assert mask(len(chosen)) == bad

@@ -637,7 +637,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         fastgc.CouponCollector, n=8, k=8, load=3, loads=None, send="each", seed=2
     ),
     "CyclicRepetition": _plain(
-        fastgc.CyclicRepetition, n=6, k=8, stragglers=3, seed=1, cache=4, strict=False
+        fastgc.CyclicRepetition, n=6, k=8, stragglers=3, seed=1, strict=False
     ),
     "FractionalRepetition": _plain(fastgc.FractionalRepetition, n=6, k=7, stragglers=1),
     "GraphCode": _plain(fastgc.GraphCode, n=12, k=12, degree=4, wait=9, seed=1),
@@ -655,7 +655,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
         strict=False,
     ),
     "LinearCode": _plain(
-        fastgc.LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, cache=4, strict=False
+        fastgc.LinearCode, B=np.vander(LINE, 3), stragglers=1, packed=True, strict=False
     ),
     "PartialWork": _plain(
         fastgc.PartialWork,

@@ -410,16 +410,6 @@ def test_every_door_takes_the_messages_precision(dtype):
     np.testing.assert_array_equal(whole[survivors.size :], 1)
 
 
-def test_a_set_that_comes_again_is_looked_up_for_each_precision():
-    code = ReedSolomon(1500, stragglers=100)
-    survivors = without(code, code.scheme.rings()[0][:100])
-    for dtype in (np.float64, np.float32, np.float64, np.float32, np.float64, np.float32):
-        unit = np.finfo(dtype).eps / 2
-        wanted = near_exact.nearer_vector(code.scheme._clusters, survivors, unit)
-        same_vector(code.decoding_vector(survivors, message_dtype=dtype), wanted)
-    assert code.scheme.cache.info().hits == 2
-
-
 def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):
     monkeypatch.setattr(near_exact, "AFFORDABLE", 1)
     code = ReedSolomon(256, stragglers=32)

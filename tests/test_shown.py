@@ -167,7 +167,6 @@ def test_rounds_say_who_was_corrupt():
         lambda: planning.plan(8, LATE, codes=["rs", "binary", "lcc"], rounds=50, memory=3),
         lambda: planning.Recording(np.ones((50, 40)), 0.1, "here"),
         lambda: fastgc.SimulatedCluster(CODE, [0] * 8, lambda theta, shard, out: out.fill(1), 5),
-        lambda: fastgc.BinaryCode(8, stragglers=2).scheme.cache,
     ],
 )
 def test_texts_are_short_and_name_no_address(make):

@@ -17,7 +17,6 @@ from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
 
 import fastgc
-from fastgc.coding.cache import SurvivorCache
 from fastgc.kernels import threads
 
 THREADS = 8
@@ -296,27 +295,6 @@ def test_fork_while_the_pool_is_at_work(split_over):
     with beside(work, 3):
         for _ in range(5):
             assert _child(lambda: np.array_equal(kernel.run(arguments), expected))
-
-
-def test_fork_while_another_thread_looks_up_a_set():
-    """The child finds neither a lock held for ever nor a half-changed cache."""
-    cache = SurvivorCache()
-    cache.keep(b"set", 7, 0)
-    inside, rest = threading.Event(), cache._found
-
-    class Slow(type(rest)):
-        def get(self, *arguments):
-            inside.set()
-            time.sleep(0.1)  # the other thread runs
-            return super().get(*arguments)
-
-    cache._found = Slow(rest)
-    caller = threading.Thread(target=cache.get, args=(b"set",))
-    caller.start()
-    inside.wait()
-    assert _child(lambda: cache.get(b"set") == 7)
-    caller.join()
-    assert cache.info().hits == 1
 
 
 def _child(task):

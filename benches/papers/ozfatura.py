@@ -313,7 +313,6 @@ def _decoding_ratio(n: int) -> float:
     decoders = []
     for name in ("LCC-MMC-2", "LCC-MMC"):
         code = _code(name, n, 2)
-        code.scheme.cache = None  # otherwise decoding would look the vector up
         messages = np.ones((code.scheme.messages.count, ELEMENTS))
         needed = np.arange(2 * (n if name == "LCC-MMC" else -(-n // 2)) - 1)
         decoders.append(partial(code.bind(messages), needed))

@@ -11,11 +11,10 @@ import numpy as np
 from .. import kernels
 from .._base.arrays import Floats, Ints, check_index
 from ..coding.arguments import check_sizes, check_stragglers
-from ..coding.cache import VectorFunction
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
 from ..coding.rules import Tiling
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, VectorFunction
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from .._base.arrays import Array, Floats, Ints, at_least, check_index
 from ..coding.arguments import check_sizes, check_stragglers
-from ..coding.cache import SurvivorCache
 from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Blocks
@@ -48,8 +47,6 @@ class CyclicRepetition(Code):
         Stragglers to tolerate, s.
     seed : int, default 0
         Seed of H.
-    cache : int, default 256
-        Number of survivor sets whose decoding vectors are kept.
     strict : bool, default False
         As in `ReedSolomon`.
 
@@ -78,16 +75,14 @@ class CyclicRepetition(Code):
         *,
         stragglers: int,
         seed: int = 0,
-        cache: int = 256,
         strict: bool = False,
     ) -> None:
         n, k = check_sizes(n, k, at_least_n=True)
         s, seed = check_stragglers(stragglers, n), at_least("seed", seed, 0)
-        scheme = _CyclicScheme(n, k, s, seed, at_least("cache", cache, 0))
+        scheme = _CyclicScheme(n, k, s, seed)
         super().__init__(scheme)
         remedy = 'use BinaryCode, or ReedSolomon with clusters="auto"'
         check_stability(scheme, strict, remedy)
-        scheme.cache.clear()  # forget the sets tried for stability
 
 
 class _CyclicScheme(Scheme):
@@ -99,11 +94,9 @@ class _CyclicScheme(Scheme):
 
     stragglers: int
     is_complex = False
-    cache: SurvivorCache[tuple[Array, float]]
 
-    def __init__(self, n: int, k: int, stragglers: int, seed: int, cache: int) -> None:
+    def __init__(self, n: int, k: int, stragglers: int, seed: int) -> None:
         self.n, self.k, self.stragglers = n, k, stragglers
-        self.cache = self._kept.solutions = SurvivorCache(cache)
         self._H = np.random.default_rng(seed).standard_normal((stragglers, n))
         self._H[:, -1] = -self._H[:, :-1].sum(axis=1)  # rows add up to 0
         self._values = _coefficients(self._H)

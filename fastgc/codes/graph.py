@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from .. import kernels
 from .._base.arrays import Floats, Ints, at_least, check_integer
-from ..coding.cache import VectorFunction
 from ..coding.cells import SumScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Parts, Rule, check_wait, tolerated
+from ..coding.scheme import VectorFunction
 from ..kernels.rows import DOUBLE
 from ..numerics import graphs
 from ..numerics.solve import Equations

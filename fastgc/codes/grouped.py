@@ -23,11 +23,10 @@ from .._base.arrays import (
     check_workers,
 )
 from .._base.text import listed
-from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, VectorFunction
 from ..coding.verified import round_of
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity

@@ -22,11 +22,10 @@ from .._base.arrays import (
     unit_roundoff,
 )
 from ..coding.arguments import check_sizes
-from ..coding.cache import VectorFunction
 from ..coding.code import Code
 from ..coding.format import Format, Layout
 from ..coding.rules import Blocks
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, VectorFunction
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING

@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Array, Bools, Floats, Ints, as_array, at_least, check_index
+from .._base.arrays import Array, Bools, Floats, Ints, as_array, check_index
 from ..coding.arguments import check_stragglers
-from ..coding.cache import SurvivorCache
 from ..coding.code import Code
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
@@ -49,8 +48,6 @@ class LinearCode(Code):
         wait until the gradient is exact.
     packed : bool, default True
         For complex matrices, as in `ReedSolomon`.
-    cache : int, default 256
-        Number of survivor sets whose vectors are kept.
     strict : bool, default False
         As in `ReedSolomon`. It does not concern codes with `wait`, where least squares keep
         rounding errors small compared with the residual.
@@ -71,12 +68,11 @@ class LinearCode(Code):
         stragglers: int | None = None,
         wait: int | None = None,
         packed: bool = True,
-        cache: int = 256,
         strict: bool = False,
     ) -> None:
         matrix = check_matrix(B)
         wait = check_wait(wait, len(matrix))
-        scheme = LinearScheme(matrix, cache, bool(packed), wait)
+        scheme = LinearScheme(matrix, bool(packed), wait)
         if wait is None and scheme._solve(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(
                 "not even the messages of all workers determine the gradient: for an "
@@ -87,22 +83,18 @@ class LinearCode(Code):
         super().__init__(scheme)
         if wait is None:
             check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
-            scheme.cache.clear()  # forget the sets tried for stability
 
 
 class LinearScheme(Scheme):
     """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
-    cache: SurvivorCache[tuple[Array, float]]
-
-    def __init__(self, B: Array, cache: int, packed: bool = True, wait: int | None = None) -> None:
+    def __init__(self, B: Array, packed: bool = True, wait: int | None = None) -> None:
         self._B = B
         self._sizes = row_sizes(B)
         self.n, self.k = B.shape
         self.is_complex = B.dtype.kind == "c"
         self.packed, self.wait = packed, wait
         self.load = int((B != 0).sum(axis=1).max())
-        self.cache = self._kept.solutions = SurvivorCache(at_least("cache", cache, 0))
 
     def row(self, worker: int) -> tuple[Ints, Array]:
         row = self._B[check_index("worker", worker, self.n)]

@@ -23,7 +23,6 @@ from .._base.arrays import (
     check_real,
 )
 from ..coding.arguments import check_sizes
-from ..coding.cache import SurvivorCache, VectorFunction, remembering
 from ..coding.clusters import (
     Cluster,
     check_speeds,
@@ -47,7 +46,7 @@ from ..coding.near_exact import (
     typical_error,
 )
 from ..coding.rules import Blocks
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, VectorFunction
 from ..coding.trust import UNSTABLE, check_stability
 from ..kernels import fourier
 from ..kernels.cyclic import (
@@ -64,11 +63,6 @@ from ..numerics.parity import CHECKS, Parity
 
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28
-
-# Decoding vectors are cached from so many stragglers s, and products n s, on. A hit took 4
-# microseconds instead of 22 at n = 1024, s = 128, and 41 instead of 1700 at n = 16384, s = 2048. A
-# miss costs a seventh of its vector more.
-CACHE_FROM, CACHE_FROM_PRODUCTS = 100, 1 << 17
 
 
 # Methods for decoding vectors: see the class.
@@ -247,8 +241,6 @@ class ReedSolomonScheme(Scheme):
         self.n, self.k = sum(c.m for c in clusters), sum(c.k for c in clusters)
         self.load = max(c.w for c in clusters)
         self.stragglers = min(c.tolerance for c in clusters)
-        if self.stragglers >= CACHE_FROM and self.n * self.stragglers >= CACHE_FROM_PRODUCTS:
-            self.cache = SurvivorCache()
 
     # ------------------------------------------------------------------------------ encoding
 
@@ -380,9 +372,6 @@ class ReedSolomonScheme(Scheme):
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
 
         many = partial(self._fill_many, longest, unit)
-        if self.cache is not None:
-            kind = b"" if unit == DOUBLE else str(unit).encode()
-            return remembering(fill, self.n, survivors, vector, self.cache, kind, many)
         decoder = getattr(run, "decoder", None)
         if decoder is not None:
             decoder = partial(decoder, method=direct) if least > most else None

@@ -10,9 +10,8 @@ from .. import kernels
 from .._base.arrays import Array, Bools, Floats, Ints, check_index
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
-from .cache import VectorFunction
 from .rules import Cells, Rule
-from .scheme import Scheme
+from .scheme import Scheme, VectorFunction
 
 
 def even_cuts(k: int, cells: int) -> Ints:

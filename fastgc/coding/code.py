@@ -815,7 +815,7 @@ _HOOKS = frozenset(
         *("stand_ins", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
         *("rule", "gated", "waits", "doubt", "awaits_more"),
         *("bind_vector", "equations"),
-        *("methods", "cache", "exact", "unbiased", "integral", "parity", "left_out"),
+        *("methods", "exact", "unbiased", "integral", "parity", "left_out"),
         *("deviation", "vector_errors", "copies", "row_norms", "row_sums", "message_roundings"),
         *("data_roundings", "computation_roundings", "typical_error", "known_residuals", "rings"),
     )

@@ -8,16 +8,16 @@ precise; `Scheme` documents its contract and its default. `fastgc.coding.code.Co
 from __future__ import annotations
 
 import math
-import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
@@ -32,7 +32,6 @@ from ..kernels.rows import DOUBLE, sums_of
 from ..numerics.parity import CHECKS, Parity
 from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
 from .arguments import Recorded, partition, shown
-from .cache import SurvivorCache, SurvivorMask, VectorFunction, key_of
 from .format import Format, Layout
 from .messages import Messages
 from .rules import Rule, Span, Waiting, check_wait, tolerated
@@ -42,7 +41,9 @@ __all__ = ["Residuals", "Scheme"]
 # At most this many coefficients are kept, to compute what combinations of messages leave out.
 ENTRIES_KEPT = 1 << 23
 
-SETS_KEPT = 256  # survivor sets whose shortest vectors are remembered
+# Most bytes of the vectors that a scheme remembers for sets of survivors: thousands at n = 100.
+# To find one takes 4 microseconds; to solve the equations for it takes 60 at n = 40.
+SOLUTIONS_BYTES = 1 << 24
 
 FORMATS_KEPT = 64  # sizes and dtypes of gradients: making a format takes as long as a small decode
 
@@ -76,12 +77,51 @@ class Residuals(NamedTuple):
     exhaustive: bool
 
 
-class _Kept:
-    """What a scheme remembers; see also `fastgc.coding.plan` and `fastgc.coding.trust`."""
+# ``bind(mode, rows, out, check)`` returns ``decode(f) -> status``.
+BindDecoder = Callable[[int, kernels.Rows, Array, bool], Callable[[int], int]]
 
-    def __init__(self) -> None:
+
+class VectorFunction:
+    """Writes decoding vectors on bound buffers: what `Scheme.bind_vector` returns.
+
+    ``function(f, method)`` writes the vector of the first f survivors in the buffer.
+
+    Attributes
+    ----------
+    decoder : callable or None
+        Binds the vector by "auto", and a combination of rows by it, to one compiled call:
+        ``decode = decoder(mode, rows, out, check)``. If ``decode(f)`` returns another status than
+        ``OK``, do it step by step; the function says what is wrong.
+    many : callable or None
+        ``many(masks, method, out)`` writes the vectors of many sets to `out`, which is 0, and
+        returns whether each could be decoded; or None if it does not know the method.
+    """
+
+    __slots__ = ("_fill", "decoder", "many")
+
+    def __init__(
+        self,
+        fill: Callable[[int, str], None],
+        decoder: BindDecoder | None = None,
+        many: Callable[[Bools, str, Array], Bools | None] | None = None,
+    ) -> None:
+        self._fill, self.decoder, self.many = fill, decoder, many
+
+    def __call__(self, f: int, method: str = "auto") -> None:
+        self._fill(f, method)
+
+
+class _Kept:
+    """What a scheme remembers; see also `fastgc.coding.plan` and `fastgc.coding.trust`.
+
+    ``solution(present, unit)`` is `Scheme._solve` of the messages that came, a byte each, with an
+    entry of the vector for every message.
+    """
+
+    def __init__(self, scheme: Scheme) -> None:
         self.rows: dict[int, Row] = {}
-        self.solutions = SurvivorCache[tuple[Array, float]](SETS_KEPT)
+        most = SOLUTIONS_BYTES // (32 * scheme.n + 500)  # a key, a vector, and their overhead
+        self.solution = lru_cache(maxsize=most)(scheme._solve_all)
         self.formats: dict[Any, Format] = {}
         self.encodings: dict[Any, Any] = {}
         self.precisions: dict[Any, float] = {}
@@ -154,10 +194,6 @@ class Scheme(Recorded, ABC):
     unbiased : bool
         Whether vectors with a residual are scaled so that the mean of a_F B_F is 1. Default: False;
         they are least-squares optima, for which that mean is 1 - residual^2.
-    cache : SurvivorCache or None
-        Remembers decoding vectors of recent survivor sets, if computing one takes longer than
-        finding it. ``code.scheme.cache.nbytes = 0`` turns the cache off, and
-        ``code.scheme.cache.info()`` describes its use.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
     stand_ins : int
@@ -178,12 +214,11 @@ class Scheme(Recorded, ABC):
     exact: bool = False
     unbiased: bool = False
     wait: int | None = None
-    cache: SurvivorCache[Any] | None = None
     methods: tuple[str, ...] = ("auto",)
     stand_ins: int = 0
     deadline: float | Literal["auto"] = "auto"
 
-    _kept = cached_property(lambda scheme: _Kept())
+    _kept = cached_property(_Kept)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = super().__reduce__()
@@ -346,12 +381,15 @@ class Scheme(Recorded, ABC):
         self, compute: Callable[[Ints], ArrayLike], survivors: Ints, vector: Array
     ) -> VectorFunction:
         """What `bind_vector` returns if ``compute(came)`` is the vector of checked survivors."""
-        mask = SurvivorMask(self.messages.count, survivors)
+        count = self.messages.count
+        bits = np.empty(-(-count // 8), dtype=np.uint8)
+        wrong = kernels.unchecked.bind_survivor_mask(count, survivors, bits)
 
         def run(f: int) -> int:
-            if sound := mask.sound(f):
+            status: int = wrong(f)
+            if not status:
                 vector[:f] = compute(survivors[:f])
-            return not sound
+            return status
 
         return self._filling(run, survivors)
 
@@ -537,16 +575,17 @@ class Scheme(Recorded, ABC):
 
     def _solution(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The vector for messages of this unit, and its residual; recent sets are remembered."""
-        key = key_of(self.messages.count, survivors) + struct.pack("d", unit)
-        found = self._kept.solutions.get(key)
-        if found is None:
-            ascending = np.sort(survivors)
-            solved, residual = self._solve(ascending, unit)
-            vector = np.zeros(self.messages.count, dtype=solved.dtype)
-            vector[ascending] = solved
-            found = vector, residual
-            self._kept.solutions.keep(key, found, vector.nbytes)
-        return found[0][survivors], found[1]
+        present = np.zeros(self.messages.count, dtype=np.bool_)
+        present[survivors] = True
+        vector, residual = self._kept.solution(present.tobytes(), unit)
+        return vector[survivors], residual
+
+    def _solve_all(self, present: bytes, unit: float) -> tuple[Array, float]:
+        came = np.flatnonzero(np.frombuffer(present, dtype=np.bool_))
+        solved, residual = self._solve(came, unit)
+        vector = np.zeros(len(present), dtype=solved.dtype)
+        vector[came] = solved
+        return vector, residual
 
     def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
