@@ -68,7 +68,7 @@ def test_what_is_installed_is_what_the_project_says():
         pytest.skip("fastgc is imported from a checkout that is not installed")
     assert ours.version == fastgc.__version__
     commands = {each.name: each.value for each in ours.entry_points.select(group="console_scripts")}
-    assert PROJECT["scripts"].items() <= commands.items()
+    assert commands == PROJECT["scripts"]
     assert set(ours.metadata.get_all("Provides-Extra")) == EXTRAS.keys()
     assert (Path(fastgc.__file__).parent / "py.typed").exists()
 
