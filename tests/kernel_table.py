@@ -643,6 +643,13 @@ def rule_of(plan):
     return Tiling(plan.group, plan.other, plan.total)
 
 
+def completed(plan, delay, work, late, receive=0.0, overhead=0.0, interrupted=True):
+    """Return what the kernel of simulated rounds writes."""
+    out = kernels.rounds.Completion.empty(len(work))
+    kernels.unchecked.completion(plan, delay, work, late, receive, overhead, interrupted, out)
+    return out
+
+
 def completion_truth(plan, delay, work, late, receive, overhead, interrupted, rule=None):
     """Follow rounds message by message; return a `Completion` of lists, and workers' lateness."""
     rule, first, late = rule or rule_of(plan), plan.first.tolist(), late.tolist()
@@ -720,7 +727,7 @@ def _completion(rule, receive, interrupted):
     def run(arguments):
         late = arguments["late"].copy()
         plan, how = arguments["plan"], (receive, 0.01, interrupted)
-        return plan.complete(arguments["delay"], arguments["work"], late, *how), late
+        return completed(plan, arguments["delay"], arguments["work"], late, *how), late
 
     def truth(arguments):
         return completion_truth(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import COMPLETIONS, completion_truth
+from kernel_table import COMPLETIONS, completed, completion_truth
 
 from fastgc import kernels
 from fastgc.coding.rules import Span
@@ -103,7 +103,7 @@ def test_random_plans(seed, kind, workers, most, rounds, ties, receive, overhead
     )
     kept = delay.copy(), work.copy(), late.copy()
     late = late.copy()
-    done = plan.complete(delay, work, late, receive, overhead, interrupted)
+    done = completed(plan, delay, work, late, receive, overhead, interrupted)
     assert_same((done, late), expected)
     np.testing.assert_array_equal(delay, kept[0])
     np.testing.assert_array_equal(work, kept[1])
@@ -141,7 +141,7 @@ def test_plans_that_wait_for_some(seed, kind, workers, most, rounds, receive, in
         seed, kind, workers, most, rounds, receive, interrupted
     )
     late = late.copy()
-    assert_same((plan.complete(delay, work, late, receive, 0.1, interrupted), late), expected)
+    assert_same((completed(plan, delay, work, late, receive, 0.1, interrupted), late), expected)
 
 
 @functools.cache
@@ -210,7 +210,7 @@ def test_many_messages_of_few_times(kind):
                 delay, work = np.ceil(2 * delay), np.ceil(2 * work)
             late = np.zeros(30)
             expected = completion_truth(plan, delay, work, late, 0.01, 0.0, True)
-            assert_same((plan.complete(delay, work, late, 0.01), late), expected)
+            assert_same((completed(plan, delay, work, late, 0.01), late), expected)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
     for plan, delay, work, expected in like_and_unlike(kind, most):
         for _ in at_each_level():
             late = np.zeros(delay.shape[1])
-            done = plan.complete(delay, work, late)
+            done = completed(plan, delay, work, late)
             assert_same((done, late), expected)
 
 
@@ -262,7 +262,7 @@ def test_a_message_as_early_as_any_before(at_each_level):
     work[32] = [*np.zeros(18), *np.full(20, high + 9), (low + high) / 2, high, low]
     expected = completion_truth(plan, work, np.zeros_like(work), late, 0.0, 0.0, True)
     for _ in at_each_level():
-        assert_same((plan.complete(work, np.zeros_like(work), late), late), expected)
+        assert_same((completed(plan, work, np.zeros_like(work), late), late), expected)
 
 
 def test_a_round_a_little_longer_than_those_before(at_each_level):
@@ -286,7 +286,7 @@ def test_a_round_a_little_longer_than_those_before(at_each_level):
     expected = completion_truth(plan, delay, work, late, 0.0, 0.0, True)
     np.testing.assert_allclose(expected[0].time, np.where(unlike, 1.4, 1.0) * 45 / 150)
     for _ in at_each_level():
-        assert_same((plan.complete(delay, work, late), late), expected)
+        assert_same((completed(plan, delay, work, late), late), expected)
 
 
 def test_every_rank_of_a_block():
@@ -296,7 +296,7 @@ def test_every_rank_of_a_block():
         ordered = np.sort(work[0])
         for need in range(n + 1):
             plan = one_message_each(n, need)
-            done = plan.complete(np.zeros((1, n)), work, np.zeros(n))
+            done = completed(plan, np.zeros((1, n)), work, np.zeros(n))
             assert done.time[0] == (ordered[need - 1] if need else 0)
             assert done.messages[0] == np.sum(ordered <= done.time[0])
 
@@ -313,7 +313,7 @@ def test_cells_of_one_weight():
             work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
             earliest = np.sort(work.reshape(2, cells).min(axis=0))
             needed = -(-total // weight)
-            done = plan.complete(np.zeros_like(work), work, np.zeros(2 * cells))
+            done = completed(plan, np.zeros_like(work), work, np.zeros(2 * cells))
             expected = np.inf if needed > cells else earliest[needed - 1] if needed else 0.0
             assert done.time[0] == expected
 
@@ -335,7 +335,7 @@ def one_message_each(n, need):
 def test_order_statistics_of_exponentials():
     n, f, rounds = 20, 15, 20_000
     delay = np.random.default_rng(4).exponential(size=(rounds, n))
-    time = one_message_each(n, f).complete(delay, np.zeros_like(delay), np.zeros(n)).time
+    time = completed(one_message_each(n, f), delay, np.zeros_like(delay), np.zeros(n)).time
     mean = np.sum(1 / np.arange(n - f + 1, n + 1))
     assert abs(time.mean() - mean) < 4 * time.std() / np.sqrt(rounds)
 
@@ -347,7 +347,7 @@ def test_a_message_for_each_computation_counts_it():
     arguments = COMPLETIONS[0].make(rng, n, w, np.float64, rounds=200)
     plan = arguments["plan"]._replace(loads=np.full(n, w))
     late = rng.exponential(size=n)
-    done = plan.complete(arguments["delay"], arguments["work"], late)
+    done = completed(plan, arguments["delay"], arguments["work"], late)
     np.testing.assert_array_equal(done.computations, done.messages)
 
 
@@ -356,7 +356,7 @@ def test_master_takes_one_message_after_the_other():
     n, receive = 30, 0.05
     work = rng.exponential(size=(50, n))
     plan = one_message_each(n, 20)
-    done = plan.complete(np.zeros_like(work), work, np.zeros(n), receive)
+    done = completed(plan, np.zeros_like(work), work, np.zeros(n), receive)
     for row, time in zip(work, done.time, strict=True):
         clock = 0.0
         for at in np.sort(row)[:20]:
@@ -378,7 +378,7 @@ def test_workers_that_finish_join_the_newest_round():
     )
     work = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
     late = np.zeros(2)
-    done = plan.complete(np.zeros_like(work), work, late, 0.25, 0.5, False)
+    done = completed(plan, np.zeros_like(work), work, late, 0.25, 0.5, False)
     # Each round ends 0.25 after a message came, and the next one begins 0.5 later.
     # 0: worker 0 at 2. The next begins at 2.75: worker 1's half is due at 5, 2.25 into it.
     # 1: worker 0 at 1. The next begins at 1.75, 0.5 before that old message.
@@ -416,5 +416,5 @@ def test_written_where_told_and_nowhere_else():
 
 
 def test_no_rounds():
-    done = one_message_each(3, 2).complete(*np.empty((2, 0, 3)), np.zeros(3))
+    done = completed(one_message_each(3, 2), *np.empty((2, 0, 3)), np.zeros(3))
     assert [array.size for array in done] == [0, 0, 0, 0]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._base.arrays import Floats, Ints
+from .._base.arrays import Ints
 from . import unchecked
 from .cyclic import Status
-from .rows import Rows
+from .rows import ArrivalArrays, Rows
 
 
 class Enough(NamedTuple):
@@ -129,16 +128,3 @@ class Arrivals:
         there = int(weight[(need > 0) & (self._lacking <= 0)].sum())
         self._state[:] = len(positions), total - there
         return Status.OK if self.enough else Status.TOO_FEW
-
-
-class ArrivalArrays(NamedTuple):
-    """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
-
-    block: Ints
-    weight: Ints
-    lacking: Ints
-    state: Ints
-    heard: NDArray[np.uint8]
-    numbers: Ints
-    squares: Floats
-    energies: Floats

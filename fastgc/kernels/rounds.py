@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.arrays import Floats, Ints
-from . import unchecked
 
 # Rules by which messages suffice. The numbers are those of fgc_rule in csrc/fastgc.h.
 BLOCKS = 0  # any `need` messages of each block
@@ -58,20 +57,6 @@ class CompletionPlan(NamedTuple):
     total: int
     wait: int = 0
     spare: Floats = np.empty((0, 0))
-
-    def complete(
-        self,
-        delay: Floats,
-        work: Floats,
-        late: Floats,
-        receive: float = 0.0,
-        overhead: float = 0.0,
-        interrupted: bool = True,
-    ) -> Completion:
-        """Return what ``kernels.unchecked.completion`` writes."""
-        out = Completion.empty(len(work))
-        unchecked.completion(self, delay, work, late, receive, overhead, interrupted, out)
-        return out
 
 
 class Completion(NamedTuple):
@@ -157,9 +142,3 @@ class DelayPlan(NamedTuple):
     def part(self, lo: int, hi: int) -> DelayPlan:
         """Return a view of the plan for the given rounds lo .. hi-1."""
         return self._replace(given=self.given[lo:hi])
-
-    def draw(self, first: int, rounds: int) -> tuple[Floats, Floats]:
-        """Return what ``kernels.unchecked.draw`` writes for rounds."""
-        wait, whole = np.empty((2, rounds, self.given.shape[1]))
-        unchecked.draw(self, first, wait, whole)
-        return wait, whole

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base.arrays import Array, Ints
+from .._base.arrays import Array, Floats, Ints
 from ._cffi import ffi
 
 # How rows and output of a combination relate; the numbers are csrc/fastgc.h's fgc_mode.
@@ -294,3 +294,16 @@ def of_groups(terms: float) -> float:
     which grow from one term to all.
     """
     return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)
+
+
+class ArrivalArrays(NamedTuple):
+    """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
+
+    block: Ints
+    weight: Ints
+    lacking: Ints
+    state: Ints
+    heard: NDArray[np.uint8]
+    numbers: Ints
+    squares: Floats
+    energies: Floats

@@ -35,9 +35,9 @@ from ..rows import (
 )
 
 if TYPE_CHECKING:
-    from ..arrivals import ArrivalArrays
     from ..cover import CellsPlan, EdgesPlan, TilingPlan
     from ..rounds import Completion, CompletionPlan, DelayPlan
+    from ..rows import ArrivalArrays
 
 __all__ = [
     "bind_add",

@@ -16,13 +16,20 @@ from ...codes import Code
 from ...coding.reactive import Dues
 from ...coding.rules import Span, Waiting
 from ...kernels.rounds import Completion, CompletionPlan, DelayPlan
-from ...kernels.unchecked import completion
+from ...kernels.unchecked import completion, draw
 from ...numerics.solve import SOLVED
 
 # Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
 # starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.
 _DRAWN_AT_ONCE = 1 << 19
 _SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
+
+
+def drawn(delays: DelayPlan, first: int, rounds: int) -> tuple[Floats, Floats]:
+    """Return delays and works of rounds `first` and following, of shape (rounds, n) each."""
+    wait, whole = np.empty((2, rounds, delays.given.shape[1]))
+    draw(delays, first, wait, whole)
+    return wait, whole
 
 
 class Conditions(NamedTuple):
@@ -108,7 +115,7 @@ class Kernel:
                 # Without interruption, the arrivals below need `late` as it is before each round.
                 step = min(step, left) if how.interrupted else 1
             hi = min(lo + step, rounds)
-            wait, work = delays.part(lo, hi).draw(first + lo, hi - lo)
+            wait, work = drawn(delays.part(lo, hi), first + lo, hi - lo)
             begin, done = late + wait if left > 0 else wait, out.part(lo, hi)
             completion(rule, wait, work, late, *how, done)
             if left > 0 and self._judge is not None:
@@ -136,8 +143,8 @@ class RoundByRound(ABC):
         self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
     ) -> tuple[Array, ...]:
         rows = []
-        for number, drawn in enumerate(zip(*delays.draw(first, rounds), strict=True), first + 1):
-            wait, received, arrivals, decoded, senders, done = self._one(*drawn, late, how)
+        for number, times in enumerate(zip(*drawn(delays, first, rounds), strict=True), first + 1):
+            wait, received, arrivals, decoded, senders, done = self._one(*times, late, how)
             rows.append((wait, received.size, senders, done))
             if self._watch is not None:
                 self._now += wait + how.overhead
