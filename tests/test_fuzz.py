@@ -603,17 +603,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Schedule.begin": _of_schedule("begin", begun=False, job=True),
     "Schedule.enough": _of_schedule("enough", came=np.array([0, 1, 3])),
     "Schedule.end": _of_schedule("end", came=np.array([True, True, False, True])),
-    "Bursty": _plain(sequential.Bursty, burst=1, window=2, stragglers=1),
-    "Arbitrary": _plain(sequential.Arbitrary, times=1, window=2, stragglers=1),
-    "PerRound": _plain(sequential.PerRound, stragglers=1),
-    **{
-        f"{type(model).__name__}.admits": _plain(model.admits, pattern=np.eye(4, dtype=bool))
-        for model in (
-            sequential.Bursty(1, 2, 1),
-            sequential.Arbitrary(1, 2, 1),
-            sequential.PerRound(1),
-        )
-    },
     "stability.amplification": _with_code(stability.amplification),
     "stability.residual": _with_code(stability.residual),
     "stability.error_bound": _with_code(
@@ -997,10 +986,8 @@ REASONS = {
     "SequentialCluster": "starts worker processes, or what an engine does",
     **{
         f"SequentialCluster.{name}": "of worker processes: test_sequential.py"
-        for name in ("clock", "close", "finish", "state", "step")
+        for name in ("clock", "close", "finish", "step")
     },
-    "Schedule.state": "takes nothing",
-    "Schedule.restore": "checks what it is given: test_sequential_training.py",
     "sequential.train_models": "starts workers; checks: test_sequential_training.py",
     "SequentialRun": "made by sequential.simulate_sequential",
     "Compared": "made by sequential.compare",
@@ -1009,8 +996,6 @@ REASONS = {
     "SequentialScheme": "abstract",
     "SequentialScheme.schedule": "takes nothing",
     "SequentialScheme.lacks": "for schemes, which know their parts",
-    "SequentialScheme.excused": "for simulate_sequential, which knows the tasks",
-    "SRSGC.excused": "for simulate_sequential, which knows the tasks",
     **{
         f"{name}.choices": "for sequential.compare, which checks"
         for name in ("_BurstyScheme", "SequentialScheme")

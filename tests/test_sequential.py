@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.patterns import promised
 
 import fastgc
 from fastgc.sequential import (
     MSGC,
     SRSGC,
-    Arbitrary,
-    Bursty,
     Independent,
-    PerRound,
     SequentialCluster,
     simulate_sequential,
 )
@@ -26,44 +24,6 @@ from fastgc.testing.engines import ABSENT
 
 def subsets(n):
     return [np.array(bits, dtype=bool) for bits in itertools.product([False, True], repeat=n)]
-
-
-# ------------------------------------------------------------------ patterns, by their definitions
-
-
-def bursty(pattern, burst, window, stragglers):
-    for start in range(max(1, len(pattern) - window + 1)):
-        rows = pattern[start : start + window]
-        if len({i for row in rows for i in np.flatnonzero(row)}) > stragglers:
-            return False
-        for column in rows.T:
-            at = np.flatnonzero(column)
-            if at.size and at[-1] - at[0] >= burst:
-                return False
-    return True
-
-
-def arbitrary(pattern, times, window, stragglers):
-    for start in range(max(1, len(pattern) - window + 1)):
-        counts = pattern[start : start + window].sum(axis=0)
-        if np.count_nonzero(counts) > stragglers or counts.max() > times:
-            return False
-    return True
-
-
-@pytest.mark.parametrize(("rounds", "workers"), [(1, 3), (3, 3), (5, 2)])
-def test_models_admit_what_their_definitions_do(rounds, workers):
-    found = set()
-    for rows in itertools.product(subsets(workers), repeat=rounds):
-        pattern = np.array(rows)
-        for first, window, stragglers in [(1, 2, 1), (1, 3, 2), (2, 3, 2), (2, 4, 3), (2, 2, 1)]:
-            say = Bursty(first, window, stragglers).admits(pattern)
-            assert say == bursty(pattern, first, window, stragglers)
-            found.add(say)
-            say = Arbitrary(first, window, stragglers).admits(pattern)
-            assert say == arbitrary(pattern, first, window, stragglers)
-        assert PerRound(1).admits(pattern) == all(row.sum() <= 1 for row in rows)
-    assert found == {False, True}
 
 
 # ------------------------------------------------------------------------- what schemes tolerate
@@ -91,19 +51,6 @@ SCHEMES = {
 }
 
 
-def promised(scheme):
-    """Return the models of patterns that a scheme claims to tolerate."""
-    if isinstance(scheme, SRSGC):
-        return [scheme.model, PerRound(scheme.s)]
-    if isinstance(scheme, MSGC):
-        return [scheme.model, scheme.arbitrary]
-    return [PerRound(scheme.parts[0].stragglers)]
-
-
-def window_of(model):
-    return getattr(model, "window", 1)
-
-
 LARGE = {"sr 2 3 3", "sr 2 5 3", "m 2 4 3", "m 3 4 2"}
 
 
@@ -114,14 +61,14 @@ def test_every_pattern_of_the_models_is_tolerated_and_every_job_done_in_time(nam
     """Try all patterns, round by round; a state met before leads to nothing new."""
     scheme = SCHEMES[name]()
     late = subsets(scheme.n)
-    for model in promised(scheme):
+    for window, admits in promised(scheme):
         seen, tried = set(), 0
         ahead = [(scheme.schedule(), np.zeros((0, scheme.n), dtype=bool))]
         while ahead:
             schedule, past = ahead.pop()
             for stragglers in late:
                 pattern = np.vstack([past, stragglers])
-                if not model.admits(pattern):
+                if not admits(pattern):
                     continue
                 after = copy.deepcopy(schedule)
                 after.begin()
@@ -129,7 +76,7 @@ def test_every_pattern_of_the_models_is_tolerated_and_every_job_done_in_time(nam
                 after.end(~stragglers)
                 tried += 1
                 assert all(after.round - job <= scheme.delay for job in after.jobs), pattern
-                past_of = pattern[-(window_of(model) - 1) :] if window_of(model) > 1 else past
+                past_of = pattern[-(window - 1) :] if window > 1 else past
                 key = (after._state.tobytes(), tuple(after._live), past_of.tobytes())
                 if key not in seen:
                     seen.add(key)
@@ -250,7 +197,6 @@ def test_parts_share_the_partitions_of_a_job():
         (lambda: MSGC(4, burst=1, window=2, stragglers=5), "at most n=4"),
         (lambda: MSGC(4, burst=1, window=2, stragglers=-1), "at least 0"),
         (lambda: MSGC(4, burst=0, window=2, stragglers=1), "1 <= burst"),
-        (lambda: Arbitrary(3, 2, 1), "1 <= times"),
         (
             lambda: SRSGC(4, burst=1, window=2, stragglers=2, code=lambda n, stragglers: None),
             "must make a code",
@@ -362,80 +308,6 @@ def test_a_round_lasts_as_long_as_the_rule_says(name, mu):
     ends = np.cumsum(run.rounds)
     late = np.searchsorted(ends, run.done - 1e-9) - np.arange(run.done.size)
     assert ((late >= 0) & (late <= scheme.delay)).all()
-
-
-def seconds_by_the_model(times, mu, model, s=None):
-    """Return seconds of rounds by the rule of Krishnan et al., written from their paper.
-
-    After (1 + mu) times the fastest, a round ends if the stragglers of the window fit the model;
-    otherwise it waits for all. With `s` the rule is that of SR-SGC: each job's code tolerates s. If
-    more than s workers did not answer, they are asked again B rounds later. Rounds with at most s
-    stragglers, in which nobody was asked again, do not count.
-    """
-    n = times.shape[1]
-    first = vars(model).get("burst", 1)
-    window = vars(model).get("window", 1)
-    counted, seconds = [], []
-    silent, lacking = np.zeros(n, dtype=int), {}  # job: workers that have not computed it
-    for r, row in enumerate(times):
-        again = []
-        if s is not None and r >= first and len(lacking[r - first]) > s:
-            eager = sorted(lacking[r - first], key=lambda i: (silent[i], i))
-            again = eager[: len(eager) - s]
-        late = row > (1 + mu) * row.min()
-        seen = np.array([*counted[len(counted) - window + 1 :], late] if window > 1 else [late])
-        if bursty(seen, first, window, model.stragglers):
-            seconds.append(min((1 + mu) * row.min(), row.max()))
-        else:
-            late = np.zeros(n, dtype=bool)
-            seconds.append(row.max())
-        lacking[r] = {i for i in range(n) if late[i] or i in again}
-        silent = np.where(late, silent + 1, 0)
-        free = s is not None and late.sum() <= s and not again
-        counted.append(np.zeros(n, dtype=bool) if free else late)
-    return np.array(seconds)
-
-
-@pytest.mark.parametrize("mu", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_rounds_wait_for_all_where_stragglers_are_not_of_the_model(mu, seed):
-    rng = np.random.default_rng(seed)
-    n, waits = 6, set()
-    times = 1 + 0.2 * rng.random((60, n)) + 2 * (rng.random((60, n)) < 0.12)
-    for scheme in (
-        MSGC(n, burst=1, window=2, stragglers=2),
-        MSGC(n, burst=2, window=3, stragglers=3),
-        MSGC(n, burst=1, window=3, stragglers=n),
-        SRSGC(n, burst=1, window=2, stragglers=3, code=fastgc.CyclicRepetition),
-        SRSGC(n, burst=2, window=3, stragglers=3, code=fastgc.CyclicRepetition),
-        SRSGC(n, burst=1, window=3, stragglers=2, code=fastgc.CyclicRepetition),
-        Independent(fastgc.CyclicRepetition(n, stragglers=2)),
-        Independent(fastgc.Uncoded(n)),
-    ):
-        run = simulate_sequential(times, scheme, mu=mu, wait="model")
-        s = scheme.s if isinstance(scheme, SRSGC) else None
-        expected = seconds_by_the_model(times, mu, scheme.model, s)
-        full = len(times) - scheme.delay  # in SR-SGC's last rounds, few workers have work
-        np.testing.assert_array_equal(run.rounds[:full], expected[:full])
-        assert (run.stragglers[run.waited] == 0).all()
-        waits |= set(run.waited.tolist())
-    assert waits == {False, True}
-
-
-class OfNoModel(Independent):
-    def __init__(self, code):
-        super().__init__(code)
-        self.model = None
-
-
-def test_who_waits_by_the_model_needs_one():
-    times = np.ones((5, 4))
-    scheme = OfNoModel(fastgc.Uncoded(4))
-    with pytest.raises(ValueError, match="needs a scheme with a model of stragglers"):
-        simulate_sequential(times, scheme, wait="model")
-    with pytest.raises(ValueError, match=r"wait must be .jobs. or .model., not 'all'"):
-        simulate_sequential(times, scheme, wait="all")
-    assert simulate_sequential(times, scheme).seconds == 5
 
 
 def test_a_gradient_code_without_patience_waits_for_as_many_as_it_needs():

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.patterns import promised
 
 import fastgc
-from fastgc.sequential import MSGC, SRSGC, Arbitrary, Independent, PerRound, SequentialCluster
+from fastgc.sequential import MSGC, SRSGC, Independent, SequentialCluster
 from fastgc.testing import engines as conformance
 
 ROUNDS = 14
@@ -18,29 +19,29 @@ ROUNDS = 14
 
 @st.composite
 def schemes(draw):
-    """Draw a scheme of up to 12 workers, and the models of patterns that it tolerates."""
+    """Draw a scheme of up to 12 workers, and its delay."""
     n = draw(st.integers(2, 12))
     kind = draw(st.sampled_from(["m", "sr", "independent"]))
     stragglers = draw(st.integers(0, n))
     if kind == "independent":
         s = min(stragglers, n - 1)
         make = draw(st.sampled_from([fastgc.ReedSolomon, fastgc.CyclicRepetition]))
-        return Independent(make(n, stragglers=s)), [PerRound(s)], 0
+        return Independent(make(n, stragglers=s)), 0
     code = draw(st.sampled_from([None, fastgc.ReedSolomon, fastgc.CyclicRepetition]))
     burst = draw(st.integers(1, 3))
     if kind == "m":
         window = draw(st.integers(burst + 1, 5))
         scheme = MSGC(n, burst=burst, window=window, stragglers=stragglers, code=code)
-        models = [scheme.model, Arbitrary(burst, window + burst - 1, stragglers)]
-        return scheme, models, window - 2 + burst
+        return scheme, window - 2 + burst
     window = draw(st.integers(1, 3)) * burst + 1
     stragglers = min(stragglers, n - 1)  # no code tolerates n stragglers
     scheme = SRSGC(n, burst=burst, window=window, stragglers=stragglers, code=code)
-    return scheme, [scheme.model, PerRound(scheme.s)], burst
+    return scheme, burst
 
 
-def drawn(data, model, n, rounds):
-    """Draw a pattern of the model: add stragglers in a random order while it admits them."""
+def drawn(data, scheme, rounds):
+    """Draw a pattern that a scheme tolerates: add stragglers in random order while it does."""
+    n, (_, admits) = scheme.n, data.draw(st.sampled_from(promised(scheme)))
     pattern = np.zeros((rounds, n), dtype=bool)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     density = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
@@ -50,7 +51,7 @@ def drawn(data, model, n, rounds):
     for place in places.tolist():
         at = divmod(place, n)
         pattern[at] = True
-        if not model.admits(pattern):
+        if not admits(pattern):
             pattern[at] = False
     return pattern
 
@@ -71,11 +72,9 @@ class Late:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_round_waits_and_no_job_is_late(data):
-    scheme, models, delay = data.draw(schemes())
+    scheme, delay = data.draw(schemes())
     assert scheme.delay == delay
-    model = data.draw(st.sampled_from(models))
-    pattern = drawn(data, model, scheme.n, ROUNDS)
-    assert model.admits(pattern)
+    pattern = drawn(data, scheme, ROUNDS)
     schedule = scheme.schedule()
     done = []
     for stragglers in pattern:
@@ -90,8 +89,8 @@ def test_no_round_waits_and_no_job_is_late(data):
 @given(data=st.data())
 def test_gradients_are_exact_whatever_straggles(data):
     """On an engine, rounds last (1 + mu) times the fastest worker, and use no straggler."""
-    scheme, models, delay = data.draw(schemes())
-    pattern = drawn(data, data.draw(st.sampled_from(models)), scheme.n, ROUNDS)
+    scheme, delay = data.draw(schemes())
+    pattern = drawn(data, scheme, ROUNDS)
     p = 3
     rng = np.random.default_rng(0)
     shards = list(rng.standard_normal((scheme.k, p)))
@@ -105,7 +104,7 @@ def test_gradients_are_exact_whatever_straggles(data):
             done += cluster.step(theta)
             busy = cluster.tasks.age.max(axis=1) >= 0
             # The engine does not run rounds without work, which may come at the end.
-            if not cluster.state()["skipped"] and not late[busy].all():
+            if not late[busy].all():
                 assert not late[cluster.report.survivors].any()
                 assert cluster.report.wait_seconds <= 2.0
     assert sorted(each.job for each in done) == list(range(len(thetas)))

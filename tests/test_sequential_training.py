@@ -1,8 +1,7 @@
-"""Several models trained in turn, and runs of schemes that resume after their process has ended."""
+"""Several models trained in turn."""
 
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ from worker_processes import pids
 
 import fastgc
 from fastgc import data, delays
-from fastgc.errors import CheckpointError
-from fastgc.sequential import MSGC, SRSGC, Independent, Schedule, SequentialCluster, train_models
-from fastgc.testing import engines as conformance
+from fastgc.sequential import MSGC, SRSGC, Independent, train_models
 from fastgc.training.models import LeastSquares, SoftmaxRegression
 from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
 
@@ -126,135 +123,10 @@ def test_mini_batches_are_those_of_a_models_own_step():
         assert {record.samples % 3 for record in run.rounds} == {0}
 
 
-# ------------------------------------------------------------------------------------ checkpoints
-
-
-class Stop(Exception):
-    """Raised to end a run."""
-
-
-@pytest.mark.parametrize(
-    ("name", "every"),
-    [
-        pytest.param(name, every, marks=pytest.mark.long if (i + every) % 4 // 2 else ())
-        for i, name in enumerate(SCHEMES)
-        for every in (1, 3)
-    ],
-)
-def test_a_run_that_was_ended_goes_on_to_the_last_bit(name, every, tmp_path):
-    whole = trained(SCHEMES[name](), batch=3)
-    for after in (1, 5, 2, 8, 3):
-        seen = []
-
-        def stop(number, record, seen=seen, after=after):
-            seen.append(number)
-            if len(seen) == after:
-                raise Stop
-
-        with pytest.raises(Stop):
-            trained(
-                SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every, callback=stop
-            )
-    runs = trained(SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every)
-    again = trained(SCHEMES[name](), batch=3, checkpoint=tmp_path / "run", every=every)
-    for each in (runs, again):
-        for run, its in zip(each, whole, strict=True):
-            assert run.theta.tobytes() == its.theta.tobytes()
-            assert list(map(repr, run.rounds)) == list(map(repr, its.rounds))
-            assert [r.loss for r in run.rounds] == [r.loss for r in its.rounds]
-            assert [r.samples for r in run.rounds] == [r.samples for r in its.rounds]
-
-
-def test_checkpoints_of_other_runs_are_refused(tmp_path):
-    folder = tmp_path / "run"
-    trained(SCHEMES["m-sgc"](), checkpoint=folder)
-    for change in ({"steps": 10}, {"mu": 0.5}, {"seed": 1}, {"batch": 2}):
-        with pytest.raises(CheckpointError, match="of another run"):
-            trained(SCHEMES["m-sgc"](), checkpoint=folder, **change)
-    with pytest.raises(CheckpointError, match="of another run"):
-        trained(SCHEMES["sr-sgc"](), checkpoint=folder)
-    with pytest.raises(CheckpointError, match="of another run"):
-        fastgc.train(fastgc.Uncoded(4), small(), rounds=1, engine="simulated", checkpoint=folder)
-
-
-def test_a_cluster_goes_on_from_its_state():
-    """Also after rounds without work, which engines skip, and on another engine."""
-    scheme = SRSGC(4, burst=2, window=3, stragglers=3)
-    rng = np.random.default_rng(1)
-    shards, thetas = list(rng.standard_normal((scheme.k, 3))), rng.standard_normal((12, 3))
-    options = {"engine": "simulated", "delays": LATE, "mu": 0.0}
-
-    def cluster(**more):
-        return SequentialCluster(scheme, shards, conformance.curved, 3, **options | more)
-
-    with cluster() as one:
-        whole = [one.step(None if i in (3, 4, 5) else theta) for i, theta in enumerate(thetas)]
-        whole.append(one.finish())
-    for cut in range(13):
-        with cluster() as one:
-            begun = [one.step(None if i in (3, 4, 5) else thetas[i]) for i in range(cut)]
-            state = one.state()
-        if cut == 6:
-            assert state["skipped"] > 0
-        with cluster(state=state) as other:
-            rest = [
-                other.step(None if i in (3, 4, 5) else thetas[i]) for i in range(cut, len(thetas))
-            ]
-            rest.append(other.finish())
-        for mine, its in zip([*begun, *rest], whole, strict=True):
-            assert [(d.job, d.gradient.tobytes()) for d in mine] == [
-                (d.job, d.gradient.tobytes()) for d in its
-            ]
-    with cluster(engine="local", delays=None, state=state) as other:
-        assert [d.job for d in other.finish()] == [d.job for d in whole[-1]]
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"came": np.zeros((2, 1, 5), dtype=bool)}, "came of the state must have shape"),
-        ({"silent": [0] * 4}, "silent of the state must be an array"),
-        ({"live": [1, 1]}, "live of the state"),
-        ({"live": [7]}, "live of the state"),
-        ({"round": -1}, "round of the state"),
-        ({"theta 2": np.zeros(2)}, "theta"),
-        ({"taken 2": [[5, 0]]}, "of no run of"),
-        ({"skipped": None}, "of no run of"),
-    ],
-)
-def test_states_of_no_run_are_refused(change, says):
-    scheme = MSGC(4, burst=1, window=2, stragglers=1)
-    shards = [1.0] * scheme.k
-
-    def cluster(**more):
-        return SequentialCluster(scheme, shards, np.multiply, 3, engine="simulated", **more)
-
-    with cluster() as one:
-        for _ in range(3):
-            one.step(np.ones(3))
-        state = one.state()
-    assert state["live"] == [1]
-    cluster(state=state).close()
-    with pytest.raises(ValueError, match=says):
-        cluster(state=state | change)
-    with pytest.raises(ValueError, match="of no run of"):
-        SequentialCluster(
-            SRSGC(5, burst=1, window=2, stragglers=2), [1.0] * 5, np.multiply, 3,
-            engine="simulated", state=state,
-        )  # fmt: skip
-
-
-def test_a_schedule_is_kept_between_rounds():
-    schedule = Schedule(MSGC(4, burst=1, window=2, stragglers=1))
-    schedule.begin()
-    with pytest.raises(RuntimeError, match="end it before it is kept"):
-        schedule.state()
-
-
 # ----------------------------------------------------------------------------------------- deaths
 
 
-def test_a_worker_that_dies_on_the_way_changes_no_gradient(tmp_path):
+def test_a_worker_that_dies_on_the_way_changes_no_gradient():
     scheme = MSGC(4, burst=1, window=2, stragglers=1)
     killed = []
 
@@ -266,7 +138,7 @@ def test_a_worker_that_dies_on_the_way_changes_no_gradient(tmp_path):
 
     runs = train_models(
         scheme, small(), models=several()[:2], optimizers=rates()[:2], steps=12, callback=kill,
-        patience=100.0, timeout=100.0, checkpoint=tmp_path / "run",
+        patience=100.0, timeout=100.0,
     )  # fmt: skip
     assert len(killed) == 2
     assert runs[0].rounds[-1].deaths == 2
@@ -302,14 +174,12 @@ def test_a_worker_that_dies_on_the_way_changes_no_gradient(tmp_path):
         ({"engine": "cloud"}, "unknown engine"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(change, says, tmp_path):
+def test_what_cannot_be_trained_is_refused(change, says):
     given = {
         "scheme": MSGC(4, burst=1, window=2, stragglers=1),
         "data": small(),
         "models": several()[:2],
         "engine": "simulated",
-        "checkpoint": None,
     } | change
     with pytest.raises((TypeError, ValueError), match=says):
         train_models(given.pop("scheme"), given.pop("data"), **given)
-    assert list(Path(tmp_path).iterdir()) == []

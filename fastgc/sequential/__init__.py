@@ -9,19 +9,16 @@ from .._base.text import listing
 from .bursty import MSGC, SRSGC
 from .catalogue import make, names, register
 from .cluster import Done, SequentialCluster
-from .scheme import Arbitrary, Bursty, Independent, PerRound, Schedule, SequentialScheme, Tasks
+from .scheme import Independent, Schedule, SequentialScheme, Tasks
 from .simulation import Compared, SequentialRun, compare, simulate_sequential
 from .training import train_models
 
 __all__ = [
     "MSGC",
     "SRSGC",
-    "Arbitrary",
-    "Bursty",
     "Compared",
     "Done",
     "Independent",
-    "PerRound",
     "Schedule",
     "SequentialCluster",
     "SequentialRun",

@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from .._base.arrays import Bools, Ints, check_integer
+from .._base.arrays import Bools, Ints, at_least, check_integer
 from ..codes import Code, FractionalRepetition, ReedSolomon, Uncoded
-from .scheme import Arbitrary, Bursty, SequentialScheme, State, Tasks, check_part
+from .scheme import SequentialScheme, State, Tasks, check_part
 
 _WINDOWS = (1, 2, 3)  # `SRSGC.choices` tries windows of this many bursts plus one round
 
 
 class _BurstyScheme(SequentialScheme):
-    """A scheme for the patterns of a model `Bursty`, with gradient codes in its last parts.
+    """A scheme for stragglers in bursts, with gradient codes in its last parts.
+
+    It tolerates these patterns: in any `window` rounds in a row, at most `stragglers` different
+    workers straggle, and a worker's last straggling round is less than `burst` rounds after its
+    first. The paper writes (B, W, lambda) for the three numbers (section 2). If a run is shorter
+    than a window, all its rounds are one window.
 
     A subclass says which windows to try (`_windows`), and makes its parts (`_make`).
     """
 
-    model: Bursty
     _uncoded = 0  # number of parts without a code, which come first
 
     def __init__(
@@ -33,17 +37,19 @@ class _BurstyScheme(SequentialScheme):
         code: Callable[..., Code] | None = None,
     ) -> None:
         self.n = check_integer("n", n)
-        self.model = Bursty(burst, window, stragglers)
-        if not self.model.stragglers <= self.n:
-            raise ValueError(f"stragglers must be at most n={self.n}, not {self.model.stragglers}")
+        self.burst, self.window = check_integer("burst", burst), check_integer("window", window)
+        if not 1 <= self.burst <= self.window:
+            raise ValueError(f"1 <= burst <= window is needed, not burst={burst}, window={window}")
+        self.stragglers = at_least("stragglers", stragglers, 0)
+        if not self.stragglers <= self.n:
+            raise ValueError(f"stragglers must be at most n={self.n}, not {stragglers}")
         self._make(code)
 
     def __repr__(self) -> str:
-        model = self.model
         coded = f", code={self.parts[-1]!r}" if len(self.parts) > self._uncoded else ""
         return (
-            f"{type(self).__name__}({self.n}, burst={model.burst}, window={model.window}, "
-            f"stragglers={model.stragglers}{coded})"
+            f"{type(self).__name__}({self.n}, burst={self.burst}, window={self.window}, "
+            f"stragglers={self.stragglers}{coded})"
         )
 
     @classmethod
@@ -59,7 +65,7 @@ class _BurstyScheme(SequentialScheme):
         raise NotImplementedError
 
     def _make(self, code: Callable[..., Code] | None) -> None:
-        """Set the parts of a job, or raise ValueError if the model has no such scheme."""
+        """Set the parts of a job, or raise ValueError if there is no such scheme."""
         raise NotImplementedError
 
 
@@ -68,12 +74,12 @@ class SRSGC(_BurstyScheme):
 
     Every job has one code for s stragglers, s = ceil(B lambda / (W - 1 + B)). If more straggle in
     the round in which a job begins, some workers compute their message for it B rounds later,
-    instead of one for the job that begins then: as many workers as messages are missing. For
-    patterns of stragglers of the model ``Bursty(B, W, lambda)``, and for s stragglers in each round
-    (``PerRound(s)``), no round waits for a straggler.
+    instead of one for the job that begins then: as many workers as messages are missing. No round
+    waits for a straggler if in any W rounds at most lambda workers straggle, each within B rounds
+    in a row; nor if at most s straggle in each round.
 
     A round may end when the job that is due is decoded and the newest job lacks at most lambda - s
-    messages. Patterns of the model satisfy this. If more workers straggle, the rule limits the work
+    messages. Such patterns satisfy this. If more workers straggle, the rule limits the work
     that is postponed.
 
     Parameters
@@ -83,7 +89,7 @@ class SRSGC(_BurstyScheme):
     burst : int
         Rounds after which a message is repeated, B; the delay of a job.
     window : int
-        W of the model: 1 more than a multiple of B.
+        W: 1 more than a multiple of B.
     stragglers : int
         Different workers that may straggle in a window, lambda, at most n.
     code : callable, optional
@@ -94,8 +100,6 @@ class SRSGC(_BurstyScheme):
     ----------
     s : int
         Stragglers that the code of a job tolerates.
-    model : Bursty
-        Patterns that are tolerated.
 
     Raises
     ------
@@ -115,15 +119,14 @@ class SRSGC(_BurstyScheme):
     """
 
     def _make(self, code: Callable[..., Code] | None) -> None:
-        model = self.model
-        if (model.window - 1) % model.burst or model.window == 1:
+        B, W = self.burst, self.window
+        if (W - 1) % B or W == 1:
             raise ValueError(
-                "window must be 1 more than a multiple of burst, not "
-                f"window={model.window}, burst={model.burst}"
+                f"window must be 1 more than a multiple of burst, not window={W}, burst={B}"
             )
-        self.s = -(-model.burst * model.stragglers // (model.window - 1 + model.burst))
-        self._put_off = model.stragglers - self.s
-        self._set_parts([_gradient_code(self.n, self.s, code)], slots=1, ages=[0, model.burst])
+        self.s = -(-B * self.stragglers // (W - 1 + B))
+        self._put_off = self.stragglers - self.s
+        self._set_parts([_gradient_code(self.n, self.s, code)], slots=1, ages=[0, B])
 
     @staticmethod
     def _windows(burst: int, delay: int) -> Iterable[int]:
@@ -152,10 +155,6 @@ class SRSGC(_BurstyScheme):
                 came[worker] = False
         return np.array(repeating, dtype=np.int64)
 
-    def excused(self, tasks: Tasks, straggled: Bools) -> bool:  # noqa: D102
-        # Up to s stragglers: the code of the new job makes up for them, if no worker repeated.
-        return int(straggled.sum()) <= self.s and not (tasks.age > 0).any()
-
     def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
         if self.delay in live and self.lacks(0, state[self.delay, 0]):
             return False
@@ -169,8 +168,9 @@ class MSGC(_BurstyScheme):
     parts. In each of the last B rounds, a worker repeats one of its uncoded parts that did not
     arrive. A worker without such parts does the coded part of that round, whose code tolerates
     lambda stragglers. So a round works on W - 1 + B jobs, and each worker has one mini-task for
-    each of them. For patterns of stragglers of the models ``Bursty(B, W, lambda)`` and
-    ``Arbitrary(B, W + B - 1, lambda)``, no round waits for a straggler.
+    each of them. No round waits for a straggler if in any W rounds at most lambda workers straggle,
+    each within B rounds in a row; nor if in any W + B - 1 rounds at most lambda workers straggle,
+    each at most B times, in any rounds (the paper's arbitrary stragglers).
 
     A round may end if all jobs can be done in time, provided that all workers answer from then on.
 
@@ -179,7 +179,7 @@ class MSGC(_BurstyScheme):
     n : int
         Workers.
     burst, window : int
-        B and W of the model: 1 <= B < W.
+        B and W: 1 <= B < W.
     stragglers : int
         Different workers that may straggle in a window, lambda, at most n. With lambda = n there
         are no coded parts.
@@ -187,13 +187,6 @@ class MSGC(_BurstyScheme):
         ``code(n, stragglers=lambda)`` makes the code of the coded parts. Default:
         `fastgc.FractionalRepetition` if lambda + 1 divides n (the paper's M-SGC-Rep), otherwise
         `fastgc.ReedSolomon`.
-
-    Attributes
-    ----------
-    model : Bursty
-        Patterns that are tolerated.
-    arbitrary : Arbitrary
-        Further patterns that are tolerated.
 
     Raises
     ------
@@ -218,11 +211,9 @@ class MSGC(_BurstyScheme):
     """
 
     def _make(self, code: Callable[..., Code] | None) -> None:
-        n, model = self.n, self.model
-        B, W, s = model.burst, model.window, model.stragglers
+        n, B, W, s = self.n, self.burst, self.window, self.stragglers
         if B == W:
             raise ValueError(f"burst must be less than window, not both {B}")
-        self.arbitrary = Arbitrary(B, W + B - 1, s)
         self._uncoded = W - 1
         coded = [] if s == n else [_gradient_code(n, s, code)] * B
         size = coded[0].load if coded else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import fields
 from typing import Any, NamedTuple, Self
 
@@ -74,8 +74,6 @@ class SequentialCluster:
     batch : callable, optional
         ``batch(shard, partition, job)`` returns the data that `gradient` gets in place of a shard
         (`fastgc.data.MiniBatches`). It must be the same on all workers with this partition.
-    state : mapping, optional
-        The `state` of a run to continue, of the same scheme and size.
     **keywords
         Options of `fastgc.engines.RoundOptions` (``delays``, ``seed``, ``timeout``, ``patience``)
         and of the engine. The engine's time of one computation (``cost=``) is the time of
@@ -121,7 +119,6 @@ class SequentialCluster:
         engine: str | Callable[..., Cluster] = "local",
         mu: float = 1.0,
         batch: Batch | None = None,
-        state: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> None:
         check_scheme(scheme)
@@ -152,15 +149,10 @@ class SequentialCluster:
         self._work = _Work(scheme, gradient, batch, self._size, self._dtype)
         self._models: dict[int, Array] = {}  # parameters of each current job
         self._rounds: dict[int, list[Round]] = {}  # for each current job, a round for each part
-        # For each current job: part, worker and message, in the order in which its rounds got them.
-        self._taken: dict[int, list[tuple[int, int, Array]]] = {}
         self._skipped = 0  # rounds without tasks, which the engine does not run
         self._theta = np.zeros(self._work.parameters, dtype=self._dtype)
         self._carrier = Uncoded(scheme.n)
         self._closed = False
-        if state is not None:
-            self._restore(state)
-            keywords["first_round"] = self.schedule.round - self._skipped
         self._engine = find_engine(engine)(
             self._carrier,
             [_held(scheme, shards, worker) for worker in range(scheme.n)],
@@ -232,48 +224,17 @@ class SequentialCluster:
             done += self.step(None)
         return done
 
-    def state(self) -> dict[str, Any]:
-        """Return everything that a new cluster needs to continue; to be called between two rounds.
-
-        It includes the messages received for current jobs, which may be large.
-
-        Returns
-        -------
-        dict
-            Arrays and lists of numbers, as `fastgc.checkpoint.write` takes them.
-        """
-        state = {"skipped": self._skipped, **self.schedule.state()}
-        for job, theta in self._models.items():
-            taken = self._taken[job]
-            state[f"theta {job}"] = theta
-            state[f"taken {job}"] = [[part, worker] for part, worker, _ in taken]
-            for at, (_, _, message) in enumerate(taken):
-                state[f"message {job} {at}"] = message
-        return state
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Continue a run; raise ValueError if `state` is not of this scheme and size."""
-        try:
-            self.schedule.restore(state)
-            self._skipped = int(state["skipped"])
-            for job in sorted(self.schedule.jobs):
-                theta = state[f"theta {job}"]
-                self._begin(job, check_vector("theta", theta, self._dtype, self._size).copy())
-                for at, (part, worker) in enumerate(state[f"taken {job}"]):
-                    self._take(job, part, worker, state[f"message {job} {at}"])
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"state is of no run of {self.scheme!r} with {self._size} parameters of "
-                f"{self._dtype}: {error}"
-            ) from None
-
     def _step(self, theta: Array | None) -> list[Done]:
         schedule, work = self.schedule, self._work
         tasks = schedule.begin(job=theta is not None)
         number = schedule.round
         self.tasks = tasks
         if theta is not None:
-            self._begin(number, theta)
+            self._models[number] = theta
+            self._rounds[number] = [
+                code.round(self._size, form.gradient_dtype, form.message_dtype)
+                for code, form in zip(self.scheme.parts, work.forms, strict=True)
+            ]
         busy = np.flatnonzero(tasks.age.max(axis=1) >= 0)
         gathering = _Gathering(schedule, self._carrier, work, self._dtype, busy, self._mu)
         if busy.size:
@@ -286,23 +247,13 @@ class SequentialCluster:
                 zip(tasks.age[worker].tolist(), tasks.part[worker].tolist(), strict=True)
             ):
                 if age >= 0:
-                    self._take(number - age, part, worker, work.message_of(sent, slot, part))
+                    message = work.message_of(sent, slot, part)
+                    self._rounds[number - age][part].receive(worker, message)
         return [self._decode(job) for job in schedule.end(gathering.answered)]
-
-    def _begin(self, job: int, theta: Array) -> None:
-        self._models[job], self._taken[job] = theta, []
-        self._rounds[job] = [
-            code.round(self._size, form.gradient_dtype, form.message_dtype)
-            for code, form in zip(self.scheme.parts, self._work.forms, strict=True)
-        ]
-
-    def _take(self, job: int, part: int, worker: int, message: Array) -> None:
-        self._rounds[job][part].receive(worker, message)
-        self._taken[job].append((part, worker, message))
 
     def _decode(self, job: int) -> Done:
         """Decode the gradient of a job: the sum of the gradients of its parts."""
-        del self._models[job], self._taken[job]
+        del self._models[job]
         total = np.zeros(self._size, dtype=self._dtype)
         squared = 0.0
         for part in self._rounds.pop(job):

@@ -5,176 +5,18 @@ round, and must be done within a fixed number of rounds. So a worker that stragg
 do its part of the job in a later one. A scheme cuts the partitions of a job into parts, each with a
 code. In each round it says which parts of which jobs a worker computes; these are the worker's
 mini-tasks. A worker's message for a part is that of the part's code.
-
-A scheme tolerates patterns of stragglers. A pattern has a row for each round and a column for each
-worker. True marks a straggler, from which nothing came in that round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import (
-    Bools,
-    Ints,
-    as_array,
-    at_least,
-    check_index,
-    check_integer,
-    check_workers,
-)
+from .._base.arrays import Bools, Ints, check_index, check_workers
 from ..codes import Code
-
-
-def _runs(pattern: ArrayLike, window: int) -> Bools:
-    """Return all runs of `window` rounds, (runs, window, workers); a shorter pattern is one run."""
-    checked = as_array("pattern", pattern)
-    if checked.dtype.kind != "b":
-        raise TypeError(f"pattern must be of booleans, True for a straggler, not {checked.dtype}")
-    if checked.ndim != 2:
-        raise ValueError(f"pattern must have shape (rounds, workers), not {checked.shape}")
-    if len(checked) <= window:
-        return checked[np.newaxis]
-    view = np.lib.stride_tricks.sliding_window_view(checked, window, axis=0)
-    return view.transpose(0, 2, 1)
-
-
-class _OfWindows:
-    """A model that constrains every run of `window` rounds.
-
-    A subclass has a first field in 1 .. `window`, and then `window` and `stragglers`.
-    """
-
-    window: int
-    stragglers: int
-
-    def __post_init__(self) -> None:
-        """Store the fields as ints; raise ValueError unless 1 <= first field <= window."""
-        name, *_ = vars(self)
-        part, window = (check_integer(each, getattr(self, each)) for each in (name, "window"))
-        if not 1 <= part <= window:
-            raise ValueError(f"1 <= {name} <= window is needed, not {name}={part}, window={window}")
-        stragglers = at_least("stragglers", self.stragglers, 0)
-        vars(self).update({name: part, "window": window, "stragglers": stragglers})
-
-
-@dataclass(frozen=True)
-class PerRound:
-    """At most so many stragglers in each round.
-
-    Parameters
-    ----------
-    stragglers : int
-        The number of stragglers, s.
-
-    Attributes
-    ----------
-    window : int
-        Rounds that the model constrains together: 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `stragglers` is not an integer, or is negative.
-    """
-
-    stragglers: int
-    window: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stragglers", at_least("stragglers", self.stragglers, 0))
-
-    def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern fits this model.
-
-        Parameters
-        ----------
-        pattern : (rounds, workers) array of bool
-            Who straggled.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `pattern` is not such an array.
-        """
-        return bool((_runs(pattern, 1).sum(axis=(1, 2)) <= self.stragglers).all())
-
-
-@dataclass(frozen=True)
-class Bursty(_OfWindows):
-    """Few workers straggle within a window of rounds, and each in one short burst.
-
-    In any `window` rounds in a row, at most `stragglers` different workers straggle, and a worker's
-    last straggling round is less than `burst` rounds after its first. The paper writes (B, W,
-    lambda) for the three numbers (Krishnan, Ebrahimi, Khisti 2023, section 2).
-
-    Parameters
-    ----------
-    burst, window : int
-        B and W, in rounds: 1 <= B <= W.
-    stragglers : int
-        Different workers that may straggle in a window, lambda.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such an integer.
-    """
-
-    burst: int
-    window: int
-    stragglers: int
-
-    def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern fits this model; as `PerRound.admits`.
-
-        If a pattern is shorter than a window, all its rounds are one window.
-        """
-        runs = _runs(pattern, self.window)
-        if (runs.any(axis=1).sum(axis=1) > self.stragglers).any():
-            return False
-        rounds = runs.shape[1]
-        at = np.arange(rounds)[:, np.newaxis]
-        first = np.where(runs, at, rounds).min(axis=1, initial=rounds)
-        last = np.where(runs, at, -1).max(axis=1, initial=-1)
-        return bool((last - first < self.burst).all())
-
-
-@dataclass(frozen=True)
-class Arbitrary(_OfWindows):
-    """Few workers straggle within a window of rounds, each a few times, in any rounds.
-
-    In any `window` rounds in a row, at most `stragglers` different workers straggle, none of them
-    more than `times` times. The paper writes (N, W', lambda') for the three numbers.
-
-    Parameters
-    ----------
-    times, window : int
-        N and W', in rounds: 1 <= N <= W'.
-    stragglers : int
-        Different workers that may straggle in a window, lambda'.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such an integer.
-    """
-
-    times: int
-    window: int
-    stragglers: int
-
-    def admits(self, pattern: ArrayLike) -> bool:
-        """Whether a pattern fits this model; as `Bursty.admits`."""
-        runs = _runs(pattern, self.window)
-        few = (runs.any(axis=1).sum(axis=1) <= self.stragglers).all()
-        return bool(few and (runs.sum(axis=1) <= self.times).all())
-
 
 # [age, part, worker]: whether the message came. The job that begins in a round has age 0.
 State = Bools
@@ -217,8 +59,6 @@ class SequentialScheme:
     load : float
         Largest load of a worker in a round, in units of k / n partitions: an uncoded scheme has
         load 1. It is n times the paper's normalised load.
-    model : Bursty, PerRound or None
-        Patterns of stragglers for which no round waits; None if the scheme has no such model.
     """
 
     n: int
@@ -227,7 +67,6 @@ class SequentialScheme:
     delay: int
     ages: tuple[int, ...]
     slots: int
-    model: Bursty | PerRound | None = None
 
     def _set_parts(self, parts: Sequence[Code], slots: int, ages: Sequence[int]) -> None:
         self.parts, self.slots, self.ages = tuple(parts), slots, tuple(ages)
@@ -282,13 +121,6 @@ class SequentialScheme:
         `state` and `live` are as in `tasks`, including the messages of this round.
         """
         raise NotImplementedError
-
-    def excused(self, tasks: Tasks, straggled: Bools) -> bool:
-        """Whether a round's stragglers do not count in the model's later windows.
-
-        They are the workers that had mini-tasks and did not answer. Default: they count.
-        """
-        return False
 
     def lacks(self, part: int, came: Bools) -> int:
         """Return the least number of further messages that a part needs."""
@@ -414,46 +246,6 @@ class Schedule:
         self.round += 1
         return finished
 
-    def state(self) -> dict[str, Any]:
-        """Return what `restore` needs to continue: arrays, and lists of numbers.
-
-        RuntimeError if a round has begun and not ended.
-        """
-        if self._tasks is not None:
-            raise RuntimeError(f"round {self.round} has begun: end it before it is kept")
-        return {
-            "round": self.round,
-            "live": list(self._live),
-            "came": self._state.copy(),
-            "silent": self._silent.copy(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue a run of the same scheme that gave this `state`.
-
-        TypeError or ValueError if `state` does not fit; nothing has changed in that case.
-        """
-        own = self.state()
-        for name, mine in own.items():
-            given = state.get(name)
-            if isinstance(mine, np.ndarray):
-                if not isinstance(given, np.ndarray) or given.dtype != mine.dtype:
-                    raise TypeError(f"{name} of the state must be an array of {mine.dtype}")
-                if given.shape != mine.shape:
-                    raise ValueError(
-                        f"{name} of the state must have shape {mine.shape}, not {given.shape}"
-                    )
-        number = at_least("round of the state", state.get("round"), 0)
-        live = [at_least("an age in live of the state", age, 1) for age in state.get("live", ())]
-        if live != sorted(set(live)) or not all(
-            age <= min(self.scheme.delay, number) for age in live
-        ):
-            raise ValueError(f"live of the state must be ages of jobs, ascending, not {live}")
-        self.round, self._live = number, live
-        self._state = state["came"].copy()
-        self._known[:] = False  # `end` tests all parts again
-        self._silent = state["silent"].copy()
-
     def _after(self, came: ArrayLike) -> State:
         """Return the state after messages from the workers `came`."""
         if self._tasks is None:
@@ -520,7 +312,6 @@ class Independent(SequentialScheme):
             raise TypeError(f"code must be a code of fastgc, not {code!r}")
         self.n = code.n
         self._set_parts([check_part(code, code.n, 0)], slots=1, ages=[0])
-        self.model = None if code.stragglers is None else PerRound(code.stragglers)
 
     def __repr__(self) -> str:
         return f"Independent({self.parts[0]!r})"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,6 @@ from .._base.arrays import (
     check_finite,
     check_real,
     check_reals,
-    check_word,
 )
 from .._base.text import duration
 from .catalogue import Candidate, candidates
@@ -42,8 +40,7 @@ class SequentialRun:
         Workers with mini-tasks that had not answered when the round ended.
     waited : (rounds,) bool array
         Whether the round lasted longer than (1 + mu) times the fastest worker's time. Then more
-        workers had straggled by that time than jobs can make up for, or, with ``wait="model"``,
-        than the scheme's model admits.
+        workers had straggled by that time than jobs can make up for.
     """
 
     rounds: Floats
@@ -100,7 +97,6 @@ def simulate_sequential(
     load_slope: ArrayLike = 0.0,
     at_load: float = 1.0,
     interrupted: bool = True,
-    wait: Literal["jobs", "model"] = "jobs",
 ) -> SequentialRun:
     """Run a scheme on times of workers, recorded or drawn.
 
@@ -126,10 +122,6 @@ def simulate_sequential(
     interrupted : bool
         True: workers drop their computation when a round ends, as in the paper. False: workers
         first finish it, as those of the engines do, before they begin the next round.
-    wait : "jobs" or "model"
-        When a round ends after that time. "jobs": as soon as all jobs can be done in time. "model":
-        when all workers have answered, if the stragglers of the last rounds and this one do not fit
-        the scheme's model. This is the rule of the scheme's authors.
 
     Returns
     -------
@@ -139,17 +131,17 @@ def simulate_sequential(
     ------
     ValueError
         If `times` do not have a column for each worker of the scheme, or are negative or not
-        finite; if there are fewer rounds than a job takes; if times of a smaller load would be
-        negative; if `wait` is neither of the two, or the scheme has no model.
+        finite; if there are fewer rounds than a job takes; or if times of a smaller load would be
+        negative.
     TypeError
         If an argument has a wrong type.
 
     Notes
     -----
-    The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023), whose scripts wait as
-    ``wait="model"`` does. After the same stragglers, ``wait="jobs"`` never ends a round later than
-    ``wait="model"``. In the first and last rounds, workers have fewer mini-tasks and take
-    proportionally less time.
+    The rule of (1 + mu) comes from Krishnan, Ebrahimi and Khisti (ICLR 2023), whose scripts then
+    wait for all workers if the stragglers are not of the scheme's pattern; after the same
+    stragglers, this never ends a round later. In the first and last rounds, workers have fewer
+    mini-tasks and take proportionally less time.
 
     Examples
     --------
@@ -165,17 +157,7 @@ def simulate_sequential(
     seconds = _checked(times, scheme)
     mu, at_load = check_real("mu", mu), check_real("at_load", at_load)
     slope = _slope(load_slope, seconds.shape)
-    check_word("wait", wait, "jobs", "model")
-    model = scheme.model if wait == "model" else None
-    if wait == "model" and model is None:
-        raise ValueError(f'wait="model" needs a scheme with a model of stragglers, not {scheme!r}')
     schedule = scheme.schedule()
-    # The stragglers of the last rounds that count in the model's windows.
-    past: deque[Bools] = deque(maxlen=0 if model is None else model.window - 1)
-
-    def admits(straggled: Bools) -> bool:
-        return model is None or model.admits(np.array([*past, straggled]))
-
     jobs = len(seconds) - scheme.delay
     rounds, done = np.zeros(len(seconds)), np.zeros(jobs)
     stragglers = np.zeros(len(seconds), dtype=np.int64)
@@ -195,10 +177,8 @@ def simulate_sequential(
                 f"{arrival.min()} s in round {r}: lower load_slope, or times are of another load"
             )
         arrival[busy] += late[busy]
-        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu, admits)
-        straggled = busy & ~came
-        stragglers[r] = np.count_nonzero(straggled)
-        past.append(np.zeros_like(busy) if scheme.excused(tasks, straggled) else straggled)
+        rounds[r], waited[r], came = _round(schedule, arrival, busy, mu)
+        stragglers[r] = np.count_nonzero(busy & ~came)
         if not interrupted:
             # A worker that is not free before this round ends skips it.
             begun = busy & (late <= rounds[r])
@@ -223,15 +203,13 @@ def _slope(load_slope: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _round(
-    schedule: Schedule, arrival: Floats, busy: Bools, mu: float, admits: Callable[[Bools], bool]
+    schedule: Schedule, arrival: Floats, busy: Bools, mu: float
 ) -> tuple[float, bool, Bools]:
     """Return the seconds of a round, whether it waited for stragglers, and who answered."""
     if not busy.any():
         return 0.0, False, ~busy
     least = min((1 + mu) * arrival[busy].min(), arrival.max())
     came = arrival <= least
-    if not admits(busy & ~came):
-        return float(arrival.max()), True, arrival <= arrival.max()
     if schedule.enough(came):
         return least, False, came
     # `enough` stays true when more workers answer: bisect for the first time at which it is.

@@ -5,22 +5,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from .._base.arrays import Array, at_least, check_real
-from ..coding.fingerprint import fingerprint
 from ..delays.interface import described
 from ..engines import Cluster, find_engine
 from ..engines.worker import asked_of
-from ..errors import CheckpointError
 from ..training import data as datasets
-from ..training.checkpoint import Checkpoint, describe
-from ..training.history import History, Record, record_of
+from ..training.history import History, Record
 from ..training.models import Model, prepared
 from ..training.optimizers import GCADA, Optimizer
 from ..training.train import (
@@ -28,7 +24,6 @@ from ..training.train import (
     check_callback,
     check_data,
     check_methods,
-    check_restorable,
     default_optimizer,
     evaluated,
     measure_of,
@@ -54,8 +49,6 @@ def train_models(
     mu: float = 1.0,
     engine: str | Callable[..., Cluster] = "local",
     seed: int = 0,
-    checkpoint: str | os.PathLike[str] | None = None,
-    every: int = 10,
     **keywords: Any,
 ) -> list[History]:
     """Train several models in turn; each step is a job of a scheme that codes across rounds.
@@ -93,12 +86,6 @@ def train_models(
         rank 0 get histories without rounds.
     seed : int
         Seed of delays, the data's split, mini-batches and the models' initial parameters.
-    checkpoint : path, optional
-        A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
-        there. Results are equal to the last bit if the same messages come, as in simulated time.
-    every : int
-        Rounds between checkpoints; there is also one after the last round. A checkpoint includes
-        the messages of all current jobs, which may be large.
     **keywords
         ``delays``, ``timeout`` and ``patience``, as in `fastgc.engines.RoundOptions`.
 
@@ -113,12 +100,8 @@ def train_models(
     ------
     TypeError, ValueError
         If an argument does not fit, for instance if there are fewer models than the scheme needs.
-    CheckpointError
-        If the checkpoint is damaged or belongs to another run, or another process uses the folder.
     NotDecodableError, NonFiniteMessageError, WorkerFailedError, TimeoutError
         As `SequentialCluster.step` does. No process is left behind.
-    OSError
-        If a checkpoint cannot be written. The previous one remains.
 
     Examples
     --------
@@ -131,11 +114,11 @@ def train_models(
     [3, 3]
     """
     check_scheme(scheme)
-    steps, every = at_least("steps", steps, 1), at_least("every", every, 1)
+    steps = at_least("steps", steps, 1)
     evaluate_every, seed = at_least("evaluate_every", evaluate_every, 1), at_least("seed", seed, 0)
     mu, models = check_real("mu", mu), _checked_models(models, scheme)
     if optimizers is not None:
-        optimizers = _checked_optimizers(optimizers, len(models), checkpoint is not None)
+        optimizers = _checked_optimizers(optimizers, len(models))
     numbered = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
     names = numbered if names is None else _several("names", names, len(models))
     check_callback(callback)
@@ -154,49 +137,29 @@ def train_models(
     ]
     run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, seed)
     gradient, shards = _in_turn(models, X, dataset.y_train, scheme.k, batch, seed)
-    start = partial(SequentialCluster, scheme, shards, gradient, gradient.size, X.dtype)
-    start = partial(start, engine=engine, mu=mu, seed=seed, **keywords)
-    with ExitStack() as stack:
-        kept = state = None
-        if checkpoint is not None:
-            try:
-                kept = stack.enter_context(Checkpoint(checkpoint, run.describe(delays, seed, mu)))
-                state = run.resume(kept)
-            except BaseException:
-                if serve is not None:  # other ranks wait for a cluster to start and end
-                    start().close()
-                raise
-        if not run.over or (serve is not None and state is not None):
-            cluster = stack.enter_context(start(state=state))
-            _go_on(run, cluster, kept, every, callback, progress)
-    return run.histories
-
-
-def _go_on(
-    run: _Run,
-    cluster: SequentialCluster,
-    kept: Checkpoint | None,
-    every: int,
-    callback: Callable[[int, Record], object] | None,
-    progress: bool,
-) -> None:
-    """Run rounds until all steps of all models are done, and keep checkpoints."""
     bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
-    if progress and not run.over:
+    if progress:
         from .._base.progress import task_bar
 
-        bar = task_bar("training", run.jobs - run.done)
-    with bar as advance:
+        bar = task_bar("training", run.jobs)
+    cluster = SequentialCluster(
+        scheme,
+        shards,
+        gradient,
+        gradient.size,
+        X.dtype,
+        engine=engine,
+        mu=mu,
+        seed=seed,
+        **keywords,
+    )
+    with cluster, bar as advance:
         while not run.over:
-            records = run.round(cluster)
-            for number, record in records:
+            for number, record in run.round(cluster):
                 advance()
                 if callback is not None:
                     callback(number, record)
-            if kept is not None:
-                kept.add([[number, asdict(record)] for number, record in records])
-                if run.over or cluster.schedule.round % every == 0:
-                    kept.save(run.state(cluster))
+    return run.histories
 
 
 def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]:
@@ -213,8 +176,8 @@ def _checked_models(given: Sequence[Any], scheme: SequentialScheme) -> list[Any]
     return models
 
 
-def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[Any]:
-    """Raise unless each model has its own optimizer, which a checkpoint can save if `kept`."""
+def _checked_optimizers(given: Sequence[Any], count: int) -> list[Any]:
+    """Raise unless each model has its own optimizer."""
     optimizers = _several("optimizers", given, count)
     if len(set(map(id, optimizers))) < len(optimizers):
         raise ValueError("optimizers must be an object for each model: one is there twice")
@@ -225,8 +188,6 @@ def _checked_optimizers(given: Sequence[Any], count: int, kept: bool) -> list[An
                 f"{each!r} selects who computes in a round, and here the scheme does: take "
                 "another optimizer"
             )
-        if kept:
-            check_restorable(each)
     return optimizers
 
 
@@ -328,8 +289,7 @@ class _Run:
         self._models, self._dataset = models, dataset
         self.histories, self._evaluate_every, self._batch = histories, evaluate_every, batch
         self._scheme, self._steps, self._size = scheme, steps, max(model.size for model in models)
-        self.jobs, self.done = steps * len(models), 0
-        self._elapsed, self._deaths = 0.0, 0
+        self.jobs, self.done, self._elapsed = steps * len(models), 0, 0.0
         self._spent: dict[int, _Spent] = {}
         computed = np.full(scheme.k, batch) if batch is not None else np.array(sizes)
         # [part, worker]: samples that the worker computes for the part
@@ -341,25 +301,6 @@ class _Run:
                 ]
                 for part, code in enumerate(scheme.parts)
             ]
-        )
-
-    def describe(self, delays: object, seed: int, mu: float) -> dict[str, str]:
-        """Return what a checkpoint must match for this run to resume from it."""
-        codes = {
-            f"code of part {at}": fingerprint(c.scheme) for at, c in enumerate(self._scheme.parts)
-        }
-        return describe(
-            self._scheme.parts[0],
-            self._models,
-            self._optimizers,
-            self._dataset,
-            delays,
-            seed,
-            scheme=self._scheme,
-            **codes,
-            mu=mu,
-            batch=self._batch,
-            steps=self._steps,
         )
 
     @property
@@ -427,7 +368,7 @@ class _Run:
             downloads=spent.downloads,
             uploads=spent.messages,
             samples=spent.samples,
-            deaths=self._deaths + (report.deaths if report is not None else 0),
+            deaths=report.deaths if report is not None else 0,
             residual=done.residual,
             evaluated=False,
         )
@@ -437,40 +378,3 @@ class _Run:
         history.rounds.append(record)
         history.theta = self._optimizers[turn].theta.copy()
         return turn, record
-
-    def state(self, cluster: SequentialCluster) -> dict[str, Any]:
-        """Return everything that a checkpoint has to hold."""
-        held: dict[str, Any] = {f"run {name}": each for name, each in cluster.state().items()}
-        for number, optimizer in enumerate(self._optimizers):
-            held |= {f"model {number} {name}": e for name, e in optimizer.state().items()}
-        deaths = cluster.report.deaths if cluster.report is not None else 0
-        held["elapsed"], held["deaths"] = self._elapsed, self._deaths + deaths
-        held["spent"] = [[job, asdict(each)] for job, each in self._spent.items()]
-        return held
-
-    def resume(self, kept: Checkpoint) -> dict[str, Any] | None:
-        """Resume from a checkpoint; return the cluster's state, or None if there is none."""
-        if kept.state is None:
-            return None
-        held = kept.state
-        try:
-            for number, optimizer in enumerate(self._optimizers):
-                optimizer.restore(_under(held, f"model {number} "))
-            self._elapsed, self._deaths = float(held["elapsed"]), int(held["deaths"])
-            self._spent = {int(job): _Spent(**each) for job, each in held["spent"]}
-            for line in kept.lines:
-                for turn, row in line:
-                    self.histories[turn].rounds.append(record_of(row))
-                    self.done += 1
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"the checkpoint is of no run of several models: {error}"
-            ) from None
-        for history, optimizer in zip(self.histories, self._optimizers, strict=True):
-            history.theta = optimizer.theta.copy()
-        kept.state, kept.lines = None, []  # free memory: they may be large
-        return _under(held, "run ")
-
-
-def _under(held: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): e for name, e in held.items() if name.startswith(prefix)}
