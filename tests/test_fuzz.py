@@ -992,7 +992,6 @@ REASONS = {
     "SequentialRun": "made by sequential.simulate_sequential",
     "Compared": "made by sequential.compare",
     "sequential.names": "takes nothing",
-    "sequential.register": "changes what all later calls see: test_sequential_compare.py",
     "SequentialScheme": "abstract",
     "SequentialScheme.schedule": "takes nothing",
     "SequentialScheme.lacks": "for schemes, which know their parts",

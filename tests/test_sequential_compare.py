@@ -23,7 +23,6 @@ from fastgc.sequential import (
     compare,
     make,
     names,
-    register,
     simulate_sequential,
 )
 from fastgc.sequential.catalogue import candidates, describe
@@ -42,7 +41,7 @@ def run(*arguments):
 def test_schemes_are_made_by_name():
     scheme = make("m-sgc:burst=2,window=3,stragglers=1,code=binary", 5)
     assert isinstance(scheme, MSGC)
-    assert (scheme.model.burst, scheme.model.window, scheme.model.stragglers) == (2, 3, 1)
+    assert (scheme.burst, scheme.window, scheme.stragglers) == (2, 3, 1)
     assert isinstance(scheme.parts[-1], fastgc.BinaryCode)
     assert isinstance(make("SR-SGC:burst=1,window=2,stragglers=2", 4), SRSGC)
     code = make("fractional", 6, stragglers=2)
@@ -136,18 +135,6 @@ def test_own_schemes_are_found_by_module_and_class(own):
     result = run(f"{own},uncoded", "-n", "3", "--rounds", "10", "--mu", "0", "--csv")
     assert result.exit_code == 0, result.output
     assert own in result.stdout
-
-
-def test_names_are_registered():
-    register("waits-for-all", lambda n: Independent(fastgc.Uncoded(n)), "waits", replace=True)
-    assert "waits-for-all" in names()
-    assert describe("waits-for-all") == "waits-for-all (waits)"
-    assert make("waits-for-all", 3).load == 1
-    with pytest.raises(ValueError, match="registered already"):
-        register("m-sgc", SRSGC)
-    register("no-scheme", lambda n: n, replace=True)
-    with pytest.raises(TypeError, match="which is no scheme"):
-        make("no-scheme", 3)
 
 
 # ------------------------------------------------------------------------------------ comparison

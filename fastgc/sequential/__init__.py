@@ -7,7 +7,7 @@ stragglers come and go, and does not help if they stay slow.
 
 from .._base.text import listing
 from .bursty import MSGC, SRSGC
-from .catalogue import make, names, register
+from .catalogue import make, names
 from .cluster import Done, SequentialCluster
 from .scheme import Independent, Schedule, SequentialScheme, Tasks
 from .simulation import Compared, SequentialRun, compare, simulate_sequential
@@ -27,7 +27,6 @@ __all__ = [
     "compare",
     "make",
     "names",
-    "register",
     "simulate_sequential",
     "train_models",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._base.arrays import at_least
@@ -14,7 +13,10 @@ from ..errors import InstabilityWarning
 from .bursty import MSGC, SRSGC, ladder
 from .scheme import Independent, SequentialScheme
 
+# Installed packages add schemes by entry points of this group.
 _REGISTRY = Registry("sequential scheme", "fastgc.sequential")
+_REGISTRY.register("sr-sgc", SRSGC, "selective repetition")
+_REGISTRY.register("m-sgc", MSGC, "multiplexed")
 
 
 class Candidate(NamedTuple):
@@ -23,27 +25,6 @@ class Candidate(NamedTuple):
     name: str  # the text asked for, with all arguments that it gives
     found: dict[str, Any]  # arguments that the text leaves open; for a gradient code, stragglers
     scheme: SequentialScheme
-
-
-def register(
-    name: str,
-    factory: Callable[..., SequentialScheme],
-    title: str | None = None,
-    *,
-    replace: bool = False,
-) -> None:
-    """Give a scheme a name for `make`, `compare` and the command ``fastgc sequential``.
-
-    Installed packages may instead offer schemes as entry points of the group
-    ``fastgc.sequential``. A class needs no registered name: ``module:Class`` imports it.
-
-    Parameters and errors as in `fastgc.codes.register`; the factory makes a scheme.
-    """
-    _REGISTRY.register(name, factory, title, replace)
-
-
-register("sr-sgc", SRSGC, "selective repetition")
-register("m-sgc", MSGC, "multiplexed")
 
 
 def names() -> list[str]:
