@@ -1,7 +1,6 @@
 """Amplification, bounds, measured errors, worst survivors, comparisons, unstable codes."""
 
 import contextlib
-import functools
 import itertools
 import math
 import pickle
@@ -485,7 +484,7 @@ def test_exchanges_keep_sets_as_small_as_allowed():
         s, rings = code.stragglers, code.scheme.rings()
         lost = np.arange(code.n) < s
         seen = set()
-        for _ in range(3000):
+        for _ in range(6000):
             before = lost.copy()
             there = search._neighbour(lost, s, rings, rng)
             np.testing.assert_array_equal(lost, before)
@@ -539,9 +538,9 @@ def test_comparison_is_tidy():
         patterns=PATTERNS,
         dtypes=["float64", "float32"],
         sets=9,
-        progress=lambda: done.append(1),
+        progress=lambda *at: done.append(at),
     )
-    assert len(rows) == len(done) == 24
+    assert len(rows) == len({int(at) for at, _ in done}) == 24
     assert [row.code for row in rows[::8]] == list(codes)
     for row in rows:
         assert row.error <= row.worst_error <= row.bound
@@ -674,53 +673,33 @@ def test_loads_that_are_not_even_are_told_apart():
     assert row.mean_load == pytest.approx(4)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("held", ["load", "mean_load", "messages", "message_size"])
 @pytest.mark.parametrize("n", [7, 12])
-def test_codes_are_made_comparable(held, n):
+def test_codes_are_made_comparable(n):
     families = {
         "rs": lambda s: ReedSolomon(n, stragglers=s),
         "binary": lambda s: BinaryCode(n, stragglers=s),
         "fractional": lambda s: fastgc.FractionalRepetition(n, stragglers=s),
     }
-    for mine, make in families.items():
+    for make in families.values():
         made = {}
         for s in range(n):
             with contextlib.suppress(ValueError):
-                made[s] = stability.compare({mine: (make(s), "auto")}, stragglers=s, sets=5)[0]
+                made[s] = make(s).load
         for other, first in families.items():
             for s in (1, 3):
                 try:
-                    [reference] = stability.compare({other: first(s)}, stragglers=s, sets=5)
+                    [reference] = stability.compare({other: first(s)}, stragglers=s, sets=1)
                 except ValueError:
                     continue
-                most = getattr(reference, held)
-                good = {t: getattr(row, held) for t, row in made.items()}
-                good = {t: found for t, found in good.items() if found <= most}
+                good = {t: load for t, load in made.items() if load <= reference.load}
                 if not good:
-                    with pytest.raises(ValueError, match=f"no such code has at most .* of {held}"):
-                        stability.matched(make, reference, held, sets=5)
+                    with pytest.raises(ValueError, match="no such code has a load of at most"):
+                        stability.matched(make, reference)
                     continue
-                if held == "messages":
-                    wanted = min(good)
-                else:
-                    alike = [t for t, found in good.items() if found == max(good.values())]
-                    # Of two that are equally near, the smaller.
-                    wanted = min(alike, key=lambda t: (abs(t - s), t))
-                assert stability.matched(make, reference, held, sets=5) == wanted
-
-
-def test_codes_of_equal_error():
-    [reference] = stability.compare({"rs": ReedSolomon(16, stragglers=4)}, sets=20)
-    found = stability.matched(
-        lambda s: ReedSolomon(16, stragglers=s, root=1), reference, "error", sets=20
-    )
-    assert 0 <= found < 4
-    # Sums are equally precise with any number of stragglers, and decoding them takes time.
-    binary = functools.partial(BinaryCode, 16)
-    assert stability.matched(lambda s: binary(stragglers=s), reference, "error", sets=20) == 15
-    slow = reference._replace(decode_seconds=10.0)
-    assert stability.matched(lambda s: binary(stragglers=s), slow, "decode_seconds", sets=2) == 15
+                alike = [t for t, load in good.items() if load == max(good.values())]
+                # Of two that are equally near, the smaller.
+                wanted = min(alike, key=lambda t: (abs(t - s), t))
+                assert stability.matched(make, reference) == wanted
 
 
 def test_codes_that_are_not_comparable():
@@ -730,10 +709,8 @@ def test_codes_that_are_not_comparable():
     [reference] = stability.compare({"rs": ReedSolomon(6, stragglers=1)}, sets=1)
     with pytest.raises(ValueError, match="there is no such code for 6 workers: not for 0"):
         stability.matched(none, reference)
-    with pytest.raises(ValueError, match=r"held must be one of load, mean_load, .* not 'weight'"):
-        stability.matched(lambda s: BinaryCode(6, stragglers=s), reference, "weight")
     few = reference._replace(load=0)
-    with pytest.raises(ValueError, match="no such code has at most 0 of load"):
+    with pytest.raises(ValueError, match="no such code has a load of at most 0"):
         stability.matched(lambda s: BinaryCode(6, stragglers=s), few)
 
 
@@ -1027,17 +1004,16 @@ def test_many_messages_are_encoded_together(monkeypatch):
 
 
 def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
-    steps, rows = [], []
+    steps = []
     codes = {"rs": fastgc.ReedSolomon(8, stragglers=2)}
     patterns = ("random", "contiguous")
     fastgc.stability.compare(
         codes,
         patterns=patterns,
         sets=3,
-        progress=lambda: rows.append(None),
-        within=lambda *at: steps.append((len(rows), *at)),
+        progress=lambda *at: steps.append(at),
     )
-    assert steps == [(row, done, 3) for row in range(2) for done in range(3)]
+    assert steps == [(row + done / 3, 2) for row in range(2) for done in range(3)]
 
 
 def test_codes_are_measured_on_orders_that_are_given():

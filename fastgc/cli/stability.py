@@ -9,6 +9,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
+from .._base.arrays import check_one_of
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
@@ -38,9 +39,8 @@ class Measured(Options):
     dtypes: str = option("float64", "Types of the messages, such as float64,float16.", "--dtype")
     equal: str = option(
         "stragglers",
-        "What all codes have in common. stragglers: they tolerate equally many. Otherwise each "
-        "tolerates as many as it can without exceeding the first code's load (the largest), "
-        "mean_load, messages (needed), message_size, decode_seconds or error.",
+        "What all codes have in common. stragglers: they tolerate equally many. load: each "
+        "tolerates as many as it can without exceeding the first code's load.",
     )
     patterns: str = option(
         "random,neighbouring",
@@ -74,13 +74,11 @@ def stability(what: Measured, output: Tables) -> None:
     the worst ones that a search finds for each, called adversarial.
     """
     from .. import plotting
-    from ..stability import HELD
 
     output.check()
     check_pictures(what.width, what.plot, what.circle)
     sizes = _sizes(what)
-    if what.equal not in ("stragglers", *HELD):
-        raise ValueError(f"--equal must be stragglers, {', '.join(HELD)}, not {what.equal}")
+    check_one_of("--equal", what.equal, ("stragglers", "load"))
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
     around: Any = None if what.circle is None else survey.around(*sizes[0])
     survey.run(sizes)
@@ -126,41 +124,43 @@ class _Survey:
         from .._base.progress import share_bar
         from ..planning.plan import reasons
 
-        rows = len(self.dtypes) * len(self.patterns)
-        with share_bar("measuring", len(pairs) * len(self.codes) * rows) as show:
+        with share_bar("measuring", len(pairs) * len(self.codes)) as show:
             for at, ((n, s), text) in enumerate(product(pairs, self.codes)):
-                self._measure(text, n, s, at * rows, show)
+                self._measure(text, n, s, partial(show, at))
                 self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
         self.notes += reasons(self._refused)
         if not self.rows:
             raise ValueError("nothing to measure: " + "; ".join(self.notes))
 
     def _measure(
-        self, text: str, n: int, wanted: int, before: int, show: Callable[[int, int, int], None]
+        self, text: str, n: int, wanted: int, show: Callable[[float, float], object]
     ) -> None:
-        """Measure a code for one size; `show` is called with the rows done, `before` and here."""
+        """Measure a code for one size; `show` is called with the dtypes done and all."""
         from ..stability import compare
 
-        what, s, scheme = self.what, wanted, {}
+        what, s, kinds = self.what, wanted, len(self.dtypes)
         try:
             s = self._tolerated(text, n, wanted)
-            scheme = {text: scheme_of(text, n, what.seed, s)}
-            said = catalogue.remark(text, scheme[text][0])
-            self.notes += [said] if said else []
+            scheme = scheme_of(text, n, what.seed, s)
         except (ValueError, OverflowError) as error:
             self._refused[f"{text} at {n}/{s}"] = str(error)
-        done: list[None] = []  # one entry for each row done
-        for kind in self.dtypes:
+            return
+        said = catalogue.remark(text, scheme[0])
+        self.notes += [said] if said else []
+
+        def rows(dtypes: int, done: float, of: int) -> None:
+            show(dtypes + done / of, kinds)
+
+        for at, kind in enumerate(self.dtypes):
             try:
                 self.rows += compare(
-                    scheme,
+                    {text: scheme},
                     stragglers=s,
                     patterns=self.patterns,
                     dtypes=[kind],
                     sets=self.trials,
                     seed=what.seed,
-                    progress=lambda: done.append(None),
-                    within=lambda *sets: show(before + len(done), *sets),
+                    progress=partial(rows, at),
                 )
             except TypeError as error:  # the code has no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
@@ -176,8 +176,7 @@ class _Survey:
         like = next((r for r in self.rows if (r.code, r.n, r.stragglers) == key), None)
         if like is None:
             raise ValueError(f"--equal compares with {first}, which could not be measured")
-        make = partial(scheme_of, text, n, what.seed)
-        return matched(make, like, what.equal, sets=self.trials, seed=what.seed)
+        return matched(lambda s: scheme_of(text, n, what.seed, s)[0], like)
 
 
 def _sizes(what: Any) -> list[tuple[int, int]]:
@@ -234,7 +233,7 @@ _ERRORS = [
 def _show(rows: list[dict[str, Any]], what: Measured, trials: int, output: Tables) -> None:
     """Print costs once for all dtypes and patterns, and a table of errors for each of these."""
     of_code = groupby(rows, key=lambda row: [row[key] for key in ("code", "n", "stragglers")])
-    title = f"loads and messages; equal: {what.equal.replace('_', ' ')}"
+    title = f"loads and messages; equal: {what.equal}"
     output.table(title, _COSTS, [next(mine) for _, mine in of_code], several=True)
     for kind, pattern in dict.fromkeys((row["dtype"], row["pattern"]) for row in rows):
         mine = [row for row in rows if (row["dtype"], row["pattern"]) == (kind, pattern)]

@@ -17,8 +17,6 @@ from ..errors import NotDecodableError
 __all__ = ["worst_stragglers"]
 
 _WINDOWS = 8  # windows of neighbours by number
-_RINGS = 4  # clusters that are searched: all are alike
-_CLIMBED = 3  # the worst sets, from which exchanges start
 # Exchanges also accept sets that are less bad, by temperatures from _HOT to _COLD in logarithms of
 # the error: at 256/64, 256/128 and 1000/100 this finds sets three times as bad as exchanges that
 # always gain.
@@ -61,10 +59,10 @@ def worst_stragglers(
 ) -> Ints:
     """Search for the silent workers that make the decoded gradient least precise.
 
-    It tries windows of workers, arcs of the circles of the code's evaluation points, windows that
-    are filled nearly evenly, and random sets. Then it exchanges stragglers of the worst sets, and
-    moves stretches of them. Sets with fewer stragglers than allowed are tried, too: half a cluster
-    can be worse than a whole one.
+    It tries windows of workers, arcs of a circle of the code's evaluation points, windows that are
+    filled nearly evenly, and random sets. From the worst set it climbs: it exchanges stragglers,
+    and moves stretches of them. Sets with fewer stragglers than allowed are tried, too: half a
+    cluster can be worse than a whole one.
 
     Parameters
     ----------
@@ -76,7 +74,7 @@ def worst_stragglers(
     dtype : numpy dtype
         Dtype of the messages. Gradients have the same, or float32 for float16 and bfloat16.
     trials : int, default 200
-        Number of windows, of random sets, and of exchanges from each of the three worst sets.
+        Number of windows and of random sets, and a third of the number of exchanges.
     seed : int
 
     Returns
@@ -116,65 +114,54 @@ def worst_stragglers(
             pass
         return math.log(max(error, sys.float_info.min)) if error < math.inf else _BEYOND
 
-    known = [(badness(lost), lost) for lost in _starts(code, s, trials, rng)]
-    known = sorted((each for each in known if each[0] > -math.inf), key=lambda each: -each[0])
-    if not known:
+    starts = [*_starts(code, s, trials, rng)]
+    known = [badness(lost) for lost in starts]
+    most, worst = max(known), starts[int(np.argmax(known))]
+    if most == -math.inf:
         raise NotDecodableError(
             f"no set of {s} silent workers that was tried leaves the gradient decodable; this code "
             f"tolerates {code.stragglers}",
             1,
         )
-    most, worst = known[0]
-    for value, lost in known[:_CLIMBED] if s else []:
-        now = np.isin(np.arange(code.n), lost)
-        for step in range(trials):
-            there = _neighbour(now, s, code.scheme.rings(), rng)
-            found = badness(np.flatnonzero(there))
-            heat = _HOT * (_COLD / _HOT) ** (step / trials)
-            if found > value or rng.random() < math.exp(max((found - value) / heat, -700.0)):
-                value, now = found, there
-            if value > most:
-                most, worst = value, np.flatnonzero(now)
+    steps = 3 * trials if s else 0
+    value, now = most, np.isin(np.arange(code.n), worst)
+    for step in range(steps):
+        there = _neighbour(now, s, code.scheme.rings(), rng)
+        found = badness(np.flatnonzero(there))
+        heat = _HOT * (_COLD / _HOT) ** (step / steps)
+        if found > value or rng.random() < math.exp(max((found - value) / heat, -700.0)):
+            value, now = found, there
+        if value > most:
+            most, worst = value, np.flatnonzero(now)
     return np.unique(worst)
 
 
 def _neighbour(lost: Bools, s: int, rings: list[Ints], rng: np.random.Generator) -> Bools:
     """A random neighbour of a set of at most s silent workers, or the set itself."""
     there, count, move = lost.copy(), int(lost.sum()), rng.random()
+    at = rng.integers(lost.size)
     if move < 0.1 and (len(rings) > 1 or count < s):  # one silent worker more or less
-        at = rng.integers(lost.size)
         if (count > 1) if lost[at] else (count < s):
             there[at] = not lost[at]
-        return there
-    at = rng.choice(np.flatnonzero(lost))
-    ring = next(each for each in rings if at in each)
-    from_here = np.roll(ring, -np.flatnonzero(ring == at)[0])
-    if move < 0.4:  # move to the next free place, either way
-        free = from_here[~lost[from_here]]
-        to = rng.choice(free[[0, -1]]) if free.size else at
-    elif move < 0.6:  # move anywhere
-        to = rng.choice(np.flatnonzero(~lost))
-    else:  # move a whole stretch by one place
+    elif move < 0.5:  # move one anywhere
+        there[rng.choice(np.flatnonzero(lost))] = False
+        there[rng.choice(np.flatnonzero(~lost))] = True
+    else:  # move a whole stretch by one place, or a single worker
+        ring = next(each for each in rings if at in each)
+        from_here = np.roll(ring, -np.flatnonzero(ring == at)[0])
         stretch = from_here[: rng.integers(2, max(ring.size, 3))]
         there[stretch] = np.roll(lost[stretch], rng.choice((-1, 1)))
-        return there
-    if not lost[to]:
-        there[at], there[to] = False, True
     return there
 
 
 def _starts(code: Code, s: int, trials: int, rng: np.random.Generator) -> Iterator[Ints]:
     yield from contiguous(code.n, s, _WINDOWS, rng)
-    shares = [
-        (ring, size)
-        for ring in code.scheme.rings()[:_RINGS]
-        for size in sorted({min(s, max(1, ring.size * part // 8)) for part in range(1, 9)})
-        if s
-    ]
-    yield from (ring[:size] for ring, size in shares)
-    for _ in range(trials if s else 0):
-        ring, size = shares[rng.integers(len(shares))]
-        yield ring[_graded(ring.size, size, *rng.random(2))]
+    if s:
+        ring = code.scheme.rings()[0]  # all clusters are alike
+        sizes = sorted({min(s, max(1, ring.size * part // 8)) for part in range(1, 9)})
+        yield from (ring[:size] for size in sizes)
+        for size in rng.choice(sizes, trials).tolist():
+            yield ring[_graded(ring.size, size, *rng.random(2))]
     for _ in range(trials):
         yield rng.permutation(code.n)[:s]
 

@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, Ints, at_least, check_dtype, check_one_of
+from .._base.arrays import Array, Ints, at_least, check_dtype
 from ..codes import Code
 from ..coding.orders import random_arrivals
 from ..coding.trust import residuals
@@ -21,7 +22,6 @@ from .precision import Experiment, amplification_of
 from .search import contiguous, messages_without, silent_workers, worst_stragglers
 
 __all__ = [
-    "HELD",
     "PATTERNS",
     "StabilityRow",
     "compare",
@@ -29,8 +29,6 @@ __all__ = [
 ]
 
 PATTERNS = ("random", "contiguous", "neighbouring", "adversarial")
-# The fields that `matched` can hold equal.
-HELD = ("load", "mean_load", "messages", "message_size", "decode_seconds", "error")
 
 
 class StabilityRow(NamedTuple):
@@ -98,8 +96,7 @@ def compare(
     sets: int = 200,
     p: int = 16,
     seed: int = 0,
-    progress: Callable[[], object] | None = None,
-    within: Callable[[int, int], object] = lambda decoded, sets: None,
+    progress: Callable[[float, int], object] = lambda done, rows: None,
 ) -> list[StabilityRow]:
     """Measure what codes cost, and how much precision decoding loses.
 
@@ -126,9 +123,7 @@ def compare(
     seed : int
         Seed of partial gradients and sets.
     progress : callable, optional
-        Called after each row.
-    within : callable, optional
-        Called before each set with the number of sets of the row that are done, and of all.
+        Called before each set with the rows done, the last in part, and the number of all rows.
 
     Returns
     -------
@@ -140,7 +135,12 @@ def compare(
     if unknown:
         raise ValueError(f"unknown pattern {unknown[0]!r}: choose among {', '.join(PATTERNS)}")
     sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-    rows = []
+    rows, done = [], 0
+    steps = len(codes) * len(dtypes) * len(patterns)
+
+    def within(row: int, part: float) -> None:
+        progress(row + part, steps)
+
     for name, entry in codes.items():
         code, method = entry if isinstance(entry, tuple) else (entry, "auto")
         s = silent_workers(code, stragglers)
@@ -153,13 +153,12 @@ def compare(
                 experiment = None
             for pattern in patterns:
                 lost = list(_silent(code, s, pattern, method, dtype, sets, seed))
-                figures = _measure(code, method, experiment, lost, within)
+                figures = _measure(code, method, experiment, lost, partial(within, done))
                 if figures is not None:
                     costs = (code.n, code.k, code.load, mean, needed, size)
                     head = (name, *costs, s, dtype.name, pattern)
                     rows.append(StabilityRow(*head, *figures))
-                if progress is not None:
-                    progress()
+                done += 1
     return rows
 
 
@@ -185,13 +184,13 @@ def _measure(
     method: str,
     experiment: Experiment | None,
     silent: Sequence[Ints],
-    within: Callable[[int, int], object] = lambda decoded, sets: None,
+    progress: Callable[[float], object] = lambda part: None,
 ) -> tuple[int, float, float, float, float, float, float, float] | None:
     kind = np.dtype(np.float64) if experiment is None else experiment.dtype
     seconds, errors, factors, predicted = (list[float]() for _ in range(4))
     decoded: list[tuple[Ints, Array | None]] = []
     for done, lost in enumerate(silent):
-        within(done, len(silent))
+        progress(done / len(silent))
         survivors = messages_without(code, lost)
         try:
             if not seconds:  # make now what the code makes once
@@ -229,33 +228,19 @@ def _vector(code: Code, survivors: Ints, method: str, kind: np.dtype[Any]) -> Ar
         return None
 
 
-def matched(
-    make: Callable[[int], Code | tuple[Code, str]],
-    reference: StabilityRow,
-    held: str = "load",
-    *,
-    sets: int = 50,
-    seed: int = 0,
-) -> int:
-    """How many stragglers a code should tolerate to be comparable with a reference.
+def matched(make: Callable[[int], Code], reference: StabilityRow) -> int:
+    """How many stragglers a code should tolerate to be comparable with a reference of equal load.
 
-    It is the largest number for which the code does not exceed the reference in the field `held`.
-    If several numbers give the same value of the field, it is the one nearest to the reference's.
-    If messages are held equal, it is the smallest number that needs no more messages, because
-    messages become fewer as loads grow.
+    It is the largest number for which the code's load does not exceed the reference's. If several
+    numbers give the same load, it is the one nearest to the reference's.
 
     Parameters
     ----------
     make : callable
-        Makes the code, or a pair of a code and a method, for s stragglers. It raises ValueError or
-        OverflowError if there is none for this s.
+        Makes the code for s stragglers. It raises ValueError or OverflowError if there is none for
+        this s. Loads are assumed to grow with s.
     reference : StabilityRow
-        The row of the code to compare with, for random stragglers.
-    held : {"load", "mean_load", "messages", "message_size", "decode_seconds", "error"}
-        The field of `StabilityRow` to hold equal. All fields but messages are assumed to grow with
-        s. The last two are measured, with s workers silent.
-    sets, seed : int
-        As in `compare`.
+        A row of the code to compare with.
 
     Returns
     -------
@@ -264,7 +249,7 @@ def matched(
     Raises
     ------
     ValueError
-        If `held` is something else, or every code exceeds the reference in it.
+        If the load of every code exceeds the reference's.
     TypeError
         If `reference` is not a `StabilityRow`.
 
@@ -282,65 +267,35 @@ def matched(
     >>> matched(lambda s: fastgc.BinaryCode(256, stragglers=s), row)
     127
     """
-    check_one_of("held", held, HELD)
     if not isinstance(reference, StabilityRow):
         raise TypeError(f"reference must be a StabilityRow of compare, not {reference!r}")
-    sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
-    made: dict[int, Code | tuple[Code, str] | None] = {}
     why: Exception | None = None
 
-    def code_of(s: int) -> Code | tuple[Code, str] | None:
+    @cache
+    def load(s: int) -> int | None:
         nonlocal why
-        if s not in made:
-            try:
-                made[s] = make(s)
-            except (ValueError, OverflowError) as error:
-                made[s], why = None, error
-        return made[s]
+        try:
+            return make(s).load
+        except (ValueError, OverflowError) as error:
+            why = error
+            return None
 
     def nearest(s: int) -> int:
         """The largest number up to s for which there is a code, or -1."""
-        return next((t for t in range(s, -1, -1) if code_of(t) is not None), -1)
+        return next((t for t in range(s, -1, -1) if load(t) is not None), -1)
 
-    figures: dict[int, float] = {-1: -math.inf}
-
-    def figure(s: int) -> float:
-        if (s := nearest(s)) not in figures:
-            entry = code_of(s)
-            assert entry is not None
-            figures[s] = _figure(entry, s, held, reference.dtype, sets, seed)
-        return figures[s]
+    def nearest_load(s: int) -> int:
+        return load(nearest(s)) or 0
 
     every = range(reference.n)
-    most = float(getattr(reference, held))
     if nearest(reference.n - 1) < 0:
         raise ValueError(f"there is no such code for {reference.n} workers: {why}")
-    if held == "messages":
-        s = next((s for s in every if nearest(s) == s and figure(s) <= most), -1)
-    else:  # by bisection: making and measuring a code for each s would take long
-        s = nearest(bisect.bisect_right(every, most, key=figure) - 1)
+    # By bisection: making a code for each s would take long.
+    s = nearest(bisect.bisect_right(every, reference.load, key=nearest_load) - 1)
     if s < 0:
-        raise ValueError(f"no such code has at most {most:.4g} of {held}")
-    if held in ("messages", "decode_seconds", "error"):
-        return s
-    first = bisect.bisect_left(every, figure(s), key=figure)
+        raise ValueError(f"no such code has a load of at most {reference.load}")
+    first = bisect.bisect_left(every, nearest_load(s), key=nearest_load)
     return max(first, nearest(min(max(reference.stragglers, first), s)))
-
-
-def _figure(
-    entry: Code | tuple[Code, str], s: int, held: str, dtype: str, sets: int, seed: int
-) -> float:
-    code = entry[0] if isinstance(entry, tuple) else entry
-    if held == "load":
-        return code.load
-    if held == "mean_load":
-        return float(code.scheme.loads.mean())
-    if held == "message_size":
-        return code.scheme.message_weight
-    if held == "messages":
-        return code.recovery(sets, seed).messages
-    rows = compare({"": entry}, stragglers=s, dtypes=[dtype], sets=sets, seed=seed)
-    return float(getattr(rows[0], held)) if rows else math.inf
 
 
 P = 32  # elements of a gradient
