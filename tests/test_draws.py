@@ -13,6 +13,7 @@ from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.planning.simulation import simulate
 from fastgc.planning.simulation.monte_carlo import law_of
+from fastgc.planning.simulation.rounds import drawn
 
 MASK = (1 << 64) - 1
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -81,7 +82,7 @@ def test_numbers_and_times(n, at_each_level):
             # Exponents of up to 36 are rounded, too.
             bound = 1e-14 if plan.power.any() else 1e-15
             for _ in at_each_level():
-                for found, true in zip(plan.draw(first, rounds), expected, strict=True):
+                for found, true in zip(drawn(plan, first, rounds), expected, strict=True):
                     np.testing.assert_allclose(found, true, rtol=bound)
 
 
@@ -95,7 +96,7 @@ def test_the_ends_of_the_range(number, at_each_level):
         plan = plan_of(1, key_of(number), power=power)
         true = truth(plan, 0, 1)[0]
         for _ in at_each_level():
-            found = plan.draw(0, 1)[0]
+            found = drawn(plan, 0, 1)[0]
             np.testing.assert_allclose(found, true, rtol=1e-15 * (1 + 40 * power))
             assert np.isfinite(found).all()
             assert (found > 0).all()
@@ -104,24 +105,24 @@ def test_the_ends_of_the_range(number, at_each_level):
 def test_every_cut_gives_the_same():
     for n in (1, 5, 700):
         plan = plan_of(n, power=np.linspace(0, 1, n))
-        whole = np.stack(plan.draw(2, 9))
+        whole = np.stack(drawn(plan, 2, 9))
         for cut in range(1, 9):
-            parts = plan.draw(2, cut), plan.draw(2 + cut, 9 - cut)
+            parts = drawn(plan, 2, cut), drawn(plan, 2 + cut, 9 - cut)
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
 
 
 def test_every_level_rounds_as_the_oracle(at_each_level):
     plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
     with oracles.instead():
-        expected = plan.draw(1, 40)
+        expected = drawn(plan, 1, 40)
     for _ in at_each_level():
-        np.testing.assert_array_equal(plan.draw(1, 40), expected)
+        np.testing.assert_array_equal(drawn(plan, 1, 40), expected)
 
 
 def test_given_delays_are_only_drawn_apart():
     given = np.random.default_rng(0).random((6, 9))
     plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
-    wait, whole = plan.draw(4, 6)
+    wait, whole = drawn(plan, 4, 6)
     apart = wait / given
     np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
     assert (apart >= 1 - 2.0**-52).all()
@@ -143,7 +144,7 @@ def test_laws(model):
     law = law_of(model, 8)
     for key in (1, 2):
         plan = kernels.rounds.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
-        wait = plan.draw(0, much(5000, 2000))[0]
+        wait = drawn(plan, 0, much(5000, 2000))[0]
         assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
         # Workers of a round are independent, and so are rounds of a worker.
         u = model.cdf(wait)
@@ -158,10 +159,10 @@ def test_threads_change_nothing(split_over):
         drawn = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
         for plan in (drawn, drawn._replace(given=rng.random((rounds, n)))):
             split_over(1)
-            expected = plan.draw(17, rounds)
+            expected = drawn(plan, 17, rounds)
             assert len(np.unique(expected[1])) > 0.99 * n * rounds
             split_over(3)
-            np.testing.assert_array_equal(plan.draw(17, rounds), expected)
+            np.testing.assert_array_equal(drawn(plan, 17, rounds), expected)
 
 
 def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
