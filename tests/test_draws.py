@@ -156,8 +156,8 @@ def test_laws(model):
 def test_threads_change_nothing(split_over):
     rng = np.random.default_rng(3)
     for n, rounds in ((1, 20_000), (7, 5_001), (600, 40)):
-        drawn = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
-        for plan in (drawn, drawn._replace(given=rng.random((rounds, n)))):
+        random = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
+        for plan in (random, random._replace(given=rng.random((rounds, n)))):
             split_over(1)
             expected = drawn(plan, 17, rounds)
             assert len(np.unique(expected[1])) > 0.99 * n * rounds
