@@ -626,11 +626,13 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     assert code.load == max(loads)
     if code.scheme.codes_data:
         return
-    for each in (code.scheme.row_norms, code.scheme.row_sums):
+    for each in (code.scheme.precision.row_norms, code.scheme.precision.row_sums):
         assert each.dtype == np.float64
     norms = np.array([np.sum(np.abs(values) ** 2) for values in sizes]) / code.scheme.k
-    np.testing.assert_allclose(code.scheme.row_norms, norms, rtol=1e-13)
-    np.testing.assert_allclose(code.scheme.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13)
+    np.testing.assert_allclose(code.scheme.precision.row_norms, norms, rtol=1e-13)
+    np.testing.assert_allclose(
+        code.scheme.precision.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", ["rs", "uc-mmc:load=3", "lcc-mmc:load=3"])

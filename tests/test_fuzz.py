@@ -45,6 +45,7 @@ from fastgc import (
     stability,
     vandermonde,
 )
+from fastgc.coding.precision import Precision
 from fastgc.coding.scheme import Scheme
 
 EXAMPLES = os.environ.get("FASTGC_FUZZ")
@@ -1006,6 +1007,7 @@ REASONS = {
     "Scheme.message_rows": "takes nothing",
     "Scheme.known_stragglers": "takes nothing",
     "Scheme.raise_too_few": "for schemes, which raise by it",
+    "Precision": "for schemes, which give it themselves",
     "Scheme.waiting": "for schemes, whose rules it completes",
     "Round.residual": "takes nothing",
     **{
@@ -1075,8 +1077,8 @@ REASONS = {
 }
 # Hooks of schemes: the verbs call them with arguments that they have checked.
 SAID = (
-    *("row", "vector", "bind_vector", "by_formula", "decoder", "parity", "deviation", "rings"),
-    *("equations", "left_out", "log_vector", "typical_error", "computation_roundings"),
+    *("row", "vector", "bind_vector", "by_formula", "decoder", "parity", "rings"),
+    *("equations", "deviation", "left_out", "typical_error", "computation_roundings"),
     *("doubt", "awaits_more", "expects_more", "vector_errors"),
     *("known_residuals", "partitions", "coefficients", "matrix", "residual", "encode_data"),
 )
@@ -1113,7 +1115,7 @@ def _of_class(name, kind):
         owner = next(base for base in kind.__mro__ if method in vars(base))
         member = inspect.unwrap(getattr(vars(owner)[method], "__func__", vars(owner)[method]))
         public = method == "__call__" or not method.startswith("_")
-        if issubclass(owner, Scheme) and method in SAID:
+        if issubclass(owner, Scheme | Precision) and method in SAID:
             continue
         if public and owner.__module__.startswith("fastgc") and inspect.isfunction(member):
             names.add(f"{owner.__name__}.{method}")

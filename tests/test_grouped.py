@@ -238,9 +238,9 @@ def test_roundings_are_those_of_the_longest_messages_and_rings_those_of_groups()
     short, long = Uncoded(2), FractionalRepetition(2, 64, stragglers=1)
     for code in (Grouped([short, long]), Grouped([long, short])):
         assert (
-            code.scheme.message_roundings
-            == long.scheme.message_roundings
-            > short.scheme.message_roundings
+            code.scheme.precision.message_roundings
+            == long.scheme.precision.message_roundings
+            > short.scheme.precision.message_roundings
         )
     clustered = ReedSolomon(6, stragglers=1, clusters=2)
     rings = [ring.tolist() for ring in Grouped([clustered, Uncoded(3)]).scheme.rings()]
@@ -462,7 +462,7 @@ def test_what_is_left_out_is_that_of_the_whole_sum():
     vector = code.decoding_vector(F)
     left = np.linalg.norm(vector @ code.matrix()[F] - 1) / np.sqrt(code.k)
     assert left > 0.4
-    assert code.scheme.left_out(F, vector) == pytest.approx(left, rel=1e-12)
+    assert code.scheme.precision.left_out(F, vector) == pytest.approx(left, rel=1e-12)
 
 
 def test_cells_that_are_missing_are_the_heaviest():

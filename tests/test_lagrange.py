@@ -672,10 +672,12 @@ def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
     scheme = LagrangeCode(12, 7, load=3, nodes=nodes).scheme
     F = np.random.default_rng(0).permutation(12)[: scheme.threshold]
     vector = scheme.vector(F)
-    expected = scheme.row_norms, scheme.row_sums, scheme.vector_errors(F, vector)
+    of = scheme.precision
+    expected = of.row_norms, of.row_sums, of.vector_errors(F, vector)
     monkeypatch.setattr("fastgc.interpolation._TOGETHER", 7)
     again = LagrangeCode(12, 7, load=3, nodes=nodes).scheme
-    found = again.row_norms, again.row_sums, again.vector_errors(F, vector)
+    of = again.precision
+    found = of.row_norms, of.row_sums, of.vector_errors(F, vector)
     for each, same in zip(found, expected, strict=True):
         np.testing.assert_allclose(each, same, rtol=1e-14)
     assert "basis" not in vars(again._values)

@@ -72,8 +72,8 @@ def test_the_closed_form_is_that_of_the_matrix(n, k, s):
     linear = LinearCode(cyclic.matrix(), stragglers=s).scheme
     assert fingerprint(cyclic) == fingerprint(linear)
     assert cyclic.loads.tolist() == linear.loads.tolist()
-    np.testing.assert_allclose(cyclic.row_norms, linear.row_norms)
-    np.testing.assert_allclose(cyclic.row_sums, linear.row_sums)
+    np.testing.assert_allclose(cyclic.precision.row_norms, linear.precision.row_norms)
+    np.testing.assert_allclose(cyclic.precision.row_sums, linear.precision.row_sums)
     for f in range(n - s, n + 1):
         for came in combinations(range(n), f):
             F = np.array(came)
@@ -82,9 +82,12 @@ def test_the_closed_form_is_that_of_the_matrix(n, k, s):
             least = np.linalg.norm(expected * sizes)
             assert np.linalg.norm((vector - expected) * sizes) <= 1e-11 * least
             np.testing.assert_allclose(
-                cyclic.deviation(F, vector), vector @ linear._B[F] - 1, atol=1e-14 * least
+                cyclic.precision.deviation(F, vector), vector @ linear._B[F] - 1, atol=1e-14 * least
             )
-            assert abs(cyclic.left_out(F, vector) - linear.left_out(F, vector)) <= 1e-14 * least
+            assert (
+                abs(cyclic.precision.left_out(F, vector) - linear.precision.left_out(F, vector))
+                <= 1e-14 * least
+            )
             checks = cyclic.parity(F)
             assert checks.first.size == linear.parity(F).first.size == f - (n - s)
             for column in cyclic.matrix()[F].T:
@@ -98,7 +101,7 @@ def test_a_cyclic_code_of_as_many_workers_as_no_matrix_has():
     assert code.partitions(n - 1).tolist() == [0, 1, 2, n - 1]
     F = np.setdiff1d(np.arange(n), [5, 6, 70_000])
     vector = code.decoding_vector(F)
-    assert code.residual(F) < 1e-9 > code.scheme.left_out(F, vector) > 0
+    assert code.residual(F) < 1e-9 > code.scheme.precision.left_out(F, vector) > 0
     assert 0 < code.trust(F).relative_error < 1e-8
     g = np.random.default_rng(0).standard_normal(n)
     H = code.scheme._values.T * g[(np.arange(n) + np.arange(s + 1)[:, None]) % n]
@@ -118,14 +121,14 @@ def test_what_large_codes_leave_out_costs_less_than_rounding_would(monkeypatch):
 
             def error(vector, scheme=scheme, F=F):
                 rounding = 2 * unit * np.linalg.norm(vector * scheme._sizes[F]) / np.sqrt(60)
-                return np.hypot(scheme.left_out(F, vector), rounding)
+                return np.hypot(scheme.precision.left_out(F, vector), rounding)
 
             best = error(scheme._solve(F, unit)[0])
             exact = error(scheme._solve(F)[0])
             with monkeypatch.context() as patch:
                 patch.setitem(vars(scheme), "_dense", None)
                 vector, left = scheme._solve(F, unit)
-                assert left == pytest.approx(scheme.left_out(F, vector), rel=1e-6)
+                assert left == pytest.approx(scheme.precision.left_out(F, vector), rel=1e-6)
                 assert error(vector) <= exact * (1 + 1e-9)
                 ratios.append(error(vector) / best)
     assert np.median(ratios) < 1.2

@@ -88,7 +88,7 @@ def test_where_the_exact_vector_is_beyond_float64():
     survivors = without(code, code.scheme.rings()[0][:1100])
     with pytest.raises(OverflowError, match='use clusters="auto"'):
         code.decoding_vector(survivors, "locator")
-    assert code.scheme.left_out(survivors, code.decoding_vector(survivors)) < 1e-10
+    assert code.scheme.precision.left_out(survivors, code.decoding_vector(survivors)) < 1e-10
 
 
 def test_the_least_of_bias_and_rounding():
@@ -150,7 +150,7 @@ def test_errors_stay_below_the_bound_and_near_what_is_trusted(made, kind, dtype,
     relative, scaled = measured(code, survivors, dtype, seed, method=method)
     assert scaled <= stability.error_bound(code, survivors, dtype, vector=vector)
     residual = code.residual(survivors, vector)
-    assert residual < 30 * (code.scheme.left_out(survivors, vector) + UNITS[np.float64])
+    assert residual < 30 * (code.scheme.precision.left_out(survivors, vector) + UNITS[np.float64])
     if method == "auto":
         trusted = code.trust(survivors, dtype).relative_error
         assert trusted / 30 < max(relative, UNITS[dtype] / 4)  # some sums are exact by luck
@@ -200,7 +200,7 @@ def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
     missing = vector @ code.matrix()[survivors] - 1
     missing = missing if packed else missing.real
     wanted = np.linalg.norm(missing) / np.sqrt(k)
-    assert code.scheme.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
+    assert code.scheme.precision.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     if packed and len(code.scheme._clusters) == 1:
         left = near_exact._left(code.scheme._clusters[0], survivors, vector)
@@ -212,7 +212,7 @@ def test_what_is_left_out_by_unequal_clusters():
     code = ReedSolomon(23, 40, stragglers=2, clusters=5, speeds=speeds)
     vector = np.random.default_rng(0).standard_normal(23) + 0j
     wanted = np.linalg.norm(vector @ code.matrix() - 1) / np.sqrt(40)
-    assert code.scheme.left_out(np.arange(23), vector) == pytest.approx(wanted, rel=1e-12)
+    assert code.scheme.precision.left_out(np.arange(23), vector) == pytest.approx(wanted, rel=1e-12)
 
 
 # --------------------------------------------------------------------- when it is taken, and how
@@ -263,7 +263,7 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
         monkeypatch.setattr(reed_solomon, "SPREAD_STEPS", 0)
     code = ReedSolomon(256, stragglers=32)
     rng = np.random.default_rng(1)
-    row = np.sqrt(code.scheme.row_norms[0])
+    row = np.sqrt(code.scheme.precision.row_norms[0])
     plain = "locator" if way == "products" else "fft"
     taken = {"exact": 0, "near-exact": 0}
     for width in range(50, 230, 3):
@@ -271,7 +271,7 @@ def test_the_smaller_of_two_errors_is_taken(way, monkeypatch):
         by = {m: code.decoding_vector(survivors, m) for m in (plain, "near-exact", "auto")}
         expected = {
             method: np.hypot(
-                code.scheme.left_out(survivors, vector),
+                code.scheme.precision.left_out(survivors, vector),
                 2 * UNITS[np.float64] * np.linalg.norm(vector) * row,
             )
             for method, vector in by.items()
@@ -290,7 +290,6 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
     unit, precision = UNITS[np.float64], 1e-4
     exactly = ReedSolomon(n, stragglers=s, clusters=clusters)
     enough = ReedSolomon(n, stragglers=s, clusters=clusters, precision=precision)
-    assert enough.scheme.precision == precision
     row = np.sqrt(exactly.scheme._row_squares.max())
     rng = np.random.default_rng(0)
     taken = {"exact": 0, "near-exact": 0}
@@ -301,7 +300,8 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
         expected = 2 * unit * np.linalg.norm(plain) * row
         vector = enough.decoding_vector(survivors)
         error = np.hypot(
-            enough.scheme.left_out(survivors, vector), 2 * unit * np.linalg.norm(vector) * row
+            enough.scheme.precision.left_out(survivors, vector),
+            2 * unit * np.linalg.norm(vector) * row,
         )
         if expected < precision / (4 * np.sqrt(n)):  # leaves room for rounding in products
             taken["exact"] += expected > near_exact.kept_error(unit)
@@ -317,7 +317,8 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
             if clusters == 1:
                 np.testing.assert_array_equal(vector, better)
         least = np.hypot(
-            exactly.scheme.left_out(survivors, better), 2 * unit * np.linalg.norm(better) * row
+            exactly.scheme.precision.left_out(survivors, better),
+            2 * unit * np.linalg.norm(better) * row,
         )
         assert error <= max(precision, 2 * least)
     assert min(taken.values()) >= 2, taken
@@ -332,7 +333,12 @@ def test_a_precision_is_a_number():
 def test_the_expected_error_knows_the_precision():
     """One code keeps the exact vectors of random stragglers, the other replaces them."""
     fine, coarse = (ReedSolomon(4096, stragglers=300, precision=e) for e in (0.0, 1e-3))
-    assert fine.scheme.typical_error() < 1e-9 < coarse.scheme.typical_error() < 1e-3
+    assert (
+        fine.scheme.precision.typical_error()
+        < 1e-9
+        < coarse.scheme.precision.typical_error()
+        < 1e-3
+    )
 
 
 def test_what_transforms_round():
@@ -353,7 +359,7 @@ def test_what_transforms_round():
             vector = code.decoding_vector(survivors, "fft")
             rounded = 2 * unit * np.linalg.norm(vector) * row
             if rounded < near_exact.kept_error(unit):
-                left = code.scheme.left_out(survivors, vector) / rounded / np.sqrt(n)
+                left = code.scheme.precision.left_out(survivors, vector) / rounded / np.sqrt(n)
                 assert left < near_exact.ROUNDED
                 most = max(most, left)
     assert most > near_exact.ROUNDED / 4
@@ -369,7 +375,7 @@ def test_what_products_round():
             survivors = without(code, stragglers_of(kind, code, s, rng))
             vector = code.decoding_vector(survivors, "locator")
             rounded = 2 * unit * np.linalg.norm(vector) * np.sqrt(code.scheme._row_squares[0])
-            assert code.scheme.left_out(survivors, vector) < np.sqrt(1 + s / 4) * rounded
+            assert code.scheme.precision.left_out(survivors, vector) < np.sqrt(1 + s / 4) * rounded
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
@@ -401,7 +407,9 @@ def test_every_door_takes_the_messages_precision(dtype):
     for i in survivors:
         rnd.receive(i, rows[i])
     np.testing.assert_allclose(rnd.gradient(), by_vector, **tight)
-    assert rnd.residual() == pytest.approx(code.scheme.left_out(survivors, wanted), rel=0.2)
+    assert rnd.residual() == pytest.approx(
+        code.scheme.precision.left_out(survivors, wanted), rel=0.2
+    )
     assert rnd.best().residual == pytest.approx(code.residual(survivors, wanted), rel=0.2)
     group = Grouped([code, Uncoded(3)])
     heard = np.concatenate([survivors, [96, 97, 98]])
@@ -467,7 +475,8 @@ def cost(code, survivors, vector):
     B = code.matrix()[survivors].astype(np.clongdouble)
     left = np.linalg.norm((vector @ B - 1).astype(complex)) / np.sqrt(code.k)
     return np.hypot(
-        left, 2 * UNITS[np.float64] * np.linalg.norm(vector) * code.scheme.row_norms[0] ** 0.5
+        left,
+        2 * UNITS[np.float64] * np.linalg.norm(vector) * code.scheme.precision.row_norms[0] ** 0.5,
     )
 
 
@@ -489,7 +498,7 @@ def test_what_no_vector_can_beat(width):
     survivors = without(code, dense_at_its_ends(code, 32, width, 0.2))
     # "locator" rounds like products; with NumPy's kernels, "auto" takes transforms.
     vector = code.decoding_vector(survivors, "locator")
-    message = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
+    message = 2 * UNITS[np.float64] * code.scheme.precision.row_norms[0] ** 0.5
     system = np.concatenate([code.matrix()[survivors].T / 8, message * np.eye(32)])
     target = np.r_[np.full(64, 1 / 8), np.zeros(32)]
     with mpmath.workdps(50):
@@ -513,8 +522,8 @@ def test_half_of_a_thousand_workers(width, part):
     code = ReedSolomon(1024, stragglers=512)
     survivors = without(code, dense_at_its_ends(code, 512, width, part))
     vector = code.decoding_vector(survivors)
-    rounding = 2 * UNITS[np.float64] * code.scheme.row_norms[0] ** 0.5
-    left = code.scheme.left_out(survivors, vector)
+    rounding = 2 * UNITS[np.float64] * code.scheme.precision.row_norms[0] ** 0.5
+    left = code.scheme.precision.left_out(survivors, vector)
     assert np.hypot(left, rounding * np.linalg.norm(vector)) < 1e-2
 
 
@@ -525,7 +534,7 @@ def test_coefficients_near_the_end_of_float64():
     survivors = without(code, code.scheme.rings()[0][:600])
     vector = code.decoding_vector(survivors)
     assert np.isfinite(vector).all()
-    assert code.scheme.left_out(survivors, vector) > 1
+    assert code.scheme.precision.left_out(survivors, vector) > 1
 
 
 # ------------------------------------------------------------------------ what is out of reach

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc.codes import Scheme, catalogue
+from fastgc.codes import Precision, Scheme, catalogue
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
 
@@ -314,13 +314,19 @@ class Hasty(RingScheme):
         return fastgc.coding.rules.Blocks.one(self.n, self.n - 3)
 
 
+class NothingLeft(Precision):
+    def left_out(self, survivors, vector):
+        return 0.0
+
+
 class Silent(GraphScheme):
     """A scheme that claims that nothing is left out."""
 
     wait = 7
 
-    def left_out(self, survivors, vector):
-        return 0.0
+    @property
+    def precision(self):
+        return NothingLeft(self)
 
 
 class Deaf(RingScheme):

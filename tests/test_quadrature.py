@@ -151,8 +151,12 @@ def test_codes_of_many_messages_are_those_of_few(options, monkeypatch):
     products = parity.coefficient[:, None] * np.array(messages)[came][parity.position]
     left = np.add.reduceat(products, parity.first)
     assert (np.abs(left) < 1e-12 * np.add.reduceat(np.abs(products), parity.first)).all()
-    np.testing.assert_allclose(code.scheme.row_norms, few.scheme.row_norms, rtol=1e-12)
-    np.testing.assert_allclose(code.scheme.row_sums, few.scheme.row_sums, rtol=1e-12)
+    np.testing.assert_allclose(
+        code.scheme.precision.row_norms, few.scheme.precision.row_norms, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        code.scheme.precision.row_sums, few.scheme.precision.row_sums, rtol=1e-12
+    )
     with pytest.raises(ValueError, match="a second time"):
         code.decoding_vector([0, 0, *came[: f - 2]])
 

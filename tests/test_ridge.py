@@ -199,7 +199,7 @@ def test_residuals_are_of_the_size_of_rounding():
         for _ in range(5):
             F = np.sort(rng.permutation(n)[s:])
             a = code.decoding_vector(F)
-            rounding = 2 * UNIT * math.sqrt(np.abs(a) ** 2 @ code.scheme.row_norms[F])
+            rounding = 2 * UNIT * math.sqrt(np.abs(a) ** 2 @ code.scheme.precision.row_norms[F])
             assert code.residual(F) < 4 * rounding
 
 

@@ -92,7 +92,7 @@ def test_of_coded_data_each_block_counts_once_on_average():
     code = fastgc.LagrangeCode(7, load=2)
     F = [0, 1, 2]
     a, residual = code.best_vector(F, partial="unbiased")
-    lacking = code.scheme.deviation(np.array(F), a)
+    lacking = code.scheme.precision.deviation(np.array(F), a)
     assert np.diagonal(lacking).mean() == pytest.approx(0, abs=1e-9)
     assert residual > code.best_vector(F)[1]
 

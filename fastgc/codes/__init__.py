@@ -3,9 +3,10 @@
 from .._base.text import listing
 from ..coding.code import Code, Recovery
 from ..coding.plan import BoundDecoder, BoundEncoder, Encoder
+from ..coding.precision import Precision, Residuals
 from ..coding.reactive import ReactiveRound
 from ..coding.round import Round, Share
-from ..coding.scheme import Decoder, Residuals, Scheme
+from ..coding.scheme import Decoder, Scheme
 from ..coding.trust import Approximation, Trust
 from ..coding.verified import VerifiedRound
 from .binary import BinaryCode
@@ -40,6 +41,7 @@ __all__ = [
     "LagrangeCode",
     "LinearCode",
     "PartialWork",
+    "Precision",
     "RandomAssignment",
     "Reactive",
     "ReactiveRound",

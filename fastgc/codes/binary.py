@@ -13,6 +13,7 @@ from .._base.arrays import Floats, Ints, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
+from ..coding.precision import Precision
 from ..coding.rules import Tiling
 from ..coding.scheme import Scheme, VectorFunction
 from ..kernels.rows import DOUBLE
@@ -132,6 +133,20 @@ class BinaryCode(Code):
         super().__init__(BinaryScheme(k, s, *blocks))
 
 
+class _Precision(Precision):
+    """Every coefficient is 1."""
+
+    scheme: BinaryScheme
+
+    @property
+    def row_sums(self) -> Floats:
+        return self.scheme.loads.astype(np.float64)
+
+    @property
+    def row_norms(self) -> Floats:
+        return self.row_sums / self.scheme.k
+
+
 class BinaryScheme(Scheme):
     """The scheme of `BinaryCode`: contiguous blocks of partitions, start .. stop - 1."""
 
@@ -151,6 +166,10 @@ class BinaryScheme(Scheme):
         return held, np.ones(held.size)
 
     @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
+
+    @cached_property
     def entries(self) -> tuple[Ints, Ints, Floats]:
         first = np.append(0, np.cumsum(self.loads))
         held = np.arange(first[-1]) + np.repeat(self._start - first[:-1], self.loads)
@@ -160,14 +179,6 @@ class BinaryScheme(Scheme):
     def loads(self) -> Ints:
         held: Ints = self._stop - self._start
         return held
-
-    @property
-    def row_sums(self) -> Floats:
-        return self.loads.astype(np.float64)
-
-    @property
-    def row_norms(self) -> Floats:
-        return self.row_sums / self.k
 
     @cached_property
     def rule(self) -> Tiling:

@@ -13,6 +13,7 @@ from .._base.arrays import Array, Floats, Ints, at_least, check_index
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
+from ..coding.precision import Precision
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme
 from ..coding.trust import check_stability
@@ -85,6 +86,34 @@ class CyclicRepetition(Code):
         check_stability(scheme, strict, remedy)
 
 
+class _Precision(Precision):
+    """Errors from the band of B."""
+
+    scheme: _CyclicScheme
+
+    @cached_property
+    def row_norms(self) -> Floats:
+        return self.scheme._sizes**2 / self.scheme.k
+
+    @cached_property
+    def row_sums(self) -> Floats:
+        scheme = self.scheme
+        found: Floats = (
+            np.abs(scheme._band) * scheme._weight[scheme._groups(np.arange(scheme.n))]
+        ).sum(axis=1)
+        return found
+
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        scheme = self.scheme
+        lacking = scheme._combine(scheme._of_all(survivors, vector)) - scheme._weight
+        return float(np.linalg.norm(lacking)) / math.sqrt(scheme.k)
+
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
+        scheme = self.scheme
+        of_all = scheme._of_all(survivors, vector.astype(np.longdouble))
+        return np.repeat(scheme._combine(of_all, scheme._values) - 1, np.diff(scheme._cuts))
+
+
 class _CyclicScheme(Scheme):
     """Worker i sends groups i .. i + s of partitions, modulo n.
 
@@ -114,6 +143,10 @@ class _CyclicScheme(Scheme):
         return self._entries_of(np.array([check_index("worker", worker, self.n)]))[1:]
 
     @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
+
+    @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
         return self._entries_of(np.arange(self.n))
 
@@ -134,17 +167,6 @@ class _CyclicScheme(Scheme):
     def _known_loads(self) -> Ints:
         size = np.diff(self._cuts)
         return sum(np.roll(size, -at) for at in range(self.stragglers + 1))  # type: ignore[return-value]
-
-    @cached_property
-    def row_norms(self) -> Floats:
-        return self._sizes**2 / self.k
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        found: Floats = (np.abs(self._band) * self._weight[self._groups(np.arange(self.n))]).sum(
-            axis=1
-        )
-        return found
 
     # ------------------------------------------------------------------------------ decoding
 
@@ -173,14 +195,6 @@ class _CyclicScheme(Scheme):
         of_all = np.zeros(self.n, dtype=vector.dtype)
         of_all[survivors] = vector
         return of_all
-
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        lacking = self._combine(self._of_all(survivors, vector)) - self._weight
-        return float(np.linalg.norm(lacking)) / math.sqrt(self.k)
-
-    def deviation(self, survivors: Ints, vector: Array) -> Array:
-        of_all = self._of_all(survivors, vector.astype(np.longdouble))
-        return np.repeat(self._combine(of_all, self._values) - 1, np.diff(self._cuts))
 
     @cached_property
     def _null(self) -> tuple[Floats, Floats]:

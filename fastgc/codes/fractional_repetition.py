@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 
 from .._base.arrays import check_integer
 from ..coding.arguments import check_sizes, check_stragglers
-from ..coding.cells import CellScheme, even_cuts
+from ..coding.cells import CellScheme, SumPrecision, even_cuts
 from ..coding.code import Code
+from ..coding.precision import Residuals
 from ..coding.rules import check_wait
-from ..coding.scheme import Residuals
 
 
 class FractionalRepetition(Code):
@@ -71,14 +72,25 @@ class FractionalRepetition(Code):
         super().__init__(_RepetitionScheme(cuts, once, choices, stragglers=s, wait=wait))
 
 
-class _RepetitionScheme(CellScheme):
+class _Precision(SumPrecision):
+    """How many blocks do not come, by counting."""
+
+    scheme: _RepetitionScheme
+
     def known_residuals(self, workers: int) -> Residuals:
+        scheme = self.scheme
         # A block is missing if its s + 1 workers are among the n - f that do not respond. At worst
         # the n - f workers are all holders of as many blocks as they can be, the largest ones.
-        copies = self.stragglers + 1
-        mean = math.comb(self.n - copies, workers) / math.comb(self.n, workers)
-        lost = np.sort(np.diff(self.cuts))[::-1][: (self.n - workers) // copies].sum()
-        return Residuals(workers, math.sqrt(mean), math.sqrt(lost / self.k), 0, True)
+        copies = scheme.stragglers + 1
+        mean = math.comb(scheme.n - copies, workers) / math.comb(scheme.n, workers)
+        lost = np.sort(np.diff(scheme.cuts))[::-1][: (scheme.n - workers) // copies].sum()
+        return Residuals(workers, math.sqrt(mean), math.sqrt(lost / scheme.k), 0, True)
+
+
+class _RepetitionScheme(CellScheme):
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:

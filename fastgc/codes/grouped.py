@@ -24,6 +24,7 @@ from .._base.arrays import (
 )
 from .._base.text import listed
 from ..coding.code import Code
+from ..coding.precision import Precision
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
 from ..coding.scheme import Scheme, VectorFunction
@@ -142,6 +143,23 @@ class Grouped(Code):
         return repr(self.scheme)
 
 
+class _Precision(Precision):
+    """What the groups' schemes know."""
+
+    scheme: GroupedScheme
+
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        squares = 0.0
+        for scheme, came, at in self.scheme._parts(survivors):
+            mine = vector[at] if scheme.is_complex else vector[at].real
+            squares += scheme.k * scheme.precision.left_out(came, mine) ** 2
+        return math.sqrt(squares / self.scheme.k)
+
+    @property
+    def message_roundings(self) -> float:
+        return max(scheme.precision.message_roundings for scheme in self.scheme.schemes)
+
+
 class GroupedScheme(Scheme):
     """The scheme of `Grouped`."""
 
@@ -185,6 +203,10 @@ class GroupedScheme(Scheme):
         held, values = self.schemes[g]._whole_row(worker - self.first_worker[g])
         # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
+
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
     @property
     def loads(self) -> Ints:
@@ -239,17 +261,6 @@ class GroupedScheme(Scheme):
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         parts = self._parts(survivors)
         return Parity.beside((scheme.parity(came, most), at) for scheme, came, at in parts)
-
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        squares = 0.0
-        for scheme, came, at in self._parts(survivors):
-            mine = vector[at] if scheme.is_complex else vector[at].real
-            squares += scheme.k * scheme.left_out(came, mine) ** 2
-        return math.sqrt(squares / self.k)
-
-    @property
-    def message_roundings(self) -> float:
-        return max(scheme.message_roundings for scheme in self.schemes)
 
     def rings(self) -> list[Ints]:
         return [

@@ -24,6 +24,7 @@ from .._base.arrays import (
 from ..coding.arguments import check_sizes
 from ..coding.code import Code
 from ..coding.format import Format, Layout
+from ..coding.precision import Precision
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme, VectorFunction
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
@@ -220,6 +221,83 @@ class LagrangeCode(Code):
         return least_squares_gradient(theta, *shard, out=out)
 
 
+class _Precision(Precision):
+    """Errors of coded data, and of vectors whose terms cancel."""
+
+    scheme: LagrangeScheme
+
+    def typical_error(self) -> float | None:
+        """Typical error; if workers send several messages, the error of one round in a thousand.
+
+        Messages come in random order: the errors of partial sets differ by many decades.
+        """
+        scheme = self.scheme
+        if scheme._sent == 1:
+            return None
+        trials = min(ROUNDS_TRIED, max(30, int(ROUNDS_TRIED * (64 / scheme._points) ** 2)))
+        rng, senders = np.random.default_rng(0), np.repeat(np.arange(scheme.n), scheme._sent)
+        orders = []
+        for _ in range(trials):
+            order = np.empty(senders.size, np.int64)
+            # `random_arrivals` would take three times as long.
+            order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
+            orders.append((self._growth(order[: scheme.threshold + scheme._margin]), order))
+        # Look only at the sets that amplify most, twenty times as many as one in a thousand.
+        orders.sort(key=lambda each: each[0])
+        errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
+        return errors[-1 - trials // 1000]
+
+    def _growth(self, survivors: Ints) -> float:
+        try:
+            return float(np.abs(self.scheme.vector(survivors)) ** 2 @ self.row_norms[survivors])
+        except OverflowError:
+            return math.inf
+
+    def _error(self, order: Ints) -> float:
+        """The expected relative error of a round in which messages come in this order."""
+        f = self.scheme.threshold
+        while f < order.size and self.scheme.awaits_more(order[:f]):
+            f += 1
+        try:
+            return expected_trust(self.scheme, order[:f], np.float64, None).relative_error
+        except OverflowError:
+            return math.inf
+
+    def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
+        # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
+        # differences, all rounded.
+        used = np.flatnonzero(vector)
+        errors = np.zeros(survivors.size)
+        with np.errstate(over="ignore"):
+            errors[used] = self.scheme._values.squares(survivors[used])
+            errors *= 4 * used.size * ROUNDING * 2.0**-106
+        return errors
+
+    @property
+    def data_roundings(self) -> float:
+        # Coded data are sums of K terms, and their errors enter a partial gradient twice.
+        return 4 * (self.scheme._points / 3 + 1)
+
+    @cached_property
+    def row_norms(self) -> Floats:
+        return np.asarray(self.scheme._values.totals(2) ** 2 / self.scheme._points)
+
+    def deviation(self, survivors: Ints, vector: Array) -> Array:
+        scheme = self.scheme
+        # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
+        basis = scheme._values.basis[survivors].astype(np.result_type(vector, np.longdouble))
+        total: Array = (vector[:, None] * basis).T @ basis - np.eye(scheme._points)
+        return total.real if scheme.is_complex else total
+
+    def computation_roundings(self, terms: int) -> int:
+        # Data coded from K blocks enter a gradient twice. Complex products have two roundings.
+        return 2 * (self.scheme._points + 2) + terms + self.scheme.is_complex
+
+    @cached_property
+    def row_sums(self) -> Floats:
+        return np.asarray(self.scheme._values.totals(1) ** 2 * self.scheme._polynomials)
+
+
 class LagrangeScheme(Scheme):
     """The scheme of `LagrangeCode`, with its checked arguments; `margin` in messages.
 
@@ -268,6 +346,10 @@ class LagrangeScheme(Scheme):
         worker = check_index("worker", worker, self.n)
         held = np.arange(worker * self.load, (worker + 1) * self.load)
         return held, np.ones(self.load)
+
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
     @property
     def layout(self) -> Layout:
@@ -405,42 +487,6 @@ class LagrangeScheme(Scheme):
         limit = max(self._limit, math.sqrt(unit_roundoff(form.message_dtype)))
         return 0.0 if error <= limit else error
 
-    def typical_error(self) -> float | None:
-        """Typical error; if workers send several messages, the error of one round in a thousand.
-
-        Messages come in random order: the errors of partial sets differ by many decades.
-        """
-        if self._sent == 1:
-            return None
-        trials = min(ROUNDS_TRIED, max(30, int(ROUNDS_TRIED * (64 / self._points) ** 2)))
-        rng, senders = np.random.default_rng(0), np.repeat(np.arange(self.n), self._sent)
-        orders = []
-        for _ in range(trials):
-            order = np.empty(senders.size, np.int64)
-            # `random_arrivals` would take three times as long.
-            order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
-            orders.append((self._growth(order[: self.threshold + self._margin]), order))
-        # Look only at the sets that amplify most, twenty times as many as one in a thousand.
-        orders.sort(key=lambda each: each[0])
-        errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
-        return errors[-1 - trials // 1000]
-
-    def _growth(self, survivors: Ints) -> float:
-        try:
-            return float(np.abs(self.vector(survivors)) ** 2 @ self.row_norms[survivors])
-        except OverflowError:
-            return math.inf
-
-    def _error(self, order: Ints) -> float:
-        """The expected relative error of a round in which messages come in this order."""
-        f = self.threshold
-        while f < order.size and self.awaits_more(order[:f]):
-            f += 1
-        try:
-            return expected_trust(self, order[:f], np.float64, None).relative_error
-        except OverflowError:
-            return math.inf
-
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks by prediction: the messages decoded from predict the others.
 
@@ -467,42 +513,9 @@ class LagrangeScheme(Scheme):
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
         return Equations(rows, (first == second).astype(np.float64), real_part=self.is_complex)
 
-    def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
-        # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
-        # differences, all rounded.
-        used = np.flatnonzero(vector)
-        errors = np.zeros(survivors.size)
-        with np.errstate(over="ignore"):
-            errors[used] = self._values.squares(survivors[used])
-            errors *= 4 * used.size * ROUNDING * 2.0**-106
-        return errors
-
-    @property
-    def data_roundings(self) -> float:
-        # Coded data are sums of K terms, and their errors enter a partial gradient twice.
-        return 4 * (self._points / 3 + 1)
-
-    @cached_property
-    def row_norms(self) -> Floats:
-        return np.asarray(self._values.totals(2) ** 2 / self._points)
-
-    def deviation(self, survivors: Ints, vector: Array) -> Array:
-        # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
-        basis = self._values.basis[survivors].astype(np.result_type(vector, np.longdouble))
-        total: Array = (vector[:, None] * basis).T @ basis - np.eye(self._points)
-        return total.real if self.is_complex else total
-
     def rings(self) -> list[Ints]:
         beta = self.beta.reshape(self.n, -1)[:, 0]
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
-
-    def computation_roundings(self, terms: int) -> int:
-        # Data coded from K blocks enter a gradient twice. Complex products have two roundings.
-        return 2 * (self._points + 2) + terms + self.is_complex
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        return np.asarray(self._values.totals(1) ** 2 * self._polynomials)
 
 
 class _Values:

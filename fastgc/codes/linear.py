@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from .._base.arrays import Array, Bools, Floats, Ints, as_array, check_index
 from ..coding.arguments import check_stragglers
 from ..coding.code import Code
+from ..coding.precision import Precision
 from ..coding.rules import check_wait
 from ..coding.scheme import Scheme
 from ..coding.trust import check_stability
@@ -85,6 +86,20 @@ class LinearCode(Code):
             check_stability(scheme, strict, "use a matrix whose rows are better conditioned")
 
 
+class _Precision(Precision):
+    """What rounding leaves out."""
+
+    scheme: LinearScheme
+
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        scheme = self.scheme
+        # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.
+        lacking = vector @ scheme._B[survivors] - 1
+        if scheme.layout == "complex":
+            lacking = lacking.real
+        return float(np.linalg.norm(lacking)) / math.sqrt(scheme.k)
+
+
 class LinearScheme(Scheme):
     """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
@@ -101,14 +116,11 @@ class LinearScheme(Scheme):
         held = np.flatnonzero(row)
         return held, row[held]
 
-    # ------------------------------------------------------------------------------ decoding
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.
-        lacking = vector @ self._B[survivors] - 1
-        if self.layout == "complex":
-            lacking = lacking.real
-        return float(np.linalg.norm(lacking)) / math.sqrt(self.k)
+    # ------------------------------------------------------------------------------ decoding
 
     @cached_property
     def _null(self) -> tuple[Array, Array]:

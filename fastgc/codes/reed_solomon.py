@@ -45,6 +45,7 @@ from ..coding.near_exact import (
     square,
     typical_error,
 )
+from ..coding.precision import Precision
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme, VectorFunction
 from ..coding.trust import UNSTABLE, check_stability
@@ -226,6 +227,48 @@ class ReedSolomon(Code):
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 
 
+class _Precision(Precision):
+    """Errors by transforms, in O(n log n)."""
+
+    scheme: ReedSolomonScheme
+
+    def typical_error(self) -> float:
+        """As for any code, but from a sample of the survivors' coefficients: a few milliseconds."""
+        scheme = self.scheme
+        largest = max(scheme._clusters, key=lambda c: c.m)
+        s = -(-scheme.stragglers * largest.m // scheme.n)  # its share; all, if there is no other
+        return typical_error(largest, s, scheme._good_enough)
+
+    @cached_property
+    def row_norms(self) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.exp(log_totals(self.scheme._clusters, 2) - math.log(self.scheme.k))
+
+    @cached_property
+    def row_sums(self) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.exp(log_totals(self.scheme._clusters, 1))
+
+    @cached_property
+    def copies(self) -> Ints | None:
+        # A worker that computes all partitions of its cluster sends their sum, as all of them do.
+        whole = [c for c in self.scheme._clusters if c.w == c.k and c.m > 1]
+        if not whole:
+            return None
+        number = np.arange(self.scheme.n)
+        for c in whole:
+            number[c.first_worker :][: c.m] = c.first_worker
+        return number
+
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        """The residual, computed by transforms, with what their rounding adds."""
+        scheme = self.scheme
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = lacking(scheme._clusters, survivors, vector)
+            left = np.linalg.norm(found.real if scheme.layout == "complex" else found)
+        return float(left) / math.sqrt(scheme.k) if left < np.inf else math.inf
+
+
 class ReedSolomonScheme(Scheme):
     """The scheme of `ReedSolomon`."""
 
@@ -236,7 +279,7 @@ class ReedSolomonScheme(Scheme):
     def __init__(
         self, clusters: tuple[Cluster, ...], *, packed: bool, precision: float = 0.0
     ) -> None:
-        self._clusters, self.packed, self.precision = clusters, packed, precision
+        self._clusters, self.packed, self._good_enough = clusters, packed, precision
         self.clusters = len(clusters)
         self.n, self.k = sum(c.m for c in clusters), sum(c.k for c in clusters)
         self.load = max(c.w for c in clusters)
@@ -247,6 +290,10 @@ class ReedSolomonScheme(Scheme):
     def row(self, worker: int) -> tuple[Ints, Complexes]:
         """A worker's row in O(w): columns of B are cyclic shifts of tau."""
         return _rows(self._cluster_of(check_index("worker", worker, self.n)), worker)
+
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
@@ -261,26 +308,10 @@ class ReedSolomonScheme(Scheme):
 
     # ----------------------------------------------------------------------------- stability
 
-    def typical_error(self) -> float:
-        """As for any code, but from a sample of the survivors' coefficients: a few milliseconds."""
-        largest = max(self._clusters, key=lambda c: c.m)
-        s = -(-self.stragglers * largest.m // self.n)  # its share; all, if there is no other
-        return typical_error(largest, s, self.precision)
-
     @property
     def loads(self) -> Ints:
         workers, held = zip(*((c.m, c.w) for c in self._clusters), strict=True)
         return np.repeat(np.array(held, dtype=np.int64), workers)
-
-    @cached_property
-    def row_norms(self) -> Floats:
-        with np.errstate(over="ignore"):
-            return np.exp(log_totals(self._clusters, 2) - math.log(self.k))
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        with np.errstate(over="ignore"):
-            return np.exp(log_totals(self._clusters, 1))
 
     def rings(self) -> list[Ints]:
         # In the order of their roots on the circle.
@@ -383,24 +414,13 @@ class ReedSolomonScheme(Scheme):
         if self.rule.missing(chosen):
             self.raise_too_few(chosen)
         if method == "near-exact":
-            found = nearer_vector(self._clusters, chosen, unit, precision=self.precision)
+            found = nearer_vector(self._clusters, chosen, unit, precision=self._good_enough)
         else:
             found = by_system(self._clusters, chosen, method)
         beyond = ~np.isfinite(found)
         if beyond.any():
             self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
         return found
-
-    @cached_property
-    def copies(self) -> Ints | None:
-        # A worker that computes all partitions of its cluster sends their sum, as all of them do.
-        whole = [c for c in self._clusters if c.w == c.k and c.m > 1]
-        if not whole:
-            return None
-        number = np.arange(self.n)
-        for c in whole:
-            number[c.first_worker :][: c.m] = c.first_worker
-        return number
 
     @cached_property
     def _row_squares(self) -> Floats:
@@ -410,7 +430,7 @@ class ReedSolomonScheme(Scheme):
         """The largest squared norm of an exact vector that "auto" keeps."""
         m = max(c.m for c in self._clusters) if by_transforms else 0
         products = max(c.tolerance for c in self._clusters) / 4 * (DOUBLE / unit) ** 2
-        precision = self.precision / math.sqrt(1 + products)
+        precision = self._good_enough / math.sqrt(1 + products)
         return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
     def _replace(
@@ -423,16 +443,9 @@ class ReedSolomonScheme(Scheme):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters if self.clusters > 1 else 0.0
         vector[:] = nearer_vector(
-            self._clusters, survivors, unit, vector.copy(), kept, self.precision
+            self._clusters, survivors, unit, vector.copy(), kept, self._good_enough
         )
         return True
-
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        """The residual, computed by transforms, with what their rounding adds."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = lacking(self._clusters, survivors, vector)
-            left = np.linalg.norm(found.real if self.layout == "complex" else found)
-        return float(left) / math.sqrt(self.k) if left < np.inf else math.inf
 
     def _fill_many(
         self, longest: float, unit: float, masks: Bools, method: str, out: Complexes

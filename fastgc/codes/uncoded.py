@@ -10,9 +10,9 @@ import numpy as np
 
 from .._base.arrays import Array, Ints, check_integer
 from ..coding.arguments import check_sizes
-from ..coding.cells import CellScheme
+from ..coding.cells import CellScheme, SumPrecision
 from ..coding.code import Code
-from ..coding.scheme import Residuals
+from ..coding.precision import Residuals
 
 
 class Uncoded(Code):
@@ -80,8 +80,32 @@ class Uncoded(Code):
         super().__init__(UncodedScheme(cuts, sizes, choices, **given))
 
 
+class _Precision(SumPrecision):
+    """What is left out is what did not come."""
+
+    scheme: UncodedScheme
+
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        scheme = self.scheme
+        came = int(scheme.cells.weight @ scheme.cells.came(survivors))
+        # Rescaled, partitions that came are wrong by k / came - 1 each, the others by 1.
+        return math.sqrt((scheme.k - came) / (came if scheme.unbiased else scheme.k))
+
+    def known_residuals(self, workers: int) -> Residuals | None:
+        scheme = self.scheme
+        came, rest = divmod(workers * scheme.k, scheme.n)
+        if not scheme._single or rest or scheme.k % scheme.n or came < scheme._need:
+            return None
+        left = math.sqrt((scheme.k - came) / (came if scheme.unbiased else scheme.k))
+        return Residuals(workers, left, left, 0, True)
+
+
 class UncodedScheme(CellScheme):
     """The scheme of `Uncoded`."""
+
+    @cached_property
+    def precision(self) -> _Precision:
+        return _Precision(self)
 
     @property
     def _single(self) -> bool:
@@ -91,18 +115,6 @@ class UncodedScheme(CellScheme):
     @property
     def approximate(self) -> bool:
         return not self.exact
-
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        came = int(self.cells.weight @ self.cells.came(survivors))
-        # Rescaled, partitions that came are wrong by k / came - 1 each, the others by 1.
-        return math.sqrt((self.k - came) / (came if self.unbiased else self.k))
-
-    def known_residuals(self, workers: int) -> Residuals | None:
-        came, rest = divmod(workers * self.k, self.n)
-        if not self._single or rest or self.k % self.n or came < self._need:
-            return None
-        left = math.sqrt((self.k - came) / (came if self.unbiased else self.k))
-        return Residuals(workers, left, left, 0, True)
 
     @cached_property
     def threshold(self) -> int:

@@ -10,6 +10,7 @@ from .. import kernels
 from .._base.arrays import Array, Bools, Floats, Ints, check_index
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
+from .precision import Precision
 from .rules import Cells, Rule
 from .scheme import Scheme, VectorFunction
 
@@ -32,6 +33,20 @@ def entries_of(cuts: Ints, first: Ints, cells: Ints, values: Array) -> tuple[Int
     return ends[first], held, np.repeat(values, sizes)
 
 
+class SumPrecision(Precision):
+    """Every coefficient is 1."""
+
+    scheme: SumScheme
+
+    @cached_property
+    def row_sums(self) -> Floats:
+        return np.diff(self.scheme._ends).astype(np.float64)
+
+    @property
+    def row_norms(self) -> Floats:
+        return self.row_sums / self.scheme.k
+
+
 class SumScheme(Scheme):
     """Every message is the sum over some cells, cut as in `CellScheme`.
 
@@ -50,6 +65,10 @@ class SumScheme(Scheme):
         return entries_of(self.cuts, ends, cells[begin:end], np.ones(end - begin))[1:]
 
     @cached_property
+    def precision(self) -> SumPrecision:
+        return SumPrecision(self)
+
+    @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
         first, cells = self._listed
         return entries_of(self.cuts, first, cells, np.ones(cells.size))
@@ -63,14 +82,6 @@ class SumScheme(Scheme):
     @cached_property
     def _known_loads(self) -> Ints:
         return np.diff(self._ends[self.messages.first])
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        return np.diff(self._ends).astype(np.float64)
-
-    @property
-    def row_norms(self) -> Floats:
-        return self.row_sums / self.k
 
 
 class CellScheme(SumScheme):

@@ -27,8 +27,9 @@ from . import display
 from .arguments import Recorded, check_between
 from .orders import random_arrivals
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
+from .precision import Residuals
 from .round import Round
-from .scheme import Decoder, Residuals, Scheme, fill_vectors
+from .scheme import Decoder, Scheme, fill_vectors
 from .trust import (
     Approximation,
     Partial,
@@ -815,8 +816,6 @@ _HOOKS = frozenset(
         *("stand_ins", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
         *("rule", "gated", "waits", "doubt", "awaits_more"),
         *("bind_vector", "equations"),
-        *("methods", "exact", "unbiased", "integral", "parity", "left_out"),
-        *("deviation", "vector_errors", "copies", "row_norms", "row_sums", "message_roundings"),
-        *("data_roundings", "computation_roundings", "typical_error", "known_residuals", "rings"),
+        *("methods", "exact", "unbiased", "integral", "parity", "precision", "rings"),
     )
 )

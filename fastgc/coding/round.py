@@ -580,7 +580,7 @@ class Round(Gathering):
         """
         if self.scheme.exact:
             return 0.0
-        return self.scheme.left_out(self.survivors, self._vector())
+        return self.scheme.precision.left_out(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.

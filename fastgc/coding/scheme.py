@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -21,25 +21,22 @@ from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
-    Floats,
     Ints,
     as_array,
     check_index,
     check_workers,
 )
 from ..errors import NotDecodableError
-from ..kernels.rows import DOUBLE, sums_of
+from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
 from .arguments import Recorded, partition, shown
 from .format import Format, Layout
 from .messages import Messages
+from .precision import Precision
 from .rules import Rule, Span, Waiting, check_wait, tolerated
 
-__all__ = ["Residuals", "Scheme"]
-
-# At most this many coefficients are kept, to compute what combinations of messages leave out.
-ENTRIES_KEPT = 1 << 23
+__all__ = ["Scheme"]
 
 # Most bytes of the vectors that a scheme remembers for sets of survivors: thousands at n = 100.
 # To find one takes 4 microseconds; to solve the equations for it takes 60 at n = 40.
@@ -51,30 +48,6 @@ FORMATS_KEPT = 64  # sizes and dtypes of gradients: making a format takes as lon
 _ROWS_KEPT, _NUMBERS_KEPT = 256, 1 << 17
 
 Row = tuple[Ints, Array]
-
-
-class Residuals(NamedTuple):
-    """What gradients leave out if they are decoded from all messages of `workers` workers.
-
-    Attributes
-    ----------
-    workers : int
-        Number of workers that respond.
-    mean : float
-        Root mean square of `Approximation.residual` over the sets of workers.
-    worst : float
-        The largest residual of these sets.
-    sets : int
-        Number of sets examined; 0 if a formula covers all.
-    exhaustive : bool
-        Whether these are all sets. If not, the true worst case may be worse.
-    """
-
-    workers: int
-    mean: float
-    worst: float
-    sets: int
-    exhaustive: bool
 
 
 # ``bind(mode, rows, out, check)`` returns ``decode(f) -> status``.
@@ -418,86 +391,10 @@ class Scheme(Recorded, ABC):
 
     # --------------------------------------------------- hooks: precision, and search for the worst
 
-    def deviation(self, survivors: Ints, vector: Array) -> Array:
-        """``a_F B_F - 1``, in extended precision if the platform has it.
-
-        Default: computed from the rows, for any vector.
-
-        Returns
-        -------
-        (k,) array
-            For each partition.
-        """
-        wide = np.clongdouble if self.is_complex else np.longdouble
-        total = np.zeros(self.shard_count, dtype=wide)
-        used = np.flatnonzero(vector)
-        survivors, a = survivors[used], vector[used].astype(wide)
-        if self.n * self.load <= ENTRIES_KEPT:
-            first, held, values = self.entries
-            sizes = first[survivors + 1] - first[survivors]
-            at = np.arange(sizes.sum()) + np.repeat(
-                first[survivors] - np.cumsum(sizes) + sizes, sizes
-            )
-            np.add.at(total, held[at], np.repeat(a, sizes) * values[at])
-        else:
-            for number, factor in zip(survivors.tolist(), a, strict=True):
-                held, values = message_row(self, number)
-                total[held] += values * factor
-        total -= 1
-        return total.real if self.layout == "complex" else total
-
-    def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
-        """Expected squared error of each coefficient, as it was computed.
-
-        Default: None. Coefficients are precise to a rounding or two, or the residual contains
-        errors.
-        """
-        return None
-
-    @property
-    def copies(self) -> Ints | None:
-        """A number for each message; copies, whose errors are the same, have the same number.
-
-        Default: None. No two messages are copies, or vectors use only one of them.
-        """
-        return None
-
-    @property
-    def message_roundings(self) -> float:
-        """Roundings in a message: its products and sums, and the coefficients of a and of B."""
-        return sums_of(self.load / self.messages.per_worker) + 2
-
-    @property
-    def data_roundings(self) -> float:
-        """Roundings that coded data add to each partial gradient. Default: none."""
-        return 0.0
-
-    def computation_roundings(self, terms: int) -> int:
-        """Roundings in a computation of `terms` terms that are due to the code. Default: none."""
-        return 0
-
     @cached_property
-    def row_norms(self) -> Floats:
-        """Squared 2-norm of each message, if that of the gradient is 1."""
-        with np.errstate(over="ignore"):
-            norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.message_rows()]
-        return np.array(norms) / self.k
-
-    @cached_property
-    def row_sums(self) -> Floats:
-        """Sum of ``|B_ij|`` over each message; Inf beyond float64."""
-        return np.array([float(np.abs(values).sum()) for _, values in self.message_rows()])
-
-    def typical_error(self) -> float | None:
-        """Typical relative error in float64, with as many stragglers as are tolerated.
-
-        Default: None; it is then found from random sets of survivors.
-        """
-        return None
-
-    def known_residuals(self, workers: int) -> Residuals | None:
-        """`fastgc.Code.residuals` by a formula, for so many workers. Default: None, unknown."""
-        return None
+    def precision(self) -> Precision:
+        """Errors of messages and of vectors. Default: from the rows."""
+        return Precision(self)
 
     @property
     def approximate(self) -> bool:
@@ -601,11 +498,7 @@ class Scheme(Recorded, ABC):
                 return least_squares(self.equations(checked))[1]
             else:
                 vector = self.vector(checked)
-        return size_of(self.deviation(checked, np.asarray(vector)))
-
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
-        return 0.0 if self.exact else self.residual(survivors, vector)
+        return size_of(self.precision.deviation(checked, np.asarray(vector)))
 
     def vector(self, survivors: Ints, unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
@@ -925,7 +818,7 @@ class Coded(Protocol):
 
 
 def size_of(lacking: Array) -> float:
-    """The residual of a `Scheme.deviation`: its 2-norm, over that of as many ones."""
+    """The residual of a `Precision.deviation`: its 2-norm, over that of as many ones."""
     kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
         size = float(np.linalg.norm(lacking.astype(kind)))

@@ -39,7 +39,8 @@ from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
-from .scheme import Residuals, Scheme, fill_vectors, size_of
+from .precision import Residuals
+from .scheme import Scheme, fill_vectors, size_of
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -110,10 +111,12 @@ def expected_trust(
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
     with np.errstate(over="ignore", invalid="ignore"):
-        weights = np.abs(vector) ** 2 * scheme.row_norms[survivors]
+        weights = np.abs(vector) ** 2 * scheme.precision.row_norms[survivors]
         weights[vector == 0] = 0  # messages not used
         growth = _total(scheme, survivors, weights)
-    return trust_of(scheme, vector, survivors, form, Energies(scheme.row_norms[survivors], growth))
+    return trust_of(
+        scheme, vector, survivors, form, Energies(scheme.precision.row_norms[survivors], growth)
+    )
 
 
 def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
@@ -121,9 +124,9 @@ def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
 
     Errors are independent, except that all copies of a message have the same error.
     """
-    if scheme.copies is None:
+    if scheme.precision.copies is None:
         return float(squares.sum())
-    sums = np.bincount(scheme.copies[survivors], np.sqrt(squares))
+    sums = np.bincount(scheme.precision.copies[survivors], np.sqrt(squares))
     return float((sums**2).sum())
 
 
@@ -169,10 +172,10 @@ def trust_of(
     """Return how far to trust what this vector decodes to."""
     if not energies.amplified < math.inf or energies.inside == math.inf:  # beyond float64
         return Trust(math.inf, math.inf)
-    wrong = scheme.left_out(survivors, vector)
+    wrong = scheme.precision.left_out(survivors, vector)
     if energies.partials is not None and 0 < wrong < math.inf:
         wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies.partials))
-    errors = scheme.vector_errors(survivors, vector)
+    errors = scheme.precision.vector_errors(survivors, vector)
     if errors is not None:
         wrong = math.hypot(wrong, math.sqrt(float(errors @ energies.messages)))
     wrong = math.hypot(wrong, math.sqrt(energies.lost))
@@ -196,11 +199,13 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
     inner = min(sums, each)
-    squared = inner**2 * energies.larger * scheme.message_roundings
+    squared = inner**2 * energies.larger * scheme.precision.message_roundings
     squared += sums**2 * (sums_of(terms) / 3 + 1)
     if inner < sums:
         squared += sums**2 * amplified
-    squared += unit_roundoff(form.partial_dtype) ** 2 * energies.larger * scheme.data_roundings
+    squared += (
+        unit_roundoff(form.partial_dtype) ** 2 * energies.larger * scheme.precision.data_roundings
+    )
     if energies.told and rounded:
         # Each sum was rounded; on average partial sums are half as large as the whole.
         squared += each**2 * energies.inside * (added / 2 + 1) / 3
@@ -222,12 +227,12 @@ def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
         return False
     if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
         return False
-    return bool((np.abs(scheme.row_norms[survivors] * scheme.k - 1) < 4 * DOUBLE).all())
+    return bool((np.abs(scheme.precision.row_norms[survivors] * scheme.k - 1) < 4 * DOUBLE).all())
 
 
 def _scatter(scheme: Scheme, survivors: Ints, energies: Floats) -> float:
     """Estimate the sum of the partial gradients' squared norms from the messages' energies."""
-    sizes = scheme.row_norms[survivors]
+    sizes = scheme.precision.row_norms[survivors]
     told = (sizes > 0) & (sizes < np.inf)
     return float(np.mean(energies[told] / sizes[told])) if told.any() else math.inf
 
@@ -314,7 +319,7 @@ class Watch(Protocol):
 
 def typical_error(scheme: Scheme) -> float:
     """Expected relative error in float64 if as many workers straggle as may."""
-    known = scheme.typical_error()
+    known = scheme.precision.typical_error()
     if known is not None:
         return known
     # Errors spread over many decades. If sets take long, only a few are tried.
@@ -442,7 +447,7 @@ def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partia
 
 def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, float]:
     """Return a vector's residual, and the mean coefficient that it gives partitions."""
-    lacking = scheme.deviation(survivors, vector)
+    lacking = scheme.precision.deviation(survivors, vector)
     with np.errstate(over="ignore", invalid="ignore"):
         # Of coded data, each block with itself is a partition.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking)
@@ -504,7 +509,7 @@ def residuals(
     progress: Callable[[int], object] = lambda done: None,
 ) -> Residuals:
     """Return `fastgc.Code.residuals`, for checked arguments; call `progress` after each set."""
-    known = scheme.known_residuals(workers)
+    known = scheme.precision.known_residuals(workers)
     if known is not None:
         return known
     exhaustive = math.comb(scheme.n, workers) <= sets

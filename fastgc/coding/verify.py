@@ -252,14 +252,17 @@ class Inspector:
         self._projection = projection = Projection(form, scheme.is_complex)
         self._senders = scheme.messages.workers
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
-        steps, before = scheme.load / scheme.messages.per_worker + 2, scheme.data_roundings
+        steps, before = (
+            scheme.load / scheme.messages.per_worker + 2,
+            scheme.precision.data_roundings,
+        )
         partial = unit_roundoff(form.partial_dtype)
         # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
         self._own = rounding**2 + sums**2 * projection.passes
         with np.errstate(over="ignore", invalid="ignore"):
-            self._norms = np.sqrt(scheme.row_norms * scheme.k)
+            self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
             parts = sums**2 * steps + partial**2 * before
-            self._parts = parts * scheme.row_sums**2
+            self._parts = parts * scheme.precision.row_sums**2
         # For a message of energy 1, whose partial gradients were added one by one.
         self._terms = (sums * steps + partial * before) ** 2
         self._underflow = math.sqrt(steps + before) * projection.underflow

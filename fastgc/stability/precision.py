@@ -87,7 +87,7 @@ def amplification_of(code: Code, survivors: Ints, vector: Array) -> float:
     """`amplification` of a given vector."""
     used = np.flatnonzero(vector)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(code.scheme.row_sums[survivors[used]] @ np.abs(vector[used]))
+        return float(code.scheme.precision.row_sums[survivors[used]] @ np.abs(vector[used]))
 
 
 def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
@@ -112,7 +112,7 @@ def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) 
     """
     checked = code.scheme.check_survivors(survivors)
     a = code.decoding_vector(checked) if vector is None else _checked(code, vector, checked)
-    return float(np.abs(code.scheme.deviation(checked, a)).max())
+    return float(np.abs(code.scheme.precision.deviation(checked, a)).max())
 
 
 def _checked(code: Code, vector: ArrayLike, survivors: Ints) -> Array:
@@ -207,9 +207,9 @@ def assess(
     kind, computed = check_dtype(dtype, halves=True), _EXTENDED
     used = np.flatnonzero(size)
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = size[used] * scheme.row_sums[survivors[used]]
+        factors = size[used] * scheme.precision.row_sums[survivors[used]]
         factor = float(factors.sum())
-        deviation = np.abs(scheme.deviation(survivors, vector)).astype(np.float64)
+        deviation = np.abs(scheme.precision.deviation(survivors, vector)).astype(np.float64)
         lacking = float(deviation.sum())
         lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
@@ -236,7 +236,7 @@ def _roundings(
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
     if streaming:  # each coefficient is rounded, too
         encode += _gamma(parts * w + parts + 1, result)
-    work = _gamma(scheme.computation_roundings(terms), max(result, coarse))
+    work = _gamma(scheme.precision.computation_roundings(terms), max(result, coarse))
     # Rows are added in their order: the first go through the most sums.
     combine = _summing(np.arange(used, 0, -1), parts, half, result) + _gamma(1, result)
     # each part of a complex number has its own errors

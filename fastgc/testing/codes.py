@@ -360,9 +360,9 @@ def residuals_are_true(subject: Subject) -> str:
         residual = code.residual(F)
         largest = max(largest, residual)
         if not code.scheme.codes_data:
-            size = float(np.abs(vector).max()) * float(code.scheme.row_sums[F].max())
+            size = float(np.abs(vector).max()) * float(code.scheme.precision.row_sums[F].max())
             close(residual, subject.left_by(F, vector), f"the residual from {F}", 1e-13 * size)
-        said = code.scheme.left_out(F, vector)
+        said = code.scheme.precision.left_out(F, vector)
         if residual > UNSTABLE:
             require(
                 said > residual / 2,
