@@ -492,7 +492,7 @@ class BoundEncoder:
             plan.encode(rows, self.message)
         written = self.message if out is None else view_of("out", out)
         self._run: Callable[[], object] = partial(plan.encode, rows, written)
-        if plan.form.adds_up and rows.strides[1] == rows.itemsize and rows.flags.aligned:
+        if plan.run is not None and rows.strides[1] == rows.itemsize and rows.flags.aligned:
             mode = plan.form.encode_mode
             reals = plan.form.reals(rows, mode)
             listed = kernels.Rows.of(reals, reals.shape[1], reals.dtype)

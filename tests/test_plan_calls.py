@@ -1,0 +1,574 @@
+"""Every way to decode and to encode gives what the definition says, or refuses and writes nothing.
+
+Arrays come as one array, as a list, with gaps, misaligned or read-only; results go to a new array
+or to `out`; decoders and encoders may be bound. First, the kernels that take rows anywhere.
+"""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from kernel_table import HALVES
+
+import fastgc
+from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, kernels
+from fastgc.kernels import EXPAND, PACKED, REAL, REAL_PART, Status
+
+# ------------------------------------------------------------------------------------- kernels
+
+MODES = {"real": REAL, "packed": PACKED, "real part": REAL_PART, "expand": EXPAND}
+REALS = [np.dtype(kind) for kind in (np.float32, np.float64, *HALVES)]
+
+
+def layout(mode, dtype):
+    """Return the dtypes of rows (as elements are counted) and output, or None if not supported."""
+    if dtype.itemsize == 2:
+        return (dtype, np.dtype(np.float32)) if mode in (REAL, PACKED) else None
+    pair = np.result_type(dtype, np.complex64)
+    return {REAL_PART: (pair, dtype), EXPAND: (dtype, pair)}.get(mode, (dtype, dtype))
+
+
+def some(rng, shape, dtype):
+    numbers = 8 * rng.standard_normal(shape)
+    return (numbers + 8j * rng.standard_normal(shape) if dtype.kind == "c" else numbers).astype(
+        dtype
+    )
+
+
+def three_ways(run, rows, out, count):
+    """Return functions that call `run`, one for each way of giving rows."""
+    listed = kernels.Rows.of(list(rows), rows.shape[1], rows.dtype)
+    return (
+        lambda: run.stacked(rows, out, count),
+        lambda: run.separate(list(rows[:count]), out, count),
+        lambda: run.listed(listed, out, count),
+    )
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_combinations_are_those_of_combine(mode, dtype):
+    mode, rng = MODES[mode], np.random.default_rng(0)
+    if (kinds := layout(mode, dtype)) is None:
+        pytest.skip("no such kernel")
+    for count, length in [(1, 1), (2, 2), (3, 5), (7, 8), (97, 3), (120, 9)]:
+        rows = some(rng, (count + 1, length), kinds[0])
+        coef = np.rint(some(rng, count + 1, np.dtype(float if mode == REAL else complex)))
+        size = length + length % 2 if mode == PACKED else length
+        coef[:] += 100  # no coefficient is 0 yet
+        for zeros in (0, count // 2):
+            coef[:zeros] = 0
+            rows[:zeros] = np.nan  # coefficients of 0: these rows are not read
+            rows[count] = rows[0]
+            truth = np.empty(size, kinds[1])
+            used = kernels.Rows.of(rows[zeros:count], length, kinds[0])
+            kernels.combine(mode, used, coef[zeros:count], truth)
+            out = np.empty_like(truth)
+            run = kernels.unchecked.bind_apart(mode, coef, length, kinds[0], size, check=True)
+            for call in three_ways(run, rows, out, count):
+                out[:] = 3
+                assert call() == Status.OK
+                np.testing.assert_array_equal(out.view(np.uint8), truth.view(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", REALS[:-1], ids=str)
+def test_combinations_that_are_not_finite(dtype):
+    rows, out = np.ones((3, 4), dtype), np.empty(4, layout(REAL, dtype)[1])
+    coef = np.array([1.0, 2.0, 0.0])
+    for bad in (np.nan, np.inf, -np.inf):
+        for where, status in ((0, Status.NOT_FINITE), (1, Status.NOT_FINITE), (2, Status.OK)):
+            spoilt = rows.copy()
+            spoilt[where, 3] = bad
+            for check in (True, False):
+                run = kernels.unchecked.bind_apart(REAL, coef, 4, dtype, 4, check)
+                for call in three_ways(run, spoilt, out, 3):
+                    assert call() == (status if check else Status.OK)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_byte_of_a_row_is_written(mode):
+    """Outputs lie at every place around two rows, read or not, and rows may be misaligned."""
+    mode = MODES[mode]
+    row, made = layout(mode, np.dtype(np.float32))
+    length, size = 2, 2
+    coef = np.array([1, 0], float if mode == REAL else complex)
+    run = kernels.unchecked.bind_apart(mode, coef, length, row, size)
+    room = np.zeros(200, np.uint8)
+    start = -room.ctypes.data % 8 + 64
+    two = [room[start + at : start + at + length * row.itemsize].view(row) for at in (0, 32)]
+    listed = kernels.Rows.of(two, length, row)
+    stacked = room[start : start + 2 * length * row.itemsize].view(row)
+    for at in range(start - 48, start + 72, 4):
+        out = room[at : at + size * made.itemsize].view(made)
+        for way, arrays in (
+            (partial(run.separate, two, out, 2), two),
+            (partial(run.listed, listed, out, 2), two),
+            (partial(run.stacked, stacked, out, 2), [stacked]),
+        ):
+            room[:] = 0
+            shared = any(np.shares_memory(out, array) for array in arrays)
+            out[:] = 3
+            before = room.copy()
+            assert way() == (Status.MISPLACED if shared else Status.OK)
+            assert (room == before).all() if shared else not out.any()
+    out = np.full(size, 3, made)
+    for off in (1, 2, 3):
+        begin = start + off
+        rows = [room[begin + at : begin + at + length * row.itemsize].view(row) for at in (0, 32)]
+        assert run.separate(rows, out, 2) == Status.MISPLACED
+        assert (out == 3).all()
+    gaps = [np.zeros(2 * length, row)[::2], two[1]]
+    assert run.separate(gaps, out, 2) == Status.MISPLACED
+    assert (out == 3).all()
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize("mode", ["real", "packed", "expand"])
+def test_rows_are_added_one_by_one(mode, dtype):
+    mode, rng = MODES[mode], np.random.default_rng(0)
+    if (kinds := layout(mode, dtype)) is None:
+        pytest.skip("no such kernel")
+    for count, length in [(1, 1), (2, 2), (3, 5), (4, 130)]:
+        rows = np.rint(some(rng, (count, length), np.dtype(float))).astype(kinds[0])
+        coef = np.rint(some(rng, count, np.dtype(float if mode == REAL else complex)))
+        weights = np.rint(rng.uniform(1, 9, count))
+        size = length + length % 2 if mode == PACKED else length
+        truth, out = np.empty(size, kinds[1]), np.full(size, 9, kinds[1])
+        kernels.combine(mode, kernels.Rows.of(rows, length, kinds[0]), coef, truth)
+        energy = np.zeros(1)
+        add = kernels.unchecked.bind_add(mode, coef, weights, length, kinds[0], out, energy)
+        for turn in range(2):
+            order = rng.permutation(count)
+            for done, at in enumerate(order):
+                assert add(rows[at], int(at), done > 0) == Status.OK
+            np.testing.assert_array_equal(out, truth)  # sums of integers are exact in any order
+            squares = (rows.astype(float) ** 2).sum(axis=1)
+            assert energy[0] == (turn + 1) * (weights @ squares)
+
+
+@pytest.mark.parametrize("mode", ["real", "packed", "expand"])
+def test_nothing_is_added_to_itself(mode):
+    mode = MODES[mode]
+    row, made = layout(mode, np.dtype(np.float32))
+    room = np.zeros(128, np.uint8)
+    start = -room.ctypes.data % 8 + 40
+    out = room[start : start + 2 * made.itemsize].view(made)
+    energy, coef = np.zeros(1), np.ones(1, float if mode == REAL else complex)
+    add = kernels.unchecked.bind_add(mode, coef, np.ones(1), 2, row, out, energy)
+    for at in range(start - 24, start + 40):
+        room[:] = 0
+        out[:] = 3
+        g = room[at : at + 2 * row.itemsize].view(row)
+        fits = at % 4 == start % 4 and not np.shares_memory(g, out)
+        before = room.copy()
+        assert add(g, 0, True) == (Status.OK if fits else Status.MISPLACED)
+        assert (room == before).all()
+    assert energy[0] == 0
+
+
+# ---------------------------------------------------------------------------- what is taken
+
+FIVE = ReedSolomon(7, stragglers=2)  # of whose messages five decode
+CODES = [
+    FIVE,
+    ReedSolomon(7, stragglers=2, packed=False),
+    ReedSolomon(8, stragglers=2, clusters="auto"),
+    ReedSolomon(80, stragglers=12),
+    ReedSolomon(700, stragglers=300),
+    fastgc.BinaryCode(8, stragglers=2),
+    fastgc.FractionalRepetition(9, stragglers=2),
+    fastgc.Uncoded(4, load=2),
+    fastgc.GraphCode(8, 9, degree=3),
+]
+DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
+
+
+class Sub(np.ndarray):
+    pass
+
+
+def fixed(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def unaligned(array):
+    found = np.empty(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+# Arrays of the same numbers, and of the same dtype but for its byte order.
+SAME = {
+    "one array": lambda x: x,
+    "misaligned": unaligned,
+    "read-only": fixed,
+    "with gaps": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "backwards": lambda x: x[..., ::-1].copy()[..., ::-1],
+    "by columns": np.asfortranarray,
+    "a subclass": lambda x: x.view(Sub),
+    "wider rows": lambda x: np.concatenate([x, x], axis=-1)[..., : x.shape[-1]],
+}
+
+
+def each_way(rows):
+    """Yield the rows as one array and as lists of arrays, in every layout."""
+    for change in SAME.values():
+        yield change(rows)
+        yield [change(row) for row in rows]
+        yield [rows[0], *(change(row) for row in rows[1:])]
+    yield tuple(rows)
+
+
+def encoded(code, numbers, partials):
+    """Return messages by the definition: combinations of partial gradients, or of pairs."""
+    p = partials.shape[1]
+    pairs = partials.astype(np.result_type(partials.dtype, complex))
+    if code.scheme.layout == "packed" and partials.dtype.kind != "c":
+        pairs = np.pad(partials, ((0, 0), (0, p % 2))).astype(float).view(complex)
+    messages = code.matrix()[numbers] @ pairs
+    form = code.scheme.format(p, partials.dtype)
+    if form.message_dtype.kind != "c":
+        packed = code.scheme.layout == "packed"
+        messages = np.ascontiguousarray(messages).view(float) if packed else messages.real
+    return messages.astype(form.message_dtype)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("code", CODES, ids=repr)
+def test_every_way_gives_what_the_definition_says(code, dtype):
+    rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
+    for p in (1, 2, 5, 33) if code.n < 50 else (3,):
+        try:
+            form = code.scheme.format(p, dtype)
+        except TypeError:
+            return  # there are no such gradients
+        g = some(rng, (code.k, p), form.partial_dtype)
+        for worker in range(min(code.n, 3)):
+            held, number = code.partitions(worker, 0), code.scheme.messages.number(worker, 0)
+            [truth] = encoded(code, [number], g)
+            first, out = code.encode(worker, g[held]), np.empty_like(truth)
+            room = 40 * eps * len(held) * np.abs(g).max() * np.abs(code.matrix()[number]).max()
+            np.testing.assert_allclose(first, truth, atol=room)
+            bound = code.bind_encoder(worker, g[held], out)
+            for rows in each_way(g[held]):
+                for made in (code.encode(worker, rows), code.encode(worker, rows, out), bound()):
+                    np.testing.assert_array_equal(made, first)
+                    assert made.dtype == form.message_dtype
+                out[:] = np.nan
+        sent = encoded(code, np.arange(code.scheme.messages.count), g)
+        bound, truth = code.bind(sent, p=p), g.sum(axis=0)
+        for f in {code.threshold, len(sent)}:
+            came = rng.permutation(len(sent))[:f]
+            if not code.decodable(came):  # really, a worker's messages come in order
+                continue
+            first, out = code.decode(came, sent[came], p=p), np.empty(p, form.gradient_dtype)
+            vector = code.decoding_vector(came)
+            room = 40 * eps * np.abs(vector).sum() * np.abs(sent).max()
+            np.testing.assert_allclose(first, truth, atol=room)
+            np.testing.assert_array_equal(code.decoding_vector(came.tolist()), vector)
+            for rows in each_way(sent[came]):
+                for made in (
+                    code.decode(came, rows, p=p),
+                    code.decode(came, rows, out),
+                    code.decode(came, rows, out, check_finite=False),
+                    bound(came),
+                ):
+                    np.testing.assert_array_equal(made, first)
+                    assert made.dtype == form.gradient_dtype
+                assert made is bound.gradient
+                out[:] = bound.gradient[:] = np.nan
+
+
+def test_whatever_stands_for_survivors():
+    sent, right = np.random.default_rng(0).standard_normal((7, 4)), np.array([6, 0, 3, 2, 5])
+    mask = np.zeros(7, bool)
+    mask[right] = True
+    bound, vector = FIVE.bind(sent), np.empty(7, complex)
+    taken = [np.repeat(right, 2)[::2], right[::-1], unaligned(right), right.view(Sub), mask]
+    taken += [right.astype(kind) for kind in (np.int32, np.uint64, ">i8")]
+    taken += [right.tolist(), tuple(right.tolist()), fixed(right), np.arange(7)]
+    for survivors in taken:
+        numbers = np.arange(7)[np.asarray(survivors)].tolist()
+        truth = FIVE.decoding_vector(numbers)
+        out = vector[: len(numbers)]
+        assert FIVE.decoding_vector(survivors, out=out) is out
+        np.testing.assert_array_equal(out, truth)
+        gradient = FIVE.decode(numbers, sent[numbers])
+        np.testing.assert_array_equal(FIVE.decode(survivors, sent[numbers]), gradient)
+        np.testing.assert_array_equal(bound(survivors), gradient)
+
+
+def test_the_vector_may_overwrite_its_survivors():
+    room, came = np.empty(5, complex), np.arange(5)
+    mine = room.view(np.int64)[5:]
+    mine[:] = came
+    np.testing.assert_array_equal(FIVE.decoding_vector(mine, out=room), FIVE.decoding_vector(came))
+
+
+def test_gradients_lie_where_messages_do():
+    """If `out` overlaps a message, it is written last, and holds the same gradient."""
+    came, rng = np.array([6, 0, 3, 2, 5]), np.random.default_rng(0)
+    for at in range(5):
+        room = rng.standard_normal((5, 12))
+        truth = FIVE.decode(came, room[:, :6].copy())
+        for begin in (0, 1, 5, 6):
+            for ways in (lambda rows: rows, list):
+                own = room.copy()
+                out = own[at, begin : begin + 6]
+                np.testing.assert_array_equal(FIVE.decode(came, ways(own[:, :6]), out), truth)
+        with pytest.raises(ValueError, match="shares memory"):
+            FIVE.encode(0, room[:3, :6], room[2, 5:11])
+
+
+class Idle(fastgc.Code):
+    """A code with coefficients that are zero, whose partial gradients must be read all the same."""
+
+    def __init__(self):
+        self.n = self.k = 2
+
+    def row(self, worker):
+        return np.arange(2), np.array([1.0, 0.0] if worker else [0.0, 1.0])
+
+
+def test_partial_gradients_times_zero_are_not_overlooked():
+    g = np.array([[1.0, 2.0], [np.nan, np.inf]])
+    for given in (tuple(g), list(g), g):
+        assert np.isnan(Idle().encode(1, given)).all()
+    assert np.isnan(Idle().bind_encoder(1, g)()).all()
+
+
+def test_a_zero_real_part_is_not_zero():
+    code = fastgc.LinearCode(np.array([[1j, 1], [1, 1j]]) / (1 + 1j))
+    g = np.array([[1.0, 2.0], [3.0, 4.0]])
+    sent = np.array([code.encode(i, g) for i in range(2)])
+    for _ in range(2):
+        np.testing.assert_allclose(code.decode([0, 1], sent), [4, 6], rtol=1e-14)
+
+
+def test_imprecise_gradients_are_warned_of_each_time():
+    nodes = np.linspace(-1, 1, 8) + 0.01, np.linspace(-1, 1, 32)
+    code = fastgc.LagrangeCode(8, 8, load=4, messages=4, nodes=nodes)
+    g = np.random.default_rng(0).standard_normal((code.scheme.messages.count, 4))
+    came = np.arange(15)
+    for given in (g[came], list(g[came])) * 2:
+        with pytest.warns(fastgc.InstabilityWarning, match="decodes more of them better"):
+            code.decode(came, given)
+
+
+def test_threads_and_copies():
+    rng = np.random.default_rng(0)
+    for n, s in ((12, 4), (300, 20)):  # work space on the stack, and too large for it
+        code, jobs = ReedSolomon(n, stragglers=s), []
+        for _ in range(4):
+            came = rng.permutation(n)[: int(rng.integers(n - s, n + 1))]
+            rows = rng.standard_normal((came.size, 6))
+            jobs.append((came, rows, code.decode(came, tuple(rows)), code.decoding_vector(came)))
+
+        def work(job, code=code):
+            came, rows, gradient, vector = job
+            out, own = np.empty_like(gradient), np.empty_like(vector)
+            for _ in range(100):
+                np.testing.assert_array_equal(code.decode(came, rows, out), gradient)
+                np.testing.assert_array_equal(code.decode(came, list(rows)), gradient)
+                np.testing.assert_array_equal(code.decoding_vector(came, out=own), vector)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, jobs))
+        for other in (copy.copy(code), copy.deepcopy(code), pickle.loads(pickle.dumps(code))):
+            work(jobs[0], other)
+            assert other == code
+
+
+def test_a_scheme_that_fills_vectors_itself_is_asked():
+    """A subclass that overrides a hook must not inherit its base's faster paths."""
+
+    class Doubled(type(FIVE.scheme)):
+        def bind_vector(self, survivors, vector, unit=2.0**-53):
+            fill = super().bind_vector(survivors, vector, unit)
+
+            def twice(f, method):
+                fill(f, method)
+                vector[:f] *= 2
+
+            return twice
+
+    doubled = fastgc.Code(Doubled(FIVE.scheme._clusters, packed=True))
+    messages, survivors = np.random.default_rng(0).standard_normal((7, 4)), np.arange(5)
+    expected = 2 * FIVE.decode(survivors, messages[:5])
+    for found in (doubled.decode(survivors, messages[:5]), doubled.bind(messages)(survivors)):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    vector = 2 * FIVE.decoding_vector(survivors)
+    np.testing.assert_allclose(doubled.decoding_vector(survivors), vector, rtol=1e-12)
+
+
+# --------------------------------------------------------------------------- what is refused
+
+OTHER = {
+    "float32": lambda x: x.astype(np.float32),
+    "objects": lambda x: x.astype(object),
+    "too long": lambda x: np.concatenate([x, x], axis=-1),
+    "a column": lambda x: x[..., None],
+    "of nothing": lambda x: x[..., :0],
+    "a number": lambda x: 1.0,
+    "nothing": lambda x: None,
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_lists_with_one_row_of_another_kind_are_refused(what):
+    """Calls before them have prepared a way for rows that differ only in what is strange."""
+    rows, came = np.random.default_rng(0).standard_normal((5, 6)), np.array([6, 0, 3, 2, 5])
+    for _ in range(2):
+        FIVE.decode(came, list(rows), np.empty(6))
+        FIVE.encode(1, list(rows[:3]), np.empty(6))
+    out = np.full(6, 7.0)
+    for at in (1, 2, 4):
+        wrong = [OTHER[what](row) if i == at else row for i, row in enumerate(rows)]
+        for result in (None, out):
+            with pytest.raises((TypeError, ValueError)):
+                FIVE.decode(came, wrong, result)
+            with pytest.raises((TypeError, ValueError)):
+                FIVE.encode(1, wrong[at - 1 : at + 2] if at < 4 else wrong[2:], result)
+    assert (out == 7).all()
+
+
+# Calls of what decodes and what encodes with something wrong: what the error says.
+CAME, ROWS, PARTS = [6, 0, 3, 2, 5], np.ones((5, 4)), np.ones((3, 4))
+REFUSED = [
+    ("decode", (CAME, ROWS[:4]), {}, ValueError, "5 survivors, but 4 messages"),
+    ("decode", (CAME, np.ones((6, 4))), {}, ValueError, "5 survivors, but 6 messages"),
+    ("decode", (CAME, np.ones((5, 6))), {}, ValueError, "must have"),
+    ("decode", (CAME, np.ones((5, 4, 1))), {}, ValueError, "vector"),
+    ("decode", (CAME, np.ones(5)), {}, ValueError, "vector|shape"),
+    ("decode", ([6, 0, 3, 2, 2], ROWS), {}, ValueError, "a second time"),
+    ("decode", ([6, 0, 3, 2, 7], ROWS), {}, ValueError, "numbered 0 to 6"),
+    ("decode", ([6, 0, 3, 2, -1], ROWS), {}, ValueError, "numbered 0 to 6"),
+    ("decode", (np.array(CAME, float), ROWS), {}, TypeError, "must be integers"),
+    ("decode", (np.array([CAME]).T, ROWS), {}, ValueError, "shape|one"),
+    ("decode", ([0, 1, 2, 3], ROWS[:4]), {}, NotDecodableError, "1 more message"),
+    ("decode", (CAME, ROWS), {"method": "none"}, ValueError, "unknown method"),
+    ("decode", (CAME, ROWS), {"p": 6}, ValueError, "must have"),
+    ("decode", (CAME, ROWS), {"p": 4.0}, TypeError, "p must be an integer"),
+    ("decode", (CAME, ROWS), {"p": "4"}, TypeError, "p must be an integer"),
+    ("encode", (0, PARTS[:2]), {}, ValueError, "3 partial gradients"),
+    ("encode", (0, np.ones((4, 4))), {}, ValueError, "3 partial gradients"),
+    ("encode", (0, np.ones((3, 4, 1))), {}, ValueError, "vector"),
+    ("encode", (0, np.ones((3, 6))), {}, ValueError, "must have shape"),
+    ("encode", (7, PARTS), {}, ValueError, "does not exist"),
+    ("encode", (-1, PARTS), {}, ValueError, "does not exist"),
+    ("encode", (0, PARTS), {"index": 1}, ValueError, "does not exist"),
+    ("encode", (1.0, PARTS), {}, TypeError, "integer"),
+    ("encode", (0, PARTS), {"index": 0.0}, TypeError, "integer"),
+]
+
+
+@pytest.mark.parametrize(("verb", "given", "options", "error", "says"), REFUSED)
+def test_errors_come_before_anything_is_written(verb, given, options, error, says):
+    """After calls that have prepared a way for such arrays, with arrays and lists."""
+    for ways in (lambda rows: rows, list):
+        out = np.full(4, 7.0)
+        FIVE.decode(CAME, ways(ROWS), out)
+        FIVE.encode(0, ways(PARTS), out)
+        out[:] = 7
+        with pytest.raises(error, match=says):
+            getattr(FIVE, verb)(given[0], ways(given[1]), out, **options)
+        assert (out == 7).all()
+
+
+WRONG_OUTS = [
+    (fixed, "read-only"),
+    (lambda x: np.repeat(x, 2)[::2], "contiguous"),
+    (lambda x: x[::-1], "contiguous"),
+    (unaligned, "aligned"),
+    (lambda x: x.astype(np.complex64 if x.dtype.kind == "c" else np.float32), "dtype"),
+    (lambda x: x[:-2].copy(), "shape|must have"),
+    (lambda x: x[None].copy(), "shape"),
+    (lambda x: x.tolist(), "memory|array|buffer"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), WRONG_OUTS)
+def test_what_cannot_be_written_to_is_refused(change, says):
+    calls = [
+        (lambda out: FIVE.decoding_vector(CAME, out=out), np.full(5, 7 + 1j)),
+        (lambda out: FIVE.decode(CAME, ROWS, out), np.full(4, 7.0)),
+        (lambda out: FIVE.encode(0, PARTS, out), np.full(4, 7.0)),
+        (lambda out: FIVE.bind_encoder(0, PARTS, out), np.full(4, 7.0)),
+        (lambda out: FIVE.bind(np.ones((7, 4)), out)(CAME), np.full(4, 7.0)),
+    ]
+    for call, right in calls:
+        out = change(right)
+        with pytest.raises((TypeError, ValueError), match=says):
+            call(out)
+        assert (np.asarray(out).real == 7).all()
+
+
+def test_messages_that_are_not_finite_are_found():
+    rows, out = ROWS.copy(), np.empty(4)
+    for bad in (np.nan, np.inf):
+        rows[2, 1] = bad
+        for given in (rows, list(rows)):
+            with pytest.raises(NonFiniteMessageError, match="worker 3"):
+                FIVE.decode(CAME, given, out)
+            assert not np.isfinite(FIVE.decode(CAME, given, out, check_finite=False)).all()
+
+
+def test_gradients_of_rounds():
+    p, sent = 5, np.random.default_rng(0).standard_normal((7, 6))
+    rnd, out = FIVE.round(p), np.full(p, 7.0)
+    for worker in range(4):
+        rnd.receive(worker, sent[worker])
+    with pytest.raises(NotDecodableError, match="1 more"):
+        rnd.gradient(out)
+    rnd.receive(6, sent[6])
+    for wrong, match in (
+        (sent[3, :p], "shares memory"),
+        (np.empty(p + 1), "shape"),
+        (fixed(out), "read-only"),
+        (out.astype(np.float32), "dtype"),
+        (np.zeros((p, 2))[:, 0], "contiguous"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=match):
+            rnd.gradient(wrong)
+    with pytest.raises(ValueError, match="unknown method"):
+        rnd.gradient(out, method="luck")
+    assert (out == 7).all()
+    came = [0, 1, 2, 3, 6]
+    assert rnd.gradient(out) is out
+    np.testing.assert_array_equal(out, FIVE.decode(came, sent[came], p=p))
+    np.testing.assert_array_equal(rnd.gradient(), out)
+    rnd.lapse("the memory is gone")
+    with pytest.raises(RuntimeError, match="the memory is gone"):
+        rnd.gradient(out)
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype", "sent"),
+    [
+        (FIVE, "float64", "float64"),
+        (FIVE, "float32", "float16"),
+        (fastgc.Uncoded(4), "float32", "float64"),
+    ],
+    ids=str,
+)
+def test_no_encoder_takes_what_lies_in_its_message(code, dtype, sent):
+    p, room = 6, np.zeros(200, np.uint8)
+    start = -room.ctypes.data % 16
+    size = code.message_size(p, dtype, sent)
+    kind = code.scheme.format(p, dtype, sent).message_dtype
+    out = room[start : start + size * kind.itemsize].view(kind)
+    encoder = code.encoder(0, p, dtype, out, message_dtype=sent)
+    inside = room[start : start + p * np.dtype(dtype).itemsize].view(dtype)
+    first = int(code.partitions(0)[0])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="shares memory with the message"):
+            encoder.add(first, inside)
+        assert not room.any()
+    encoder.add(first, np.ones(p, dtype))  # the failed call was not recorded
+    assert encoder.energy > 0
