@@ -109,7 +109,7 @@ class Job:
         theta = rng.standard_normal(FEATURES * OUTPUTS).astype(dtype)
         self.p = theta.size
         shards = code.encode_data(X, y)
-        assert len(shards) == code.scheme.shard_count
+        assert len(shards) == code.scheme.data.shards
         self.partials = [least_squares_gradient(theta, *shard) for shard in shards]
         self.gradient = least_squares_gradient(theta, X.astype(np.longdouble), y)
         self.messages = [
@@ -132,7 +132,7 @@ def spans(code, survivors):
     if not len(survivors):
         return False
     if (
-        code.scheme.codes_data
+        code.scheme.data.coded
     ):  # any 2K - 1 values determine h; for points in general position, fewer do not
         return len(survivors) >= code.threshold
     B = code.matrix()[list(survivors)]

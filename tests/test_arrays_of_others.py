@@ -160,7 +160,7 @@ def test_masked_arrays_are_refused():
 
 def partials_of(code, p, dtype=np.float64):
     rng = np.random.default_rng(3)
-    return rng.standard_normal((code.scheme.shard_count, p)).astype(
+    return rng.standard_normal((code.scheme.data.shards, p)).astype(
         code.scheme.format(1, dtype).partial_dtype
     )
 

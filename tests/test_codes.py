@@ -352,7 +352,7 @@ def test_what_a_code_consists_of(code):
         for t in range(count):
             assert code.scheme.messages.number(i, t) == number
             assert code.scheme.messages.sender(number) == (i, t)
-            row = np.zeros(code.scheme.shard_count, dtype=complex)
+            row = np.zeros(code.scheme.data.shards, dtype=complex)
             row[parts[t]] = coefficients[t]
             np.testing.assert_array_equal(code.matrix()[number], row)
             number += 1
@@ -426,7 +426,7 @@ def test_best_of_too_few(code):
             assert residual < 1e-12
             np.testing.assert_array_equal(found.gradient, job.decode(F))
             continue
-        if code.scheme.codes_data:
+        if code.scheme.data.coded:
             rows, target, _ = code.scheme.equations(F)
         else:
             rows, target = code.matrix()[F], np.ones(code.k)
@@ -624,7 +624,7 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     assert code.scheme.loads.dtype == np.int64
     assert code.scheme.loads.tolist() == loads
     assert code.load == max(loads)
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         return
     for each in (code.scheme.precision.row_norms, code.scheme.precision.row_sums):
         assert each.dtype == np.float64

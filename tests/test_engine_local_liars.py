@@ -30,7 +30,7 @@ def nothing_left():
 def expelled(lie, code=None, **options):
     """Step until the liar is replaced; all steps must be exact."""
     code = ReedSolomon(4, stragglers=2) if code is None else code
-    shards = [float(j + 1) for j in range(code.scheme.shard_count)]
+    shards = [float(j + 1) for j in range(code.scheme.data.shards)]
     with LocalCluster(code, shards, liar(lie), P, timeout=10.0, **options) as cluster:
         deaths, back = 0, False
         until = time.monotonic() + 10.0

@@ -190,7 +190,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
         serve(len(codes))
         rng = np.random.default_rng(2)
         for code, p in zip(codes, [11, 1, 3000, 70_000, 4]):
-            shards = list(rng.integers(-9, 9, (code.scheme.shard_count, p)).astype(float))
+            shards = list(rng.integers(-9, 9, (code.scheme.data.shards, p)).astype(float))
             rnd = code.group_round(p) if isinstance(code, Grouped) else None
             out, stale = np.empty(p), 0
             with MPICluster(code, shards, np.multiply, p, delays=Random(), seed=3) as cluster:
@@ -204,7 +204,7 @@ def test_random_delays_leave_every_gradient_exact(tmp_path):
                         np.testing.assert_allclose(rnd.gradient(0), expected, atol=1e-9)
                         continue
                     stale += cluster.step(theta, out).stale
-                    if code.scheme.codes_data:
+                    if code.scheme.data.coded:
                         continue  # whose gradient is no linear one: see the conformance
                     np.testing.assert_allclose(
                         out, theta * np.sum(shards, axis=0), atol=1e-9, err_msg=repr(code)

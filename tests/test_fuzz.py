@@ -686,7 +686,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "codes.make": lambda rng: Call(
         codes.make, {"text": "rs:root=1", "n": 6, "k": 7, "stragglers": 2, "seed": 0}
     ),
-    "Scheme.holders_of": _of_code("holders_of", worker=0),
     "Code.partitions": _of_code("partitions", worker=0, index=0),
     "Code.coefficients": _of_code("coefficients", worker=0, index=0),
     "Code.matrix": _of_code("matrix"),
@@ -1002,7 +1001,6 @@ REASONS = {
         for name in ("SequentialScheme", "Independent", "MSGC", "SRSGC")
         for method in ("tasks", "tolerable")
     },
-    "Scheme.cancelling": "takes whatever a shard is, and says nothing of what it does not know",
     "BoundEncoder.__call__": "takes nothing",
     "Scheme.message_rows": "takes nothing",
     "Scheme.known_stragglers": "takes nothing",
@@ -1080,7 +1078,13 @@ SAID = (
     *("row", "vector", "bind_vector", "by_formula", "decoder", "parity", "rings"),
     *("equations", "deviation", "left_out", "typical_error", "computation_roundings"),
     *("doubt", "awaits_more", "expects_more", "vector_errors"),
-    *("known_residuals", "partitions", "coefficients", "matrix", "residual", "encode_data"),
+    *(
+        "known_residuals",
+        "partitions",
+        "coefficients",
+        "matrix",
+        "residual",
+    ),
 )
 MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",

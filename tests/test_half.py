@@ -38,7 +38,7 @@ EVERY_HALF = pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__nam
 
 
 def partial_gradients(code, p, dtype=np.float32):
-    return np.random.default_rng(p).standard_normal((code.scheme.shard_count, p)).astype(dtype)
+    return np.random.default_rng(p).standard_normal((code.scheme.data.shards, p)).astype(dtype)
 
 
 @EVERY_CODE
@@ -331,7 +331,7 @@ def test_messages_of_float64_for_gradients_of_float32(code, p):
     assert rnd.gradient(out) is out
     assert (
         rnd.trust().relative_error < 2.0**-24 + 2 * wide.trust().relative_error
-        or code.scheme.codes_data
+        or code.scheme.data.coded
     )
     with pytest.raises(TypeError, match="out must have dtype float32"):
         rnd.gradient(np.empty(p))

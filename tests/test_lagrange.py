@@ -568,7 +568,7 @@ def test_nobody_is_accused_on_the_way_to_convergence_nor_there(code, e, noise):
 def test_who_claims_that_much_cancels_hides_no_lie(code, e, claim):
     X, y = regression("float64", 0.1)
     rng, shards = np.random.default_rng(0), code.encode_data(X, y)
-    energies = [code.scheme.cancelling(shard) for shard in shards]
+    energies = [code.scheme.data.cancelling(shard) for shard in shards]
     rnd = code.round(5, verify=e)
     for _ in range(much(100, 6)):
         theta, bad = rng.standard_normal(5), rng.permutation(code.n)[: rng.integers(1, e + 1)]
@@ -659,11 +659,11 @@ def test_what_cancels_is_what_rounding_leaves():
     X[:5] *= 30
     shaken = rng.standard_normal((2000, 40, 7)) * np.abs(np.c_[X * theta, y])
     errors = shaken.sum(axis=2) @ X
-    found = LagrangeCode(4, load=2).scheme.cancelling((X, y))(theta)
+    found = LagrangeCode(4, load=2).scheme.data.cancelling((X, y))(theta)
     assert found == pytest.approx((errors**2).sum(axis=1).mean(), rel=0.1)
     for other in ("what a user made of it", ("X", "y"), (X.tolist(), y), (X, y[:3]), (y, X), None):
-        assert LagrangeCode(4, load=2).scheme.cancelling(other) is None
-    assert ReedSolomon(4, stragglers=1).scheme.cancelling((X, y)) is None
+        assert LagrangeCode(4, load=2).scheme.data.cancelling(other) is None
+    assert ReedSolomon(4, stragglers=1).scheme.data.cancelling((X, y)) is None
 
 
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])

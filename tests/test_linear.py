@@ -325,7 +325,7 @@ def test_fingerprints_are_digests_row_by_row():
             rounded = (np.round(values / largest, 6) + 0.0) * float(f"{largest:.6g}")
             for array in (code.partitions(worker, index), rounded):
                 hashed.update(f"{array.dtype.str}{array.shape}".encode() + array.tobytes())
-        if not code.scheme.codes_data:
+        if not code.scheme.data.coded:
             assert fingerprint(code.scheme) == hashed.hexdigest()
 
 

@@ -292,7 +292,7 @@ def test_no_more_are_awaited_than_needed():
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # for messages of low precision
 @settings(deadline=None, max_examples=much(50, 30))
 @given(
-    code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.codes_data]),
+    code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.data.coded]),
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
     p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),

@@ -137,7 +137,7 @@ def test_codes_whose_mean_time_does_not_exist_are_refused():
     heavy = Pareto(0.001, 0.9)
     found = planning.plan(10, heavy, rounds=100)
     assert "does not exist" in found.refused["uncoded"]
-    spared = [each.code.stragglers + each.code.scheme.stand_ins for each in found.choices]
+    spared = [each.code.stragglers + each.code.scheme.holders.stand_ins for each in found.choices]
     assert min(spared) >= 1
     with pytest.raises(ValueError, match="no code fits: uncoded: the mean time"):
         planning.plan(10, heavy, codes=["uncoded"], rounds=100)

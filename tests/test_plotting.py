@@ -804,7 +804,7 @@ def cells(ax):
 def test_assignment_shows_who_computes_what(code):
     ax = plotting.assignment(code)
     shown, _ = cells(ax)
-    held = np.zeros((code.n, code.scheme.shard_count), dtype=bool)
+    held = np.zeros((code.n, code.scheme.data.shards), dtype=bool)
     for worker in range(code.n):
         held[worker, code.partitions(worker)] = True
     np.testing.assert_array_equal(shown, held)

@@ -38,7 +38,7 @@ class Game:
     def __init__(self, n, holders):
         self.n = n
         scheme = fastgc.Reactive(n, holders=holders).scheme
-        self.holders = [scheme.holders_of(i) for i in range(n)]
+        self.holders = [scheme.holders.of(i) for i in range(n)]
 
     def play(self, moves):
         """Play these moves; return what can happen next, and the shares that came and from whom."""
@@ -286,9 +286,14 @@ def test_who_holds_what():
         [8, 9],
         [10, 11],
     ]
-    assert code.scheme.held_for == [[3, 4], [0, 4], [0, 1], [1, 2], [2, 3]]
-    assert (code.load, code.scheme.stored, code.stragglers, code.scheme.stand_ins) == (3, 8, 0, 2)
-    assert fastgc.Uncoded(3).scheme.stored == 1
+    assert code.scheme.holders.held_for == [[3, 4], [0, 4], [0, 1], [1, 2], [2, 3]]
+    assert (
+        code.load,
+        code.scheme.holders.stored,
+        code.stragglers,
+        code.scheme.holders.stand_ins,
+    ) == (3, 8, 0, 2)
+    assert fastgc.Uncoded(3).scheme.holders.stored == 1
     assert fastgc.codes.make("reactive", 5, stragglers=2) == fastgc.Reactive(5, holders=3)
 
 
@@ -404,7 +409,7 @@ def test_a_worker_killed_in_a_round_costs_no_round(tmp_path, dtype):
             came = dict(zip(report.received.tolist(), report.arrivals.tolist(), strict=True))
             for share, helper, began in report.stood_in:
                 assert share != helper
-                assert helper in code.scheme.holders_of(share)
+                assert helper in code.scheme.holders.of(share)
                 assert 0 <= began <= came[share]
         assert report.deaths == 5
 
@@ -475,4 +480,4 @@ def test_plan_knows_what_workers_must_hold():
         [Exponential(0.001), ShiftedExponential(shift=60.0, rate=1.0, per="round")], [0.99, 0.01]
     )
     found = plan(12, deaths, cost=0.1, memory=3, codes=["reactive"], rounds=50)
-    assert {each.code.scheme.stored for each in found.choices} == {2, 3}
+    assert {each.code.scheme.holders.stored for each in found.choices} == {2, 3}

@@ -57,7 +57,7 @@ def decodable_sets(code, rng, count):
 
 def products(code):
     """Return B, or for codes of the data the products of two basis polynomials; and its target."""
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         basis = code.scheme._values.basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages.per_worker
@@ -76,7 +76,7 @@ def test_amplification_and_residual_by_definition(code):
         found = stability.amplification(code, F)
         assert found == pytest.approx(expected, rel=1e-12)
         combined = a @ B[F]
-        if code.scheme.codes_data or not code.scheme.packed:
+        if code.scheme.data.coded or not code.scheme.packed:
             combined = combined.real
         rounding = 4e-16 * len(F) * (np.abs(a) @ np.abs(B[F])).max()
         expected = np.abs(combined - target).max()
@@ -197,7 +197,7 @@ def test_bounds_are_bounds(data):
     seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
     rng = np.random.default_rng(seed)
     (F,) = decodable_sets(code, rng, 1)
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         rows, features = code.k * int(rng.integers(1, 4)), int(rng.integers(1, 6))
         X = rng.standard_normal((rows, features)) * 10.0 ** rng.integers(-3, 4, (rows, 1))
         given_ = [X, rng.standard_normal(rows), rng.standard_normal(features)]
@@ -211,7 +211,7 @@ def test_bounds_are_bounds(data):
     found = stability.measured_error(code, F, given_)
     bound = stability.error_bound(code, F, dtype, terms=terms)
     assert found.scaled <= bound
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         return
     streamed = []
     for number in F.tolist():
@@ -234,7 +234,7 @@ def test_bounds_are_bounds(data):
 def test_bounds_of_messages_of_more_precision(data):
     """Gradients of float32 are rounded once more when they are decoded."""
     code = data.draw(st.sampled_from(SMALL + MEDIUM), label="code")
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         return
     seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
     rng = np.random.default_rng(seed)
@@ -333,7 +333,7 @@ def test_bounds_are_within_two_thousand_times_the_worst_error(code, dtype):
     ratios = []
     for seed in range(much(6, 1)):
         work = None
-        if code.scheme.codes_data and "16" not in dtype:  # blocks have one row or more
+        if code.scheme.data.coded and "16" not in dtype:  # blocks have one row or more
             rng = np.random.default_rng(seed)
             X = rng.standard_normal((code.k * (1 + seed % 3), 1 + seed)).astype(dtype)
             work = X, rng.standard_normal(len(X)).astype(dtype), np.ones(1 + seed, dtype)
@@ -999,7 +999,7 @@ def test_many_messages_are_encoded_together(monkeypatch):
         assert together.messages.dtype == one_by_one.dtype, code
         np.testing.assert_allclose(together.messages, one_by_one, rtol=0, atol=1e-13 * 20)
         assert steps[-1] == (code.scheme.messages.count,) * 2
-        if not code.scheme.codes_data:
+        if not code.scheme.data.coded:
             assert len(steps) == -(-code.scheme.messages.count // 3)
 
 

@@ -38,7 +38,7 @@ def tensor(array):
 def messages_of(code, p, dtype=np.float64, message_dtype=None):
     rng = np.random.default_rng(3)
     kind = code.scheme.format(1, dtype).partial_dtype
-    partials = rng.standard_normal((code.scheme.shard_count, p)).astype(kind)
+    partials = rng.standard_normal((code.scheme.data.shards, p)).astype(kind)
     return [
         code.encode(i, partials[code.partitions(i, at)], index=at, message_dtype=message_dtype)
         for i in range(code.n)

@@ -75,7 +75,7 @@ def test_exact_codes_train_as_one_process_does(code, digits):
 )
 def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
     model = models.LeastSquares(digits.features, digits.classes)
-    named = None if code.scheme.codes_data else model  # codes of the data choose it themselves
+    named = None if code.scheme.data.coded else model  # codes of the data choose it themselves
     history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
     X, y = digits.X_train, digits.y_train
     optimizer = optimizers.Nesterov(lr=model.learning_rate(X))

@@ -528,7 +528,7 @@ def _grouped(text: str, n: int, k: int | None, s: int | None, groups: int, seed:
 
 
 def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
-    return any(each.code.scheme.codes_data for each in runs.values())
+    return any(each.code.scheme.data.coded for each in runs.values())
 
 
 def _dataset(asked: Asked) -> Dataset:

@@ -77,7 +77,7 @@ class Grouped(Code):
         for g, code in enumerate(self.codes):
             if not isinstance(code, Code):
                 raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
-            if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
+            if code.scheme.data.coded or (code.scheme.is_complex and not code.scheme.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "
                     "combinations of real gradients, or are expanded to complex numbers"

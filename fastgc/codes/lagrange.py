@@ -23,6 +23,7 @@ from .._base.arrays import (
 )
 from ..coding.arguments import check_sizes
 from ..coding.code import Code
+from ..coding.data import Data
 from ..coding.format import Format, Layout
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
@@ -122,7 +123,7 @@ class LagrangeCode(Code):
     instance to stop the training by its norm.
 
     Engines tell the master how much cancels, so that `Round.trust` and trackers see it. In your own
-    loops, call ``encoder.add(j, g, cancelled)`` with ``code.scheme.cancelling(shard)(theta)``.
+    loops, call ``encoder.add(j, g, cancelled)`` with ``code.scheme.data.cancelling(shard)(theta)``.
 
     For precise gradients use an anchor: code ``(X, 0)``, send ``theta - anchor``, and add the
     gradient at the anchor, computed without a code. Cancellation is then proportional to the
@@ -298,6 +299,87 @@ class _Precision(Precision):
         return np.asarray(self.scheme._values.totals(1) ** 2 * self.scheme._polynomials)
 
 
+class _Blocks(Data):
+    """Coded blocks, ``n * load``: values of the polynomials at beta."""
+
+    coded = True
+
+    def __init__(self, scheme: LagrangeScheme) -> None:
+        super().__init__(scheme.n * scheme.load)
+        self.scheme = scheme
+
+    def encode(self, X: ArrayLike, y: ArrayLike) -> list[tuple[Array, Array]]:
+        """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
+
+        Rows of zeros make all blocks equally long; they add nothing to the gradient.
+
+        Parameters
+        ----------
+        X : (N, features) array
+            N must be at least k.
+        y : (N,) or (N, outputs) array
+
+        Returns
+        -------
+        list of ``n * load`` pairs (X~, y~)
+            Of X's dtype, or complex of that precision; ``partitions(i)`` names those of worker i.
+        """
+        scheme = self.scheme
+        X, y = as_array("X", X), as_array("y", y)
+        if len(X) != len(y):
+            raise ValueError(f"{len(X)} samples but {len(y)} labels")
+        if not scheme.k <= len(X):
+            raise ValueError(f"{len(X)} samples cannot be cut into k = {scheme.k} blocks")
+        if X.dtype.kind not in "fc":
+            raise TypeError(f"X must be floating-point, not {X.dtype}")
+        if X.dtype.kind == "c" and scheme.is_complex:
+            raise TypeError(
+                "complex data need real nodes: with complex ones gradients must be real"
+            )
+        if y.dtype.kind == "c" and X.dtype.kind != "c":
+            raise TypeError(f"y is complex, but X is {X.dtype}: both must be")
+        dtype = np.result_type(X.dtype, np.complex64) if scheme.is_complex else X.dtype
+        coded = [self._encode_array(values.astype(X.dtype, copy=False), dtype) for values in (X, y)]
+        return list(zip(*coded, strict=True))
+
+    def _encode_array(self, values: Array, dtype: np.dtype[Any]) -> list[Array]:
+        scheme = self.scheme
+        rows = -(-len(values) // scheme.k)  # rows of a block
+        P, K = scheme._polynomials, scheme._points
+        padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
+        padded[: len(values)] = values
+        blocks = padded.reshape(P, K, -1)
+        # In order of messages, and in each message in order of polynomials.
+        with np.errstate(over="ignore", invalid="ignore"):  # a message shows what is not finite
+            coded = scheme._values.encode(blocks, dtype)
+        return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
+
+    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
+        # Each entry of X~ theta - y~ has an error like a random one of the size of its terms. Its
+        # row of X~ takes the error into the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 +
+        # |y_i|^2).
+        if not (isinstance(shard, tuple | list) and len(shard) == 2):
+            return None
+        X, y = shard
+        if not all(isinstance(each, np.ndarray) and each.dtype.kind in "fc" for each in shard):
+            return None
+        if X.ndim != 2 or y.ndim < 1 or len(X) != len(y):
+            return None
+        X, y = (np.abs(each.astype(np.complex128)) ** 2 for each in shard)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = X.sum(axis=1)
+            of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
+
+        def energy(theta: Array) -> float:
+            if theta.size % len(of_features):  # a user's gradient of something else
+                return 0.0
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = (np.abs(theta) ** 2).reshape(len(of_features), -1).sum(axis=1)
+                return float(of_features @ squares) + of_labels
+
+        return energy
+
+
 class LagrangeScheme(Scheme):
     """The scheme of `LagrangeCode`, with its checked arguments; `margin` in messages.
 
@@ -305,7 +387,6 @@ class LagrangeScheme(Scheme):
     shape (n * messages,).
     """
 
-    codes_data = True
     exact = True
     stragglers: int
 
@@ -333,11 +414,6 @@ class LagrangeScheme(Scheme):
         """Messages that always suffice, 2 K - 1, whichever they are."""
         return 2 * self._points - 1
 
-    @property
-    def shard_count(self) -> int:
-        """Coded blocks, ``n * load``."""
-        return self.n * self.load
-
     @cached_property
     def message_counts(self) -> list[int]:
         return [self._sent] * self.n
@@ -348,81 +424,16 @@ class LagrangeScheme(Scheme):
         return held, np.ones(self.load)
 
     @cached_property
+    def data(self) -> _Blocks:
+        return _Blocks(self)
+
+    @cached_property
     def precision(self) -> _Precision:
         return _Precision(self)
 
     @property
     def layout(self) -> Layout:
         return "complex data" if self.is_complex else "real"
-
-    def encode_data(self, X: ArrayLike, y: ArrayLike) -> list[tuple[Array, Array]]:
-        """Coded blocks by eqs. (4) and (10); the labels are coded like one more column.
-
-        Rows of zeros make all blocks equally long; they add nothing to the gradient.
-
-        Parameters
-        ----------
-        X : (N, features) array
-            N must be at least k.
-        y : (N,) or (N, outputs) array
-
-        Returns
-        -------
-        list of ``n * load`` pairs (X~, y~)
-            Of X's dtype, or complex of that precision; ``partitions(i)`` names those of worker i.
-        """
-        X, y = as_array("X", X), as_array("y", y)
-        if len(X) != len(y):
-            raise ValueError(f"{len(X)} samples but {len(y)} labels")
-        if not self.k <= len(X):
-            raise ValueError(f"{len(X)} samples cannot be cut into k = {self.k} blocks")
-        if X.dtype.kind not in "fc":
-            raise TypeError(f"X must be floating-point, not {X.dtype}")
-        if X.dtype.kind == "c" and self.is_complex:
-            raise TypeError(
-                "complex data need real nodes: with complex ones gradients must be real"
-            )
-        if y.dtype.kind == "c" and X.dtype.kind != "c":
-            raise TypeError(f"y is complex, but X is {X.dtype}: both must be")
-        dtype = np.result_type(X.dtype, np.complex64) if self.is_complex else X.dtype
-        coded = [self._encode_array(values.astype(X.dtype, copy=False), dtype) for values in (X, y)]
-        return list(zip(*coded, strict=True))
-
-    def _encode_array(self, values: Array, dtype: np.dtype[Any]) -> list[Array]:
-        rows = -(-len(values) // self.k)  # rows of a block
-        P, K = self._polynomials, self._points
-        padded = np.zeros((P * K * rows, *values.shape[1:]), dtype=values.dtype)
-        padded[: len(values)] = values
-        blocks = padded.reshape(P, K, -1)
-        # In order of messages, and in each message in order of polynomials.
-        with np.errstate(over="ignore", invalid="ignore"):  # a message shows what is not finite
-            coded = self._values.encode(blocks, dtype)
-        return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
-
-    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
-        # Each entry of X~ theta - y~ has an error like a random one of the size of its terms. Its
-        # row of X~ takes the error into the gradient: sum_i |x_i|^2 (sum_j |x_ij theta_j|^2 +
-        # |y_i|^2).
-        if not (isinstance(shard, tuple | list) and len(shard) == 2):
-            return None
-        X, y = shard
-        if not all(isinstance(each, np.ndarray) and each.dtype.kind in "fc" for each in shard):
-            return None
-        if X.ndim != 2 or y.ndim < 1 or len(X) != len(y):
-            return None
-        X, y = (np.abs(each.astype(np.complex128)) ** 2 for each in shard)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = X.sum(axis=1)
-            of_features, of_labels = rows @ X, float((rows @ y.reshape(len(y), -1)).sum())
-
-        def energy(theta: Array) -> float:
-            if theta.size % len(of_features):  # a user's gradient of something else
-                return 0.0
-            with np.errstate(over="ignore", invalid="ignore"):
-                squares = (np.abs(theta) ** 2).reshape(len(of_features), -1).sum(axis=1)
-                return float(of_features @ squares) + of_labels
-
-        return energy
 
     # ------------------------------------------------------------------------------- decoding
 

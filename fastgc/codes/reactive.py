@@ -8,6 +8,7 @@ from .._base.arrays import check_index
 from ..coding.arguments import check_between, check_sizes
 from ..coding.cells import CellScheme, even_cuts
 from ..coding.code import Code
+from ..coding.holders import Holders
 from ..coding.reactive import Deadline, check_deadline
 
 
@@ -63,7 +64,7 @@ class Reactive(Code):
     >>> code = fastgc.Reactive(6, 12, holders=3)
     >>> code.load, code.partitions(1).tolist()
     (2, [2, 3])
-    >>> code.scheme.holders_of(1)  # who can compute them
+    >>> code.scheme.holders.of(1)  # who can compute them
     [1, 2, 3]
     """
 
@@ -79,11 +80,19 @@ class Reactive(Code):
         super().__init__(_ReactiveScheme(n, k, holders, deadline))
 
 
+class _Next(Holders):
+    """The workers after the one that sends."""
+
+    def __init__(self, scheme: CellScheme, stand_ins: int, deadline: Deadline) -> None:
+        super().__init__(scheme)
+        self.stand_ins, self.deadline = stand_ins, deadline
+
+    def of(self, worker: int) -> list[int]:
+        worker, n = check_index("worker", worker, self.scheme.n), self.scheme.n
+        return [(worker + step) % n for step in range(self.stand_ins + 1)]
+
+
 class _ReactiveScheme(CellScheme):
     def __init__(self, n: int, k: int, holders: int, deadline: Deadline) -> None:
         super().__init__(even_cuts(k, n), np.ones(n, np.int64), np.arange(n), stragglers=0)
-        self.stand_ins, self.deadline = holders - 1, deadline
-
-    def holders_of(self, worker: int) -> list[int]:
-        worker = check_index("worker", worker, self.n)
-        return [(worker + step) % self.n for step in range(self.stand_ins + 1)]
+        self.holders = _Next(self, holders - 1, deadline)

@@ -215,7 +215,7 @@ class Code(Recorded):
         list of pairs (X_j, y_j)
             Worker i computes on the pairs with numbers ``partitions(i)``.
         """
-        return self.scheme.encode_data(X, y)
+        return self.scheme.data.encode(X, y)
 
     # ---------------------------------------------------------------------------- encoding
 
@@ -812,8 +812,8 @@ class _RowScheme(Scheme):
 # end; decoding; precision.
 _HOOKS = frozenset(
     (
-        *("message_counts", "sends_together", "is_complex", "packed", "layout", "holders_of"),
-        *("stand_ins", "deadline", "codes_data", "shard_count", "cancelling", "entries"),
+        *("message_counts", "sends_together", "is_complex", "packed", "layout"),
+        *("holders", "data", "entries"),
         *("rule", "gated", "waits", "doubt", "awaits_more"),
         *("bind_vector", "equations"),
         *("methods", "exact", "unbiased", "integral", "parity", "precision", "rings"),

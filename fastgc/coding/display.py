@@ -34,7 +34,7 @@ def grid(scheme: Scheme, workers: Ints, columns: int) -> Array:
     for line, worker in zip(found, workers.tolist(), strict=True):
         held, values = scheme.partitions(worker), scheme.coefficients(worker)
         order = np.argsort(np.abs(values), kind="stable")  # the last value in a column stays
-        line[held[order] * columns // scheme.shard_count] = values[order]
+        line[held[order] * columns // scheme.data.shards] = values[order]
     return found
 
 
@@ -68,7 +68,7 @@ def svg(scheme: Scheme) -> str:
     It shows at most 32 workers and 32 partitions, evenly spaced.
     """
     workers = evenly(scheme.n, _MOST)
-    values = grid(scheme, workers, min(scheme.shard_count, _MOST))
+    values = grid(scheme, workers, min(scheme.data.shards, _MOST))
     rows, columns = values.shape
     size = np.abs(values)
     largest = size.max(initial=0.0, where=np.isfinite(size)) or 1.0
@@ -105,7 +105,7 @@ def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
     digits = at_least("digits", digits, 1)
     chosen = range(min(scheme.n, _LISTED)) if workers is None else workers
     chosen = [check_index("worker", worker, scheme.n) for worker in chosen]
-    what = "coded blocks of data" if scheme.codes_data else "partitions"
+    what = "coded blocks of data" if scheme.data.coded else "partitions"
     lines = [f"{scheme!r}: coefficients of {what} in messages"]
     labels, rows = [], []
     for worker in chosen:
@@ -119,8 +119,8 @@ def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
             ]
             rows.append(dict(zip(held, texts, strict=True)))
     width = max((len(label) for label in [*labels, "worker"]), default=0)
-    if scheme.shard_count <= _COLUMNS:
-        columns = range(scheme.shard_count)
+    if scheme.data.shards <= _COLUMNS:
+        columns = range(scheme.data.shards)
         wide = [max(len(str(j)), *(len(row.get(j, "·")) for row in rows), 1) for j in columns]
         head = "".join(f"  {j:>{wide[j]}}" for j in columns)
         lines.append(f"{'worker':>{width}}{head}")

@@ -30,8 +30,8 @@ def fingerprint(scheme: Scheme) -> str:
         rows.append(row)
         size += row[0].size
     hashed.update(_digested(rows))
-    if scheme.codes_data:
-        for X, _ in scheme.encode_data(np.eye(scheme.k), np.zeros(scheme.k)):
+    if scheme.data.coded:
+        for X, _ in scheme.data.encode(np.eye(scheme.k), np.zeros(scheme.k)):
             X = np.ascontiguousarray(_rounded(X, [0, len(X)]))
             hashed.update(f"{X.dtype.str}{X.shape}".encode())
             hashed.update(X.data)

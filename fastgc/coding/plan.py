@@ -572,7 +572,7 @@ class Encoder:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype.
 
         `cancelled` is the squared norm of the terms that cancelled while it was computed, if the
-        code is the cause (`fastgc.codes.Scheme.cancelling`).
+        code is the cause (`fastgc.coding.data.Data.cancelling`).
         """
         form = self._form
         at = self._at.get(partition)

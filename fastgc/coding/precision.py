@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._base.arrays import Array, Floats, Ints
 from ..kernels.rows import sums_of
+from .data import Data
 from .format import Layout
 from .messages import Messages
 
@@ -56,7 +57,7 @@ class Rows(Protocol):
     @property
     def layout(self) -> Layout: ...
     @property
-    def shard_count(self) -> int: ...
+    def data(self) -> Data: ...
     @property
     def messages(self) -> Messages: ...
     @property
@@ -126,7 +127,7 @@ class Precision:
         """
         scheme = self.scheme
         wide = np.clongdouble if scheme.is_complex else np.longdouble
-        total = np.zeros(scheme.shard_count, dtype=wide)
+        total = np.zeros(scheme.data.shards, dtype=wide)
         used = np.flatnonzero(vector)
         survivors, a = survivors[used], vector[used].astype(wide)
         if scheme.n * scheme.load <= ENTRIES_KEPT:

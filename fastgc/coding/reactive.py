@@ -315,9 +315,9 @@ class ReactiveRound(Round):
         partial_dtype: DTypeLike | None = None,
     ) -> None:
         scheme = code.scheme
-        if not scheme.stand_ins:
+        if not scheme.holders.stand_ins:
             raise TypeError(f"workers of {code!r} hold nothing of what others compute")
-        self._dues = Dues([scheme.holders_of(i) for i in range(scheme.n)], scheme.deadline)
+        self._dues = Dues([scheme.holders.of(i) for i in range(scheme.n)], scheme.holders.deadline)
         super().__init__(code, p, dtype, message_dtype, tracker, partial_dtype=partial_dtype)
 
     def reset(self) -> None:

@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -30,8 +30,10 @@ from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
-from .arguments import Recorded, partition, shown
+from .arguments import Recorded, shown
+from .data import Data
 from .format import Format, Layout
+from .holders import Holders
 from .messages import Messages
 from .precision import Precision
 from .rules import Rule, Span, Waiting, check_wait, tolerated
@@ -156,8 +158,6 @@ class Scheme(Recorded, ABC):
         `awaited` if every worker sends one message.
     packed : bool
         Whether complex codes send pairs of real numbers as complex ones.
-    codes_data : bool
-        Whether the data are coded instead of the gradients, which must then be quadratic in them.
     integral : bool
         Whether all coefficients, of messages and in decoding vectors, are integers: products with
         them are not rounded.
@@ -169,27 +169,16 @@ class Scheme(Recorded, ABC):
         they are least-squares optima, for which that mean is 1 - residual^2.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
-    stand_ins : int
-        The smallest number of other workers that hold the partitions of a message. If its worker
-        fails, engines that can ask workers ask these others (`fastgc.codes.ReactiveRound`).
-        Default: 0, workers hold only what they compute.
-    deadline : float or "auto"
-        When the others are asked, if `stand_ins` is not 0: as in `fastgc.Reactive`.
-    stored : int
-        Largest number of partitions that a worker holds. It is the `load` if `stand_ins` is 0.
     """
 
     n: int = _Required("workers")  # type: ignore[assignment]
     k: int = _Required("partitions")  # type: ignore[assignment]
-    codes_data: bool = False
     packed: bool = True
     integral: bool = False
     exact: bool = False
     unbiased: bool = False
     wait: int | None = None
     methods: tuple[str, ...] = ("auto",)
-    stand_ins: int = 0
-    deadline: float | Literal["auto"] = "auto"
 
     _kept = cached_property(_Kept)
 
@@ -222,32 +211,15 @@ class Scheme(Recorded, ABC):
         """Partitions per worker, w: the largest number, if workers differ."""
         return int(self.loads.max())
 
-    def holders_of(self, worker: int) -> list[int]:
-        """Workers that hold the partitions of a worker's message: itself, and `stand_ins` others.
-
-        A worker that holds partitions of others sends one message. Default: itself.
-        """
-        return [check_index("worker", worker, self.n)]
+    @cached_property
+    def holders(self) -> Holders:
+        """Who holds the partitions of a worker's message. Default: that worker alone."""
+        return Holders(self)
 
     @cached_property
-    def held_for(self) -> list[list[int]]:
-        """For each worker, the others whose messages it can compute, as `holders_of` implies."""
-        found: list[list[int]] = [[] for _ in range(self.n)]
-        if self.stand_ins:
-            for worker in range(self.n):
-                for holder in self.holders_of(worker):
-                    if holder != worker:
-                        found[holder].append(worker)
-        return found
-
-    @cached_property
-    def stored(self) -> int:
-        """Largest number of partitions that a worker holds, including those of others."""
-        if not self.stand_ins:
-            return self.load
-        loads = self.loads
-        held = (loads[i] + loads[mine].sum() for i, mine in enumerate(self.held_for))
-        return int(max(held))
+    def data(self) -> Data:
+        """What workers compute on. Default: k partitions of the samples, as they are."""
+        return Data(self.k)
 
     @cached_property
     def message_counts(self) -> Sequence[int]:
@@ -266,24 +238,6 @@ class Scheme(Recorded, ABC):
     def is_complex(self) -> bool:
         """Whether coefficients are complex. Default: whether those of some row are."""
         return any(np.iscomplexobj(self._whole_row(worker)[1]) for worker in range(self.n))
-
-    @property
-    def shard_count(self) -> int:
-        """Length of what `encode_data` returns: `partitions` gives numbers below it."""
-        return self.k
-
-    def encode_data(self, X: Array, y: Array) -> list[tuple[Array, Array]]:
-        """See `fastgc.Code.encode_data`: `shard_count` pairs."""
-        return partition(X, y, self.k)
-
-    def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
-        """How much cancels while a worker computes on a coded block, as a function of theta.
-
-        This is for codes of the data, whose coded residuals stay large while those of the data
-        vanish. The function returns the squared norm of the terms that are added up, which is part
-        of a message's energy. Default: None, unknown.
-        """
-        return None
 
     # ------------------------------------------------------------------ hooks: to be faster
 
@@ -691,11 +645,11 @@ def _checked_row(scheme: Scheme, worker: int) -> Row:
             f"{values.dtype} of shape {values.shape}"
         )
     ascending = held.size > 0 and bool((held[1:] > held[:-1]).all())
-    if held.size and not (ascending and held[0] >= 0 and held[-1] < scheme.shard_count):
-        if not 0 <= held.min() <= held.max() < scheme.shard_count:
+    if held.size and not (ascending and held[0] >= 0 and held[-1] < scheme.data.shards):
+        if not 0 <= held.min() <= held.max() < scheme.data.shards:
             raise ValueError(
                 f"{what} names partition {held.max() if held.min() >= 0 else held.min()}: they "
-                f"are numbered 0 to {scheme.shard_count - 1}"
+                f"are numbered 0 to {scheme.data.shards - 1}"
             )
         if held.size > 1 and not (np.diff(np.sort(held)) > 0).all():
             raise ValueError(f"{what} names a partition twice: {held.tolist()}")
@@ -715,7 +669,7 @@ def message_row(scheme: Scheme, number: int) -> Row:
 def _dense_rows(scheme: Scheme, numbers: Ints) -> Array:
     rows = [message_row(scheme, int(number)) for number in numbers]
     dtype = np.complex128 if scheme.is_complex else np.float64
-    dense = np.zeros((len(numbers), scheme.shard_count), dtype=dtype)
+    dense = np.zeros((len(numbers), scheme.data.shards), dtype=dtype)
     for line, (held, values) in zip(dense, rows, strict=True):
         line[held] = values
     return dense

@@ -223,7 +223,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
 
 def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
     """Whether each message is a partial gradient as it was computed, in no lower precision."""
-    if scheme.load != scheme.messages.per_worker or scheme.is_complex or scheme.codes_data:
+    if scheme.load != scheme.messages.per_worker or scheme.is_complex or scheme.data.coded:
         return False
     if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
         return False
@@ -367,7 +367,7 @@ def warn_of_precision(scheme: Scheme, form: Format) -> None:
     error = known[key]
     if not error <= limit:
         wide = np.result_type(form.message_dtype, np.float64)
-        remedy = "compute in float64" if scheme.codes_data else f"send message_dtype={wide}"
+        remedy = "compute in float64" if scheme.data.coded else f"send message_dtype={wide}"
         warnings.warn(
             f"{scheme!r} decodes messages of {form.message_dtype} imprecisely: of rounds with "
             f"{scheme.stragglers} random stragglers, one in ten has a relative error of about "
@@ -467,7 +467,7 @@ def residual_of_each(scheme: Scheme, masks: Bools) -> Floats:
 
     `masks`, of shape (sets, messages), are True for messages that came.
     """
-    real = not (scheme.is_complex or scheme.codes_data)
+    real = not (scheme.is_complex or scheme.data.coded)
     if not real or scheme.messages.count * scheme.k > _DENSE:
         return np.array([scheme.residual(mask) for mask in masks])
     vectors = np.zeros(masks.shape)

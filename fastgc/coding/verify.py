@@ -454,13 +454,13 @@ class Inspector:
             sizes /= top
             each = sizes / self._norms[survivors]
             largest = float(each.max(initial=0.0))
-            if self._scheme.codes_data:
+            if self._scheme.data.coded:
                 largest = max(largest, self._largest / top)
             squares = self._own * sizes**2 + self._parts[survivors] * largest**2
             inside = np.array(self._inside) / top
             told = inside >= 0
             overstated = np.zeros_like(told)
-            if told.any() and self._scheme.codes_data:
+            if told.any() and self._scheme.data.coded:
                 inside = self._believed(survivors, inside)
             elif told.any():
                 overstated = self._overstated(survivors, np.where(told, inside, sizes), top)

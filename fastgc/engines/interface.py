@@ -478,11 +478,11 @@ class Task:
         """The data that a worker receives once: for each message, a list of (partition, shard).
 
         Its own messages come first, then those that it may be asked for in the place of others
-        (`fastgc.codes.Share`), in the order of ``code.scheme.held_for[worker]``.
+        (`fastgc.codes.Share`), in the order of ``code.scheme.holders.held_for[worker]``.
         """
         scheme = self.code.scheme
         own = [(worker, index) for index in range(scheme.message_counts[worker])]
-        others = [(other, None) for other in scheme.held_for[worker]] if self.asks else []
+        others = [(other, None) for other in scheme.holders.held_for[worker]] if self.asks else []
         return [
             [(int(j), self.shards[j]) for j in self.code.partitions(*each)]
             for each in [*own, *others]
@@ -607,8 +607,8 @@ def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: i
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
     if not isinstance(shards, Sized):
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
-    if len(shards) != code.scheme.shard_count:
-        raise ValueError(f"code has {code.scheme.shard_count} partitions, got {len(shards)} shards")
+    if len(shards) != code.scheme.data.shards:
+        raise ValueError(f"code has {code.scheme.data.shards} partitions, got {len(shards)} shards")
     if not callable(gradient):
         raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
     return at_least("size", size, 1)

@@ -434,7 +434,7 @@ class RoundLoop:
 def _own_round(code: Code, dtype: np.dtype[Any], form: Format, options: RoundOptions) -> Round:
     """The round that collects a cluster's messages, for partial gradients of `dtype`."""
     types = form.gradient_size, form.gradient_dtype, form.message_dtype
-    if code.scheme.stand_ins and not options.verify:
+    if code.scheme.holders.stand_ins and not options.verify:
         return ReactiveRound(code, *types, options.tracker, partial_dtype=dtype)
     return code.round(*types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype)
 

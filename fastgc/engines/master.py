@@ -47,7 +47,7 @@ class Master(RoundLoop):
     ----------
     code : Code
         The gradient code, for ``code.n`` workers.
-    shards : sequence of length ``code.scheme.shard_count``
+    shards : sequence of length ``code.scheme.data.shards``
         The data of each partition, as ``code.encode_data`` returns them: anything that can be
         pickled.
     gradient : callable
@@ -160,8 +160,8 @@ class Master(RoundLoop):
         """Whether the other workers can go on without these."""
         scheme = self._code.scheme
         others = self._everyone.difference(workers)
-        if self._can_ask and scheme.stand_ins:  # others compute what is missing
-            return not any(others.isdisjoint(scheme.holders_of(i)) for i in range(scheme.n))
+        if self._can_ask and scheme.holders.stand_ins:  # others compute what is missing
+            return not any(others.isdisjoint(scheme.holders.of(i)) for i in range(scheme.n))
         return self._code.decodable(scheme.messages.of(others))
 
     def _open(self, task: Task) -> Transport:

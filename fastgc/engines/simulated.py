@@ -256,7 +256,7 @@ class SimulatedCluster(RoundLoop):
         return self._partials[partition]
 
     def _cancelled_in(self, partition: int) -> float:
-        if not self._code.scheme.codes_data:
+        if not self._code.scheme.data.coded:
             return 0.0
         part = self._task.part(partition, self._task.shards[partition], self._number)
         return self._cancelled(self._theta, partition, part)

@@ -101,16 +101,16 @@ class Cancelling:
         self._task, self._known = task, dict[int, Callable[[Array], float] | None]()
 
     def __call__(self, theta: Array, partition: int, part: Any) -> float:
-        """Squared norm of what cancels (`Scheme.cancelling`) in a computation on this `part`."""
+        """Squared norm of what cancels (`Data.cancelling`) in a computation on this `part`."""
         scheme, known = self._task.code.scheme, self._known
-        if not scheme.codes_data:
+        if not scheme.data.coded:
             return 0.0
         if self._task.batch is not None:  # a different part in every round
-            found = scheme.cancelling(part)
+            found = scheme.data.cancelling(part)
         elif partition in known:
             found = known[partition]
         else:
-            found = known[partition] = scheme.cancelling(part)
+            found = known[partition] = scheme.data.cancelling(part)
         return 0.0 if found is None else found(theta)
 
 
@@ -174,7 +174,7 @@ class Worker:
         self._together = bool(task.code.scheme.sends_together[number])
         data, others = data[: self.message_count], data[self.message_count :]
         # Other workers' data that it holds, and what computes their messages once it is asked.
-        self._others = dict(zip(task.code.scheme.held_for[number], others, strict=False))
+        self._others = dict(zip(task.code.scheme.holders.held_for[number], others, strict=False))
         self._instead: dict[int, Messages] = {}
         self._asked, self._task = task.asks, task
         self._round = -1
@@ -324,7 +324,7 @@ class _Encoded:
         form = task.code.scheme.format(task.size, task.dtype, task.message_dtype)
         if (
             len(self._data[index]) != 1
-            or task.code.scheme.codes_data
+            or task.code.scheme.data.coded
             or form.partial_dtype != form.row_dtype
             or form.sum_dtype != form.message_dtype
         ):

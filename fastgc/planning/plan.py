@@ -164,7 +164,9 @@ def _ranked(choices: list[Choice]) -> list[Choice]:
     ranked: list[Choice] = []
     while left:
         same = [choice for choice in left if alike(choice, left[0])] or left[:1]
-        ranked.append(min(same, key=lambda choice: (choice.code.scheme.stored, choice.time)))
+        ranked.append(
+            min(same, key=lambda choice: (choice.code.scheme.holders.stored, choice.time))
+        )
         left.remove(ranked[-1])
     return ranked
 
@@ -386,9 +388,10 @@ class _Trials:
         """Make the code; raise ValueError if it does not fit."""
         seed = self.how["seed"]
         code = name if isinstance(name, Code) else made(name, self.n, self.k, stragglers, seed)
-        if code.scheme.stored > self.memory:
+        if code.scheme.holders.stored > self.memory:
             raise ValueError(
-                f"a worker must hold {code.scheme.stored} partitions, and memory is {self.memory}"
+                f"a worker must hold {code.scheme.holders.stored} partitions, and memory is "
+                f"{self.memory}"
             )
         if self.least and (code.stragglers is None or code.stragglers < self.least):
             known = code.stragglers is not None
@@ -516,7 +519,9 @@ class _Search:
 
 def _same(code: Code, other: Code) -> bool:
     """Whether the workers of both codes hold and send the same, as far as this is cheap to tell."""
-    sizes, others = ((c.load, c.scheme.messages.count, c.scheme.stand_ins) for c in (code, other))
+    sizes, others = (
+        (c.load, c.scheme.messages.count, c.scheme.holders.stand_ins) for c in (code, other)
+    )
     if sizes != others:
         return False
     if repr(code) == repr(other):

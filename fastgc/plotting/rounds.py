@@ -70,7 +70,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     >>> fastgc.plotting.save(ax, "assignment.svg")  # doctest: +SKIP
     """
     scheme = code.scheme
-    workers, columns = scheme.n, scheme.shard_count
+    workers, columns = scheme.n, scheme.data.shards
     if ax is None:
         high = 40 if max(workers, columns) <= _WRITTEN else 30
         wide = min(36 * em(), settings()["figure.figsize"][0])
@@ -101,7 +101,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
         ax.tick_params(which="minor", length=0)
     for axis, count, most in zip((ax.xaxis, ax.yaxis), (columns, workers), _TICKS, strict=True):
         _whole_ticks(axis, count, most)
-    ax.set_xlabel("coded block of data" if scheme.codes_data else "partition")
+    ax.set_xlabel("coded block of data" if scheme.data.coded else "partition")
     ax.set_ylabel("worker")
     title = f"{type(code).__name__}: n = {workers} workers, load w = {scheme.load}"
     sent = values[ink > 0]

@@ -275,7 +275,7 @@ def check_part(code: Code, n: int, stragglers: int) -> Code:
             f"code must be of {n} workers that send one message each, not {code!r}, of "
             f"{code.n} workers and {code.scheme.messages.count} messages"
         )
-    if code.scheme.codes_data or (code.scheme.is_complex and not code.scheme.packed):
+    if code.scheme.data.coded or (code.scheme.is_complex and not code.scheme.packed):
         raise ValueError(
             f"{code!r} does not go into a job: its messages are no combinations of real "
             "gradients, or are expanded to complex numbers"

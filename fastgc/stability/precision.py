@@ -473,7 +473,7 @@ def _many(
     together.
     """
     count = scheme.messages.count
-    plain = dtype == np.float64 and sent is None and not scheme.codes_data
+    plain = dtype == np.float64 and sent is None and not scheme.data.coded
     if count <= _ONE_BY_ONE or not plain or scheme.n * scheme.load > _ENTRIES:
         return None
     first, held, values = scheme.entries
@@ -517,7 +517,7 @@ class Experiment:
         rng = np.random.default_rng(at_least("seed", seed, 0))
         kind = gradient_dtype_of(self.dtype)
         sent = None if kind == self.dtype else self.dtype
-        if code.scheme.codes_data:
+        if code.scheme.data.coded:
             work = _data(code, partials, kind, rng)
         else:
             work = _gradients(code, partials, kind, p, rng)

@@ -99,7 +99,7 @@ class Subject:
 
     def left(self, survivors: Ints) -> float:
         """Return the share of the gradient that least squares leaves out."""
-        if self.code.scheme.codes_data:
+        if self.code.scheme.data.coded:
             return least_squares(self.code.scheme.equations(survivors))[1]
         rows, target = self._system(survivors)
         vector = np.linalg.lstsq(rows.T, target)[0]
@@ -278,7 +278,7 @@ def rows_are_whole(subject: Subject) -> str:
     code = subject.code
     held = [code.partitions(worker) for worker in range(code.n)]
     everybody = np.unique(np.concatenate(held))
-    missing = np.setdiff1d(np.arange(code.scheme.shard_count), everybody)
+    missing = np.setdiff1d(np.arange(code.scheme.data.shards), everybody)
     nobody = ", ".join(map(str, missing.tolist()))
     require(not missing.size, f"nobody holds partition {nobody}: the sum can never be had")
     sizes = [each.size for each in held]
@@ -344,7 +344,7 @@ def too_few_are_refused(subject: Subject) -> str:
         require(missing >= 1, f"{F.tolist()} do not suffice, but {missing} are said to be missing")
         refused += 1
         near, residual = code.best_vector(F)
-        if not code.scheme.codes_data:
+        if not code.scheme.data.coded:
             close(residual, subject.left_by(F, near), f"the residual of the best from {F}")
     for wrong in ([code.scheme.messages.count], [-1], [0, 0]):
         with raises(ValueError, f"decoding from messages {wrong}"):
@@ -359,7 +359,7 @@ def residuals_are_true(subject: Subject) -> str:
         vector = code.decoding_vector(F)
         residual = code.residual(F)
         largest = max(largest, residual)
-        if not code.scheme.codes_data:
+        if not code.scheme.data.coded:
             size = float(np.abs(vector).max()) * float(code.scheme.precision.row_sums[F].max())
             close(residual, subject.left_by(F, vector), f"the residual from {F}", 1e-13 * size)
         said = code.scheme.precision.left_out(F, vector)
@@ -555,7 +555,7 @@ def simulation_is_its_rounds(subject: Subject) -> str:
     """Simulated rounds end when the code's own rounds do."""
     code = subject.code
     run = partial(simulate, code, Exponential(1.0), cost=0.01, rounds=60, seed=subject.seed)
-    asks = code.scheme.stand_ins  # "auto" would ask, which rounds do not
+    asks = code.scheme.holders.stand_ins  # "auto" would ask, which rounds do not
     found, by_round = run(method="kernel" if asks else "auto"), run(method="round")
     np.testing.assert_array_equal(found.times, by_round.times)
     np.testing.assert_array_equal(found.messages, by_round.messages)

@@ -326,7 +326,7 @@ def holders_are_asked_for_what_is_late(engine: Engine) -> None:
             assert number % 2 or report.asks
             if number == 0:  # in later rounds the late workers may have finished
                 helpers = {share: helper for share, helper, _ in report.stood_in}
-                assert helpers[0] in code.scheme.holders_of(0)
+                assert helpers[0] in code.scheme.holders.of(0)
             assert report.wait_seconds < ABSENT / 2, "it waited for who is late"
 
 

@@ -220,7 +220,7 @@ class CodedDataParallel:
         # The first vector is for gradients that become .grad, a second one for those added to it.
         self._outs = [np.empty(layout.message_size, dtype)]
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
-        job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.shard_count
+        job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.data.shards
         rounds = cast(RoundKeywords, options)
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **rounds)
         self._begin()

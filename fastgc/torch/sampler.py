@@ -19,7 +19,7 @@ def check_code(code: Any) -> None:
     """Raise TypeError or ValueError if this is no code, or none of gradients."""
     if not isinstance(code, Code):
         raise TypeError(f"code must be a code of fastgc, not {code!r}")
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         raise ValueError(
             f"{type(code).__name__} codes the data, for gradients that are polynomials, which "
             f"those of a module are not: take BinaryCode({code.n}, stragglers=...)"

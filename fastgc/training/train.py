@@ -258,7 +258,7 @@ class Training:
         self.X, self.y = X, y = self.dataset.X_train, self.dataset.y_train
         self.learner = _default_model(code, self.dataset) if self.model is None else self.model
         self.measure = measure_of(self.learner, self.dataset)
-        if code.scheme.codes_data and not getattr(self.learner, "quadratic", False):
+        if code.scheme.data.coded and not getattr(self.learner, "quadratic", False):
             raise ValueError(
                 f"{type(code).__name__} decodes only gradients that are quadratic in the data: "
                 "train LeastSquares or LinearRegression with it, not "
@@ -266,7 +266,7 @@ class Training:
             )
         self.batches = None
         if self.batch is not None:
-            if code.scheme.codes_data:
+            if code.scheme.data.coded:
                 raise ValueError(
                     f"{type(code).__name__} codes the data once, so there are no mini-batches: "
                     "leave out batch"
@@ -516,7 +516,7 @@ class Training:
 def _default_model(code: Code, dataset: datasets.Dataset) -> Model:
     if dataset.task == "regression":
         return LinearRegression(dataset.features, dataset.outputs)
-    if code.scheme.codes_data:
+    if code.scheme.data.coded:
         return LeastSquares(dataset.features, dataset.classes)
     return SoftmaxRegression(dataset.features, dataset.classes)
 

@@ -310,7 +310,7 @@ def follow(
 
     way = ByRule if kernel_rule(code) is not None else MessageByMessage
     run: RoundByRound = way(code, watch)
-    if code.scheme.stand_ins:
+    if code.scheme.holders.stand_ins:
         run = Reacting(code, 0.0, watch)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, np.zeros(code.n), how)
@@ -357,7 +357,7 @@ def _simulator(code: Code, method: str, request: float, judge: _Judge | None) ->
         return FirstWorkers(code, watch)
     if method == "round" or rule is None:
         return MessageByMessage(code, watch)
-    if method == "auto" and code.scheme.stand_ins:
+    if method == "auto" and code.scheme.holders.stand_ins:
         return Reacting(code, request)
     if method == "auto" and code.scheme.waits:
         return ByRule(code, watch)
@@ -383,8 +383,8 @@ def require_mean(
         # If every worker's delay has a mean, so has the round, whatever the code tolerates.
         return True if least[0] > 1 else None
     spared = code.n - code.scheme.awaited
-    if asks and code.scheme.deadline != math.inf:  # holders are asked for what others owe
-        spared += code.scheme.stand_ins
+    if asks and code.scheme.holders.deadline != math.inf:  # holders are asked for what others owe
+        spared += code.scheme.holders.stand_ins
     needed = spared + 1
     if not interrupted and index[needed - 1] <= 1:
         raise ValueError(

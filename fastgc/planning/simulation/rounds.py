@@ -265,7 +265,7 @@ class Reacting(RoundByRound):
     def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
         super().__init__(code, watch)
         scheme = code.scheme
-        self._dues = Dues([scheme.holders_of(i) for i in range(code.n)], scheme.deadline)
+        self._dues = Dues([scheme.holders.of(i) for i in range(code.n)], scheme.holders.deadline)
         self._request, self._loads = request, scheme.loads
 
     def _one(self, wait: Floats, work: Floats, late: Floats, how: Conditions) -> Outcome:
