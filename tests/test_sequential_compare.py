@@ -81,8 +81,8 @@ def test_what_a_name_leaves_open_is_tried_within_the_delay():
     assert {each.found["stragglers"] for each in candidates("rs", 9, 0)} == {0, 1, 2, 3, 4, 6, 8}
     assert [each.found for each in candidates("uncoded", 9, 0)] == [{}]
     fixed = candidates("m-sgc:burst=1,code=binary", 9, 3)
-    assert {each.scheme.model.burst for each in fixed} == {1}
-    assert {each.scheme.model.window for each in fixed} == {2, 3, 4}
+    assert {each.scheme.burst for each in fixed} == {1}
+    assert {each.scheme.window for each in fixed} == {2, 3, 4}
     assert all("burst" not in each.found for each in fixed)
     with pytest.raises(ValueError, match="done 2 rounds after it begins, and 1 are allowed"):
         candidates("m-sgc:burst=1,window=3,stragglers=1", 4, 1)
