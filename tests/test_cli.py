@@ -795,12 +795,12 @@ def test_optimizers_are_as_told(method, monkeypatch):
     assert repr(optimizer) == repr(fastgc.optimizers.AMSGrad(0.05))
 
 
-def test_networks_schedules_and_rare_evaluations(tmp_path):
+def test_networks_and_rare_evaluations(tmp_path):
     """The command runs them as `fastgc.train` does."""
     file, plot = tmp_path / "runs.json", tmp_path / "runs.svg"
     result = run(
         *("train", "-n", "4", "--method", "adam", "binary", "-s", "1", "--rounds", "7"),
-        *("--model", "mlp:hidden=8/5,activation=tanh", "--schedule", "cosine:warmup=2"),
+        *("--model", "mlp:hidden=8/5,activation=tanh"),
         *("--evaluate-every", "3", "--compare", "sgd", "--lr", "0.05", "--seed", "3", *SIMULATED),
         *("--json", str(file), "--plot", str(plot)),
     )
@@ -818,7 +818,6 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
         data,
         model=model,
         optimizer=fastgc.optimizers.AMSGrad(0.05),
-        schedule=fastgc.optimizers.CosineDecay(7, 2),
         evaluate_every=3,
         rounds=7,
         seed=3,
@@ -842,13 +841,10 @@ def test_networks_schedules_and_rare_evaluations(tmp_path):
         (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
         (["--model", "softmax:l2=1"], "--model softmax takes no arguments; got 'l2=1'"),
         (["--model", "mlp", "lcc"], "use --model least-squares"),
-        (["--schedule", "sine"], "unknown schedule 'sine'"),
-        (["--schedule", "step"], "step: every missing"),
-        (["--schedule", "cosine:warmup=150"], "too many for the warm-up"),
         (["--evaluate-every", "0"], "--evaluate-every"),
     ],
 )
-def test_networks_and_schedules_that_cannot_be(arguments, says):
+def test_networks_that_cannot_be(arguments, says):
     result = run("train", *SIMULATED, *arguments)
     assert result.exit_code == 2
     assert says in result.output

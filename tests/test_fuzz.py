@@ -797,10 +797,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     "GCADA": _plain(
         optimizers.GCADA, groups=3, c=0.3, max_age=4, smoothness=[1.0, 2, 3], relative=True
     ),
-    "CosineDecay": _plain(optimizers.CosineDecay, rounds=9, warmup=2, floor=0.1),
-    "CosineDecay.__call__": _plain(optimizers.CosineDecay(9, 2), round=4),
-    "StepDecay": _plain(optimizers.StepDecay, every=3, factor=0.5, warmup=1),
-    "StepDecay.__call__": _plain(optimizers.StepDecay(3), round=4),
     "SGD": _plain(optimizers.SGD, lr=0.1, momentum=0.5),
     "Nesterov": _plain(optimizers.Nesterov, lr=0.1, momentum=0.5),
     "AMSGrad": _plain(optimizers.AMSGrad, lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-8),

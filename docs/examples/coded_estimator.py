@@ -69,7 +69,11 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
-        return self._train(X, y, self.rounds, schedule="cosine")
+
+        def falling(round):
+            return (1 + np.cos(np.pi * round / self.rounds)) / 2
+
+        return self._train(X, y, self.rounds, schedule=falling)
 
     def partial_fit(self, X, y, classes=None):
         """Take some steps more on these samples; the first call must name all classes."""

@@ -79,7 +79,7 @@ if __name__ == "__main__":
         fastgc.data.load("digits", dtype=np.float32),  # in which JAX computes by default
         model=Network(),
         optimizer=fastgc.optimizers.AMSGrad(0.01),
-        schedule="cosine:warmup=5",
+        schedule=lambda round: min((round + 1) / 6, (60 - round) / 55),
         rounds=60,
         batch=100,  # of each partition
         evaluate_every=20,

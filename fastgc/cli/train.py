@@ -131,12 +131,6 @@ class Method(Options, panel="Optimizer"):
     lr: float | None = option(
         None, "Learning rate. (default: the model's own; 0.01 for adam, cada and gcada)"
     )
-    schedule: str | None = option(
-        None,
-        'How the learning rate changes: "cosine" falls to 0 within --rounds, '
-        '"step:every=50,factor=0.1" falls in steps; both may start with a warm-up, such as '
-        "cosine:warmup=10,floor=0.01. (default: constant)",
-    )
     c: float | None = option(
         None, "For cada and gcada: the larger c is, the fewer workers are asked. (default: 0.3)"
     )
@@ -599,7 +593,6 @@ def _prepared(
             model=model,
             optimizer=_optimizer(each, model, dataset, asked),
             rounds=asked.rounds,
-            schedule=asked.schedule,
             evaluate_every=asked.evaluate_every,
             name=name,
             progress=True,

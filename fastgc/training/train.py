@@ -34,8 +34,6 @@ from .history import (
 )
 from .models import LeastSquares, LinearRegression, Model, SoftmaxRegression, prepared
 from .optimizers import GCADA, Nesterov, Optimizer
-from .optimizers.schedules import Schedule
-from .optimizers.schedules import parse as parse_schedule
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker, TrackedRound
@@ -66,7 +64,7 @@ def train(
     optimizer: Optimizer | None = None,
     rounds: int = 150,
     theta0: ArrayLike | None = None,
-    schedule: str | Schedule | None = None,
+    schedule: Callable[[int], float] | None = None,
     evaluate_every: int = 1,
     name: str | None = None,
     progress: bool = False,
@@ -102,11 +100,11 @@ def train(
         Initial parameters, in the data's dtype; they are copied. Default: the model's
         ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method, with a
         warning if most of the gradient vanishes at zero.
-    schedule : "cosine", "step:every=50" or callable, optional
+    schedule : callable, optional
         ``schedule(round)``, with rounds counted from 0, is a factor of the optimizer's learning
-        rate in a round. Give a text that `fastgc.optimizers.schedules.parse` reads,
-        `fastgc.optimizers.CosineDecay`, `StepDecay`, or your own function. The optimizer has its
-        own rate again at the end.
+        rate in a round, such as ``lambda round: 0.1 ** (round // 50)``. It may depend only on the
+        round, so that a run that resumes takes the same steps. The optimizer has its own rate again
+        at the end.
     evaluate_every : int
         Compute loss and test error in every `evaluate_every`-th round, and after the last. This
         takes a pass over all the data in this process. Other rounds have NaN.
@@ -134,8 +132,8 @@ def train(
         A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
         there, exactly to the last bit. The history then has all rounds, and `callback` gets the new
         ones. You may resume with more `rounds`, on another engine, and with other `survivors`,
-        `patience`, `partial`, `timeout`, `until` and `evaluate_every`. To keep a
-        schedule the same over more rounds, give its own number of rounds: ``CosineDecay(150)``.
+        `patience`, `partial`, `timeout`, `until` and `evaluate_every`. A schedule is known by its
+        ``repr``.
     every : int
         Rounds between checkpoints; another one is saved after the last round.
     options : RoundOptions, optional
@@ -195,7 +193,7 @@ class Training:
     optimizer: Optimizer | None = None
     rounds: int = 150
     theta0: ArrayLike | None = None
-    schedule: str | Schedule | None = None
+    schedule: Callable[[int], float] | None = None
     evaluate_every: int = 1
     name: str | None = None
     progress: bool = False
@@ -277,7 +275,7 @@ class Training:
         self.method: Any = default_optimizer(self.learner, X) if given is None else given
         self.rate = None
         if self.schedule is not None:
-            self.rate = _Rate(self.method, self.schedule, self.rounds)
+            self.rate = _Rate(self.method, self.schedule)
         self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
         self.form = code.scheme.format(self.learner.size, X.dtype, self.how.message_dtype)
         datasets.partition(X, y, code.k)  # raises if there are too few samples
@@ -373,7 +371,7 @@ class Training:
         if self.theta0 is not None:  # by default the model and the seed determine it
             what["start"] = f"digest {digest([self.start])}"
         if self.rate is not None:
-            what["schedule"] = self.rate.schedule
+            what["schedule"] = self.schedule
         how = self.how.delays, self.seed
         this = describe(self.code, self.learner, self.method, self.dataset, *how, **what)
         try:
@@ -603,20 +601,16 @@ def evaluated(
 class _Rate:
     """An optimizer's learning rate, as a schedule changes it."""
 
-    def __init__(self, optimizer: Optimizer, schedule: str | Schedule, rounds: int) -> None:
-        given = parse_schedule(schedule, rounds) if isinstance(schedule, str) else schedule
-        if isinstance(given, type) or not callable(given):
-            raise TypeError(
-                'schedule must be a function of the round, or a text such as "cosine", not '
-                f"{schedule!r}"
-            )
+    def __init__(self, optimizer: Optimizer, schedule: Callable[[int], float]) -> None:
+        if isinstance(schedule, type) or not callable(schedule):
+            raise TypeError(f"schedule must be a function of the round, not {schedule!r}")
         stepped: Any = optimizer.optimizer if isinstance(optimizer, GCADA) else optimizer
         if not hasattr(stepped, "lr"):
             raise TypeError(
                 "schedule needs an optimizer with an attribute lr, its learning rate, as those of "
                 f"fastgc.optimizers have; {stepped!r} has none"
             )
-        self.schedule: Schedule = given
+        self._schedule = schedule
         self._optimizer, self._lr = stepped, stepped.lr
         self._factor(0)
 
@@ -629,7 +623,7 @@ class _Rate:
         self._optimizer.lr = self._lr
 
     def _factor(self, round: int) -> float:
-        return check_real(f"schedule({round})", self.schedule(round))
+        return check_real(f"schedule({round})", self._schedule(round))
 
 
 def measure_of(model: Model, dataset: datasets.Dataset) -> str:
