@@ -241,49 +241,6 @@ def test_dtype_rejected(dtype):
         load(dtype=dtype)
 
 
-def test_glyphs():
-    made = data.glyphs(300, 205, seed=1)
-    assert (made.name, made.features, made.classes) == ("glyphs", 784, 10)
-    assert (len(made.X_train), len(made.X_test)) == (300, 205)
-    X = np.concatenate([made.X_train, made.X_test])
-    y = np.concatenate([made.y_train, made.y_test])
-    assert set(np.bincount(y)) == {50, 51}
-    assert (X.min(), X.max()) == (0, 1)
-    np.testing.assert_allclose(255 * X, np.rint(255 * X), atol=1e-12)
-    images = X.reshape(-1, 28, 28)
-    inside = images[:, 4:24, 4:24]
-    assert np.count_nonzero(inside) == np.count_nonzero(images)
-    edges = inside.sum(axis=0)
-    assert min(edges[0].sum(), edges[-1].sum(), edges[:, 0].sum(), edges[:, -1].sum()) > 0
-    # Most samples of a character are nearer to its mean than to others.
-    means = np.array([made.X_train[made.y_train == c].mean(axis=0) for c in range(10)])
-    distances = ((made.X_test[:, np.newaxis] - means) ** 2).sum(axis=2)
-    assert 0.05 < np.mean(distances.argmin(axis=1) != made.y_test) < 0.5
-    single = data.glyphs(300, 205, seed=1, dtype=np.float32)
-    assert single.X_train.dtype == np.float32
-    np.testing.assert_allclose(single.X_train, made.X_train, atol=1.01 / 255)
-    assert np.mean(np.abs(single.X_train - made.X_train) > 1e-6) < 1e-4
-    np.testing.assert_array_equal(data.glyphs(300, 205, seed=1).X_test, made.X_test)
-    assert np.abs(data.glyphs(300, 205, seed=2).X_test - made.X_test).mean() > 0.01
-    assert data.glyphs(2, 1, classes=3).classes == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"train": 0}, ValueError, "train must be at least 1, not 0"),
-        ({"test": 2.0}, TypeError, "test must be an integer"),
-        ({"classes": 1}, ValueError, "classes must be at least 2, not 1"),
-        ({"seed": -1}, ValueError, "seed must be at least 0, not -1"),
-        ({"train": 3, "test": 2}, ValueError, "5 samples are fewer than 10 classes"),
-        ({"dtype": np.float16}, ValueError, "dtype must be float32 or float64, got float16"),
-    ],
-)
-def test_glyphs_that_cannot_be(options, error, says):
-    with pytest.raises(error, match=says):
-        data.glyphs(**options)
-
-
 def test_digits():
     datasets = pytest.importorskip("sklearn.datasets")
     pixels, labels = datasets.load_digits(return_X_y=True)

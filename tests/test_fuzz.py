@@ -699,7 +699,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "data.load": _plain(data.load, source="nowhere.npz", test_fraction=0.2, seed=0, task="auto"),
     "data.read_idx": _plain(data.read_idx, path="nowhere"),
-    "data.glyphs": _plain(data.glyphs, train=5, test=3, classes=3, seed=0),
     "data.partition": _plain(data.partition, X=np.ones((7, 2)), y=np.arange(7), k=3),
     "Exponential": _plain(delays.Exponential, mean=2.0, per="round"),
     "Pareto": _plain(delays.Pareto, scale=1.0, shape=2.0, per="round"),

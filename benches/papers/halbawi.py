@@ -42,6 +42,7 @@ from .figure import (
     median_seconds,
     times_alone,
 )
+from .glyphs import glyphs
 
 N = 80  # workers, and partitions
 DELAYS = Pareto(0.001, 1.1)
@@ -455,7 +456,7 @@ def figure_2(
 
     `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
     than 12,000 training samples, 12,000 are chosen at random. By default it is
-    `fastgc.data.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
+    `benches.papers.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
     also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
     simulated for the median time of a round.
 
@@ -467,7 +468,7 @@ def figure_2(
     if runs < 1 or not 0 < budget < math.inf:
         raise ValueError(f"runs must be at least 1, and budget positive, not {runs} and {budget}")
     if data is None:
-        dataset = datasets.glyphs(seed=seed, dtype=np.float32)
+        dataset = glyphs(seed=seed)
     else:
         dataset = datasets.load(data, seed=seed, dtype=np.float32)
     yield f"Halbawi et al., figure 2: test error against time, {dataset.name}"
