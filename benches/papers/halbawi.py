@@ -455,10 +455,10 @@ def figure_2(
     the budget of every run. Waiting for all may need more than the budget to reach it.
 
     `data` is as in `fastgc.data.load`: for example, a folder with MNIST's four idx files. Of more
-    than 12,000 training samples, 12,000 are chosen at random. By default it is
-    `benches.papers.glyphs`, 12,000 synthetic images of MNIST's size and 10,000 test images. `seed` is
-    also that of the order of samples, the glyphs, and the split of data without one. `rounds` are
-    simulated for the median time of a round.
+    than 12,000 training samples, 12,000 are chosen at random. By default it is `glyphs`, 12,000
+    synthetic images of MNIST's size and 10,000 test images. `seed` is also that of the order of
+    samples, the glyphs, and the split of data without one. `rounds` are simulated for the median
+    time of a round.
 
     Each of the `runs` has its own delays and takes `budget` simulated seconds; in less than RS
     needs for a round, ValueError is raised. Rows give medians over runs, with intervals between
