@@ -58,7 +58,7 @@ def decodable_sets(code, rng, count):
 def products(code):
     """Return B, or for codes of the data the products of two basis polynomials; and its target."""
     if code.scheme.data.coded:
-        basis = code.scheme._values.basis
+        basis = code.scheme._basis
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages.per_worker
     return code.matrix(), np.ones(code.k), 1
@@ -969,7 +969,7 @@ def test_rounds_of_any_so_many_need_not_hear_each(monkeypatch):
     """They are the same as if each message were checked for being the last."""
     scheme = fastgc.ReedSolomon(12, stragglers=3).scheme
     found = list(random_arrivals(scheme, 20, 4))
-    monkeypatch.setattr(type(scheme), "waits", True)
+    monkeypatch.setattr(type(scheme), "gated", True)
     assert list(random_arrivals(scheme, 20, 4)) == found
 
 

@@ -34,11 +34,7 @@ from ..kernels.rows import DOUBLE, ROUNDING
 from ..numerics import interpolation, vandermonde
 from ..numerics.least_squares import least_squares_gradient
 from ..numerics.parity import CHECKS, Parity
-from ..numerics.quadrature import Quadrature
 from ..numerics.solve import Equations
-
-# Messages from which on named points are exact, and everything takes O(n log n).
-_MANY = 8192
 
 # Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
@@ -84,11 +80,6 @@ class LagrangeCode(Code):
         messages, at most until n - s workers have sent all of theirs. At the paper's 40 workers one
         round in four or five waits, typically for 2 messages, and the mean round takes 0.7% longer.
         None: no round waits, as in the paper.
-    margin : int or float, default 0
-        If workers send several messages, every round first waits for so many more than 2 K - 1, and
-        then looks at the limit. A float is a fraction of 2 K - 1, rounded up. The round waits at
-        most until n - s workers have sent all of theirs. The margin lowers the typical error, the
-        limit bounds the worst; see the notes.
     strict : bool, default False
         Raise an error if the code loses more than half of float64's digits when s random workers
         straggle or, if workers send several messages, in one round of a thousand. Otherwise this is
@@ -105,15 +96,10 @@ class LagrangeCode(Code):
     -----
     This is what waiting gains for n = 100 workers with 10 messages each, whose speed varies from
     round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
-    199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. A margin of 5%
-    reduces these to 3e-10 and 4e-4, and rounds take 4% longer; 10% reduces them to 6e-12 and 2e-7,
-    for 9%. The default limit reduces them to 2e-8 and 8e-8, for 2%, and a limit of 1e-9 to 5e-10
-    and 1e-9, for 5%, because only those rounds wait that need to. Near-exact vectors, as in
-    `LinearCode`, gain a factor of 2 here and replace no message: if 5% of the messages are missing,
-    so is a fifth of the gradient.
-
-    From 8192 messages on, named points are exact, not rounded to float64, and coefficients, the
-    data's code, and what is said of precision take O(n log n); with points of your own O(n^2).
+    199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. The default
+    limit reduces them to 2e-8 and 8e-8, and rounds take 2% longer; a limit of 1e-9 to 5e-10 and
+    1e-9, for 5%. Near-exact vectors, as in `LinearCode`, gain a factor of 2 here and replace no
+    message: if 5% of the messages are missing, so is a fifth of the gradient.
 
     Near convergence the gradient is small. The values that a worker computes on coded data are as
     large as before, and so are their rounding errors: about 1e-16 ``|X|^2 |theta|``, times the
@@ -158,7 +144,6 @@ class LagrangeCode(Code):
         messages: int = 1,
         nodes: NodeChoice | tuple[ArrayLike, ArrayLike] = "chebyshev",
         limit: float | None = 1e-7,
-        margin: int | float = 0,
         strict: bool = False,
     ) -> None:
         n, k = check_sizes(n, k)
@@ -179,10 +164,9 @@ class LagrangeCode(Code):
         scheme = LagrangeScheme(
             k,
             load // sent,
-            _values(nodes, points, n, sent),
+            *_points(nodes, points, n, sent),
             messages=sent,
             limit=limit,
-            margin=_spare(margin, needed, n, sent),
         )
         super().__init__(scheme)
         remedy = 'use nodes="roots", a larger load or fewer messages per worker'
@@ -242,7 +226,7 @@ class _Precision(Precision):
             order = np.empty(senders.size, np.int64)
             # `random_arrivals` would take three times as long.
             order[np.argsort(rng.permutation(senders), kind="stable")] = np.arange(senders.size)
-            orders.append((self._growth(order[: scheme.threshold + scheme._margin]), order))
+            orders.append((self._growth(order[: scheme.threshold]), order))
         # Look only at the sets that amplify most, twenty times as many as one in a thousand.
         orders.sort(key=lambda each: each[0])
         errors = sorted(self._error(order) for _, order in orders[-max(30, trials // 50) :])
@@ -270,7 +254,9 @@ class _Precision(Precision):
         used = np.flatnonzero(vector)
         errors = np.zeros(survivors.size)
         with np.errstate(over="ignore"):
-            errors[used] = self.scheme._values.squares(survivors[used])
+            used_points = self.scheme.beta[survivors[used]]
+            for values in interpolation.parts_of_basis(used_points, self.scheme.alpha):
+                errors[used] += (np.abs(values) ** 2).sum(axis=0)
             errors *= 4 * used.size * ROUNDING * 2.0**-106
         return errors
 
@@ -281,12 +267,12 @@ class _Precision(Precision):
 
     @cached_property
     def row_norms(self) -> Floats:
-        return np.asarray(self.scheme._values.totals(2) ** 2 / self.scheme._points)
+        return np.asarray(self._totals(2) ** 2 / self.scheme._points)
 
     def deviation(self, survivors: Ints, vector: Array) -> Array:
         scheme = self.scheme
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
-        basis = scheme._values.basis[survivors].astype(np.result_type(vector, np.longdouble))
+        basis = scheme._basis[survivors].astype(np.result_type(vector, np.longdouble))
         total: Array = (vector[:, None] * basis).T @ basis - np.eye(scheme._points)
         return total.real if scheme.is_complex else total
 
@@ -296,7 +282,12 @@ class _Precision(Precision):
 
     @cached_property
     def row_sums(self) -> Floats:
-        return np.asarray(self.scheme._values.totals(1) ** 2 * self.scheme._polynomials)
+        return np.asarray(self._totals(1) ** 2 * self.scheme._polynomials)
+
+    def _totals(self, power: int) -> Floats:
+        """For each message i, the sum of ``|l_j(beta_i)|^power`` over j."""
+        parts = interpolation.parts_of_basis(self.scheme.alpha, self.scheme.beta)
+        return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
 
 
 class _Blocks(Data):
@@ -351,7 +342,7 @@ class _Blocks(Data):
         blocks = padded.reshape(P, K, -1)
         # In order of messages, and in each message in order of polynomials.
         with np.errstate(over="ignore", invalid="ignore"):  # a message shows what is not finite
-            coded = scheme._values.encode(blocks, dtype)
+            coded = np.matmul(scheme._basis.astype(dtype), blocks)
         return list(coded.swapaxes(0, 1).reshape(-1, rows, *values.shape[1:]))
 
     def cancelling(self, shard: Any) -> Callable[[Array], float] | None:
@@ -381,10 +372,10 @@ class _Blocks(Data):
 
 
 class LagrangeScheme(Scheme):
-    """The scheme of `LagrangeCode`, with its checked arguments; `margin` in messages.
+    """The scheme of `LagrangeCode`, with its checked arguments.
 
-    A message is the sum over P = `polynomials`. `values` has alpha, of shape (K,), and beta, of
-    shape (n * messages,).
+    A message is the sum over P = `polynomials`. `alpha` has shape (K,), and `beta`, numbered as
+    messages are, (n * messages,).
     """
 
     exact = True
@@ -394,17 +385,15 @@ class LagrangeScheme(Scheme):
         self,
         k: int,
         polynomials: int,
-        values: _Values,
+        alpha: Array,
+        beta: Array,
         *,
         messages: int,
         limit: float | None,
-        margin: int,
     ) -> None:
-        alpha, beta = values.alpha, values.beta
         self.n, self.k, self.load = beta.size // messages, k, polynomials * messages
         self._sent, self._polynomials, self._points = messages, polynomials, alpha.size
-        self._limit, self._margin = limit, margin
-        self.alpha, self.beta, self._values = alpha, beta, values
+        self._limit, self.alpha, self.beta = limit, alpha, beta
         alpha.flags.writeable = beta.flags.writeable = False
         self.is_complex = beta.dtype.kind == "c"
         self.stragglers = self.n - -(-self.threshold // messages)
@@ -442,7 +431,7 @@ class LagrangeScheme(Scheme):
         return Blocks.one(self.messages.count, self.threshold)
 
     def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
-        run = self._values.bind(survivors, vector)
+        run = self._functionals.bind(survivors, vector)
 
         def of_enough(f: int) -> int:
             if f == self.threshold:
@@ -462,9 +451,9 @@ class LagrangeScheme(Scheme):
         More points raise the degree, and with gaps between points the error: at n = 256, with 32
         neighbours silent, from 1e-15 to 1e+50.
         """
-        chosen = self._values.best(survivors, self.threshold)[: self.threshold]
+        chosen = vandermonde.leja_order(self.beta[survivors])[: self.threshold]
         vector = np.zeros(survivors.size, dtype=self.beta.dtype)
-        vector[chosen] = used = self._values.weights(survivors[chosen])
+        vector[chosen] = used = self._functionals(survivors[chosen])
         if not np.isfinite(used).all():
             self._raise_overflow(survivors[chosen], used)
         return vector
@@ -479,17 +468,6 @@ class LagrangeScheme(Scheme):
     @property
     def gated(self) -> bool:
         return self._sent > 1 and self._limit is not None
-
-    @property
-    def waits(self) -> bool:
-        return self._margin > 0 or self.gated
-
-    def awaits_more(
-        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
-    ) -> bool:
-        if survivors.size < self.threshold + self._margin:
-            return self.expects_more(survivors)
-        return super().awaits_more(survivors, vector, form)
 
     def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
         if self._sent == 1 or self._limit is None:
@@ -506,21 +484,23 @@ class LagrangeScheme(Scheme):
         f = survivors.size
         if f <= self.threshold:
             return Parity.none()
-        order = self._values.best(survivors, self.threshold)
+        order = vandermonde.leja_order(self.beta[survivors])
         chosen, spare = (
             order[: self.threshold],
             order[self.threshold :][: most * self.messages.per_worker],
         )
         H = np.zeros((spare.size, f), dtype=self.beta.dtype)
         H[np.arange(spare.size), spare] = 1
-        H[:, chosen] = -self._values.between(survivors[chosen], survivors[spare])
+        H[:, chosen] = -interpolation.basis(
+            self.beta[survivors[chosen]], self.beta[survivors[spare]]
+        )
         return Parity.of(H)
 
     def equations(self, survivors: Ints) -> Equations:
         # A message is the sum of l_j l_j' x_j x_j'^T theta over pairs of blocks. Decoding must take
         # the pairs of a block with itself. A pair j < j' stands for two, hence the root.
         first, second = np.triu_indices(self._points)
-        basis = self._values.basis[survivors]
+        basis = self._basis[survivors]
         rows = basis[:, first] * basis[:, second] * np.where(first == second, 1, np.sqrt(2))
         return Equations(rows, (first == second).astype(np.float64), real_part=self.is_complex)
 
@@ -528,134 +508,27 @@ class LagrangeScheme(Scheme):
         beta = self.beta.reshape(self.n, -1)[:, 0]
         return [np.argsort(np.angle(beta) if self.is_complex else beta)]
 
-
-class _Values:
-    """Values at alpha from values at beta, and the other way, for any points.
-
-    Messages are numbered as beta is.
-    """
-
-    def __init__(self, alpha: Array, beta: Array) -> None:
-        self.alpha, self.beta = alpha, beta
-
     @cached_property
-    def basis(self) -> Array:
+    def _basis(self) -> Array:
         """``l_j(beta_i)``, one row for each message i."""
         return interpolation.basis(self.alpha, self.beta)
 
-    def encode(self, blocks: Array, dtype: np.dtype[Any]) -> Array:
-        """Values at beta of polynomials whose values at alpha are ``blocks[polynomial]``."""
-        return np.asarray(np.matmul(self.basis.astype(dtype), blocks))
-
-    def totals(self, power: int) -> Floats:
-        """For each message i, the sum of ``|l_j(beta_i)|^power`` over j."""
-        parts = interpolation.parts_of_basis(self.alpha, self.beta)
-        return np.concatenate([(np.abs(values) ** power).sum(axis=1) for values in parts])
-
     @cached_property
     def _functionals(self) -> interpolation.Functionals:
+        """Coefficients of chosen messages in the sum of the values at alpha."""
         return interpolation.Functionals(self.beta, self.alpha)
 
-    def bind(self, chosen: Ints, out: Array) -> Callable[[int], int]:
-        """Prepare `weights` as `interpolation.Functionals.bind` does."""
-        return self._functionals.bind(chosen, out)
 
-    def weights(self, chosen: Ints) -> Array:
-        """Coefficients of these messages in the sum of the values at alpha."""
-        return self._functionals(chosen)
-
-    def squares(self, chosen: Ints) -> Floats:
-        """For each coefficient, the sum of the squared moduli of its terms."""
-        parts = interpolation.parts_of_basis(self.beta[chosen], self.alpha)
-        total = np.zeros(chosen.size)
-        for values in parts:
-            total += (np.abs(values) ** 2).sum(axis=0)
-        return total
-
-    def best(self, messages: Ints, count: int) -> Ints:
-        """An order of these messages whose first `count` are spread well: that of Leja."""
-        return vandermonde.leja_order(self.beta[messages])
-
-    def between(self, chosen: Ints, others: Ints) -> Array:
-        """Matrix that takes the values of chosen messages to those of others."""
-        return interpolation.basis(self.beta[chosen], self.beta[others])
-
-
-class _OnGrid(_Values):
-    """The same for many named points, in O(n log n). Alpha and beta are rounded from the points."""
-
-    def __init__(self, alpha: Array, beta: Array, grid: Quadrature, place: Ints) -> None:
-        super().__init__(alpha, beta)
-        self._grid, self._place = grid, place
-
-    @cached_property
-    def basis(self) -> Array:
-        return self._grid.values(np.eye(self.alpha.size))[self._place]
-
-    def encode(self, blocks: Array, dtype: np.dtype[Any]) -> Array:
-        return np.stack([self._grid.values(block)[self._place] for block in blocks]).astype(dtype)
-
-    def totals(self, power: int) -> Floats:
-        return self._grid.norms[self._place] if power == 2 else super().totals(power)
-
-    def bind(self, chosen: Ints, out: Array) -> Callable[[int], int]:
-        def functional(f: int) -> int:
-            some = chosen[:f]
-            if some.min() < 0 or some.max() >= self._place.size:
-                return Status.OUT_OF_RANGE
-            if np.bincount(some).max() > 1:
-                return Status.DUPLICATE
-            out[:f] = self.weights(some)
-            return Status.OK if np.isfinite(out[:f]).all() else Status.OVERFLOW
-
-        return functional
-
-    def weights(self, chosen: Ints) -> Array:
-        return self._grid.weights(self._place[chosen])
-
-    def squares(self, chosen: Ints) -> Floats:
-        return self._grid.squares(self._place[chosen])
-
-    def best(self, messages: Ints, count: int) -> Ints:
-        first = self._grid.spread(self._place[messages], count)
-        return np.concatenate([first, np.delete(np.arange(messages.size), first)])
-
-    def between(self, chosen: Ints, others: Ints) -> Array:
-        return self._grid.basis(self._place[chosen], self._place[others])
-
-
-def _spare(margin: int | float, needed: int, n: int, sent: int) -> int:
-    """The number of messages to wait for beyond those needed."""
-    if isinstance(margin, float | np.floating):
-        part = check_real("margin", margin)
-        # The factor keeps 0.28 * 25, which is 7.000000000000001, from counting as 8.
-        more = math.ceil(part * needed * (1 - 1e-12)) if part < n * sent else n * sent
-    else:
-        more = check_integer("margin", margin)
-    if more < 0:
-        raise ValueError(f"margin must not be negative, but is {margin}")
-    if more and sent == 1:
-        raise ValueError(
-            f"margin must be 0 if workers send one message each, not {margin}: a round ends with "
-            "n - s messages, and none is to spare"
-        )
-    if needed + more > n * sent:
-        raise ValueError(
-            f"margin must be at most {n * sent - needed}, not {margin}: {n} workers send "
-            f"{n * sent} messages, of which {needed} are needed"
-        )
-    return more
-
-
-def _values(nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int) -> _Values:
+def _points(
+    nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sent: int
+) -> tuple[Array, Array]:
+    """Return alpha, and beta in the order of messages; raise an error for impossible `nodes`."""
     count = n * sent
     if isinstance(nodes, str) and nodes in ("chebyshev", "roots"):
-        roots, place = nodes == "roots", _spread(n, sent)
+        roots = nodes == "roots"
         alpha = interpolation.roots_of_unity(K) if roots else interpolation.chebyshev(K)
         beta = interpolation.roots_of_unity(count, 0.5) if roots else interpolation.chebyshev(count)
-        if count < _MANY:
-            return _Values(alpha, beta[place])
-        return _OnGrid(alpha, beta[place], Quadrature(K, count, roots), place)
+        return alpha, beta[_spread(n, sent)]
     if not isinstance(nodes, tuple | list) or len(nodes) != 2:
         raise ValueError(f'nodes must be "chebyshev", "roots" or a pair of arrays, not {nodes!r}')
     checked = []
@@ -669,7 +542,7 @@ def _values(nodes: NodeChoice | tuple[ArrayLike, ArrayLike], K: int, n: int, sen
     alpha, beta = checked
     if alpha.dtype.kind == "c":
         beta = beta.astype(np.complex128)
-    return _Values(alpha, beta)
+    return alpha, beta
 
 
 def _spread(n: int, sent: int) -> Ints:

@@ -814,7 +814,7 @@ _HOOKS = frozenset(
     (
         *("message_counts", "sends_together", "is_complex", "packed", "layout"),
         *("holders", "data", "entries"),
-        *("rule", "gated", "waits", "doubt", "awaits_more"),
+        *("rule", "gated", "doubt", "awaits_more"),
         *("bind_vector", "equations"),
         *("methods", "exact", "unbiased", "integral", "parity", "precision", "rings"),
     )

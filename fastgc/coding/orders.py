@@ -22,7 +22,7 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     at_once = np.where(together, counts, 1).tolist()
     tally = scheme.rule.tally()
     rule = scheme.rule
-    each_counts = scheme.messages.per_worker == 1 and not scheme.waits
+    each_counts = scheme.messages.per_worker == 1 and not scheme.gated
     for _ in range(trials):
         order = rng.permutation(senders).tolist()
         if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:

@@ -383,9 +383,9 @@ class Round(Gathering):
         """Whether the gradient should be decoded now.
 
         A round may be `decodable` and not ready: a tracker may wait for more messages, and so may a
-        code with a `margin` of spare messages, or one that decodes some sets of messages
-        imprecisely. An example is `LagrangeCode`, if workers send several messages: it waits until
-        the set is better, or n - s workers have sent all of theirs.
+        code that decodes some sets of messages imprecisely. An example is `LagrangeCode`, if
+        workers send several messages: it waits until the set is better, or n - s workers have sent
+        all of theirs.
         """
         return self._ready
 
@@ -497,7 +497,7 @@ class Round(Gathering):
         """Whether neither the code nor the tracker waits for more messages."""
         if self._complete:
             return True
-        if self.scheme.waits and self.scheme.awaits_more(self.survivors, self._vector, self.form):
+        if self.scheme.gated and self.scheme.awaits_more(self.survivors, self._vector, self.form):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 

@@ -367,11 +367,6 @@ class Scheme(Recorded, ABC):
         """Whether `doubt` is ever above 0, so that rounds may wait for more messages."""
         return False
 
-    @property
-    def waits(self) -> bool:
-        """Whether rounds may wait for more messages than suffice. Default: if `gated`."""
-        return self.gated
-
     def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
         """Expected relative error of the gradient with this vector if it is too large, otherwise 0.
 
