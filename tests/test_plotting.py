@@ -837,7 +837,7 @@ def test_assignment_writes_no_angle_below_zero():
 
 def test_assignments_have_one_scale_of_colours():
     """Complex coefficients that are real look like real ones: blue, or orange below 0."""
-    from fastgc.coding.display import colours
+    from fastgc.plotting.rounds import colours
 
     for value in (1.0, -1.0):
         real, whole = colours(np.array(value)), colours(np.array(value + 0j))

@@ -1,8 +1,6 @@
-"""Texts and HTML of objects are short, true, and safe to show."""
+"""Texts of objects are short and true."""
 
-import html.parser
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,30 +22,6 @@ CODE = fastgc.ReedSolomon(8, stragglers=2)
 @pytest.fixture(scope="module")
 def run():
     return fastgc.train(CODE, rounds=12, engine="simulated", delays=LATE, name="<rs>")
-
-
-class Strict(html.parser.HTMLParser):
-    """A parser that requires elements to be closed in order; collects texts and tags."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.texts, self.tags = [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attributes):
-        self.open.append(tag)
-        self.tags.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
 
 
 # --------------------------------------------------------------------------------------- numbers
@@ -133,9 +107,6 @@ def test_rounds_say_who_came():
     for worker in (7, 0, 1, 2, 3, 5):
         rnd.receive(worker, CODE.encode(worker, np.ones((CODE.load, 6))))
     assert "6 of 8 messages, ready>" in repr(rnd)
-    page = rnd._repr_html_()
-    assert "0, 1, 2, 3, 5, 7" in Strict(page).texts
-    assert page.count("#0072B2") == 6
     rnd.reset()
     assert "0 of 8 messages" in repr(rnd)
 
@@ -147,7 +118,6 @@ def test_rounds_say_who_was_corrupt():
         message = code.encode(worker, np.ones((code.load, 3)))
         rnd.receive(worker, message + 5 * (worker == 4))
     assert "corrupt: workers 4" in repr(rnd)
-    assert "worker 4" in re.search(r'fill="#D55E00"><title>(.*?)<', rnd._repr_html_())[1]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +154,6 @@ def test_a_plan_tells_the_fastest_of_each_code_and_why_others_are_not_there():
         assert shown.duration(each.time) in text
     refused = found._replace(refused={"x": "too <many>"})
     assert "x: too <many>" in repr(refused)
-    assert "too <many>" in Strict(refused._repr_html_()).texts
 
 
 # ---------------------------------------------------------------------------------------- tables
@@ -232,48 +201,9 @@ def test_a_table_asks_for_workers_that_there_are():
         CODE.table(digits=0)
 
 
-# ------------------------------------------------------------------------------------- notebooks
-
-
-def test_pages_are_sound_and_escaped(run):
-    named = replace(run, code="<script>alert(1)</script>", data='"&')
-    page = Strict(named._repr_html_())
-    assert "script" not in page.tags
-    assert {"<script>alert(1)</script>", '"&', "<rs>"} <= set(page.texts)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        CODE,
-        fastgc.BinaryCode(6, stragglers=2),
-        fastgc.LagrangeCode(8, load=4),
-        fastgc.Uncoded(3, 6, load=2),
-        fastgc.Grouped.repetition(8, 2),
-        fastgc.LinearCode(np.random.default_rng(0).standard_normal((25, 24))),
-        fastgc.CouponCollector(10, load=2, seed=3),
-    ],
-)
-def test_pages_of_codes_draw_their_assignment(code):
-    page = code._repr_html_()
-    assert {"svg", "table"} <= set(Strict(page).tags)
-    assert repr(code) in Strict(page).texts
-    cells = {tuple(map(int, at)) for at in re.findall(r"M(\d+) (\d+)h", page)}
-    held = {(j, i) for i in range(code.n) for j in code.partitions(i).tolist()}
-    assert cells == held
-    assert len(page) < 20_000
-
-
-def test_pages_of_large_codes_are_small_and_quick():
-    page = fastgc.ReedSolomon(3000, stragglers=200)._repr_html_()
-    assert len(page) < 60_000
-    cells = re.findall(r"M(\d+) (\d+)h", page)
-    assert max(int(x) for at in cells for x in at) == 31
-
-
 def test_nothing_large_is_imported_for_it():
     told = "import sys, fastgc; c = fastgc.BinaryCode(6, stragglers=2); c.table(); "
-    told += "c._repr_html_(); repr(c.round(3)); "
+    told += "repr(c.round(3)); "
     told += "print(sorted({'matplotlib', 'scipy', 'numba', 'torch', 'rich'} & sys.modules.keys()))"
     env = {"FASTGC_BACKEND": "c"} | dict(os.environ)
     out = subprocess.run(

@@ -1,10 +1,9 @@
-"""Texts, HTML tables and ``dir()`` lists that show objects and modules to people."""
+"""Texts and ``dir()`` lists that show objects and modules to people."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from collections.abc import Callable, Iterable
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -36,32 +35,6 @@ def listed(values: Iterable[object], most: int = 8) -> str:
     values = list(values)
     shown = ", ".join(map(str, values[:most]))
     return f"{shown}, … ({len(values)})" if len(values) > most else shown
-
-
-def html_table(
-    caption: str, rows: Iterable[Sequence[object]], head: Sequence[str] = (), text: int = 1
-) -> str:
-    """Return a table in HTML with all cells escaped; the first `text` columns are left-aligned."""
-
-    def cells(row: Sequence[object], tag: str) -> str:
-        return "".join(
-            f'<{tag} style="text-align:{"left" if at < text else "right"}">{escape(str(each))}'
-            f"</{tag}>"
-            for at, each in enumerate(row)
-        )
-
-    lines = [f"<tr>{cells(head, 'th')}</tr>"] if head else []
-    lines += [f"<tr>{cells(row, 'td')}</tr>" for row in rows]
-    title = (
-        '<caption style="text-align:left;font-weight:bold;white-space:nowrap">'
-        f"{escape(caption)}</caption>"
-    )
-    return f"<table>{title}{''.join(lines)}</table>"
-
-
-def facts(caption: str, told: Iterable[tuple[str, object]]) -> str:
-    """Return an HTML table of names and values, one pair a row."""
-    return html_table(caption, told, text=2)
 
 
 def listing(names: Iterable[str]) -> Callable[[], list[str]]:

@@ -775,10 +775,6 @@ class Code(Recorded):
         """
         return display.table(self.scheme, workers, digits)
 
-    def _repr_html_(self) -> str:
-        """Return what notebooks show: parameters, and who computes what."""
-        return display.html_of(self.scheme)
-
 
 def _unit_of(message_dtype: DTypeLike) -> float:
     """Unit roundoff of messages of this dtype, or TypeError."""

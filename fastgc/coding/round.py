@@ -53,10 +53,9 @@ from .._base.arrays import (
     check_vector,
     check_workers,
 )
-from .._base.text import facts, listed, plural
+from .._base.text import listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
-from .display import strip
 from .format import Format, square_norm
 from .plan import Plan, fitting, warn_of_doubt
 from .rules import Blocks, Cells
@@ -352,21 +351,6 @@ class Round(Gathering):
             f"<{type(self).__name__} of {self.scheme!r}, {form.gradient_size} elements of "
             f"{form.gradient_dtype}: {', '.join(said)}>"
         )
-
-    def _repr_html_(self) -> str:
-        """Return HTML for notebooks: whose messages came, and whether they suffice."""
-        heard, scheme, form = np.flatnonzero(self._arrivals.heard), self.scheme, self.form
-        came = scheme.messages.senders(heard).tolist()
-        told: list[tuple[str, object]] = [
-            ("gradient", f"{form.gradient_size} elements of {form.gradient_dtype}"),
-            ("messages", f"{heard.size} of {scheme.messages.count}"),
-            ("workers heard from", listed(came, 16) or "none"),
-            ("state", self._state()),
-        ]
-        if self.corrupt:
-            told.append(("corrupt", f"workers {listed(self.corrupt)}"))
-        picture = strip(scheme.n, came, self.corrupt)
-        return f"<div>{facts(f'round of {scheme!r}', told)}{picture}</div>"
 
     @property
     def survivors(self) -> Ints:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from .. import kernels
 from .._base.arrays import Ints, at_least, check_cost, check_integer, check_real
 from .._base.extras import one_thread_of_blas
-from .._base.text import duration, html_table, plural, short
+from .._base.text import duration, plural
 from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
 from ..coding.arguments import unasked
@@ -192,17 +192,6 @@ class Plan(NamedTuple):
         lines += [f"  {each!r}" for each in best]
         lines += [f"  {why}" for why in reasons(self.refused)]
         return "\n".join(lines) + ")"
-
-    def _repr_html_(self) -> str:
-        """Return a table of the fastest choice of each code, which notebooks show."""
-        rows: list[tuple[object, ...]] = []
-        for each in self.by_code():
-            run, times = each.simulation, (duration(each.time), duration(each.standard_error))
-            counts = short(run.mean_workers), short(run.communication_load)
-            rows.append((each.name, repr(each.code), each.code.load, *times, *counts))
-        head = ("name", "code", "load", "time of a round", "±", "workers", "gradients received")
-        refused = [(name, why, "", "", "", "", "") for name, why in self.refused.items()]
-        return html_table("the fastest choice of each code", [*rows, *refused], head, text=2)
 
     @property
     def best(self) -> Choice:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Array
+from .._base.arrays import Array, Ints
 from .._base.text import duration, plural
-from ..coding.display import colours, evenly, grid, hue
 from .panels import (
     COLOURS,
     SMALL,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..coding.scheme import Coded
+    from ..coding.scheme import Coded, Scheme
 
 
 __all__ = ["assignment", "timeline", "timeline_figure"]
@@ -47,6 +46,9 @@ _STANDS_IN = "at work on another's share"
 _CORRUPT = "its message was corrupt"
 _USES = {_USED: COLOURS[0], _STANDS_IN: COLOURS[4], _UNUSED: "0.82", _CORRUPT: COLOURS[3]}
 _EVENTS = "message arrives", "messages suffice: decoded"
+_PALE = 0.3  # ink of the smallest coefficients
+# Blue and orange of Okabe and Ito's palette: without colour, one is dark and the other light.
+_POSITIVE, _NEGATIVE = np.array([[0, 0x72, 0xB2], [0xE6, 0x9F, 0]]) / 255
 
 
 def assignment(code: Coded, ax: Axes | None = None) -> Axes:
@@ -75,7 +77,7 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
         high = 40 if max(workers, columns) <= _WRITTEN else 30
         wide = min(36 * em(), settings()["figure.figsize"][0])
         ax = new_figure(wide, high * em()).add_subplot()
-    values = grid(scheme, evenly(workers, _MOST), min(columns, _MOST))
+    values = _grid(scheme, _evenly(workers, _MOST), min(columns, _MOST))
     ink = np.abs(values)
     largest = ink.max(initial=0.0) or 1.0
     pixels = np.ones((_PIXELS, _PIXELS, 1)) if max(workers, columns) <= _RULED else 1
@@ -115,6 +117,41 @@ def assignment(code: Coded, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _evenly(count: int, most: int) -> Ints:
+    """Return all numbers below `count`, or `most` of them, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def _grid(scheme: Scheme, workers: Ints, columns: int) -> Array:
+    """Return coefficients of these workers; partitions that share a column show the largest."""
+    found = np.zeros((workers.size, columns), np.complex128 if scheme.is_complex else np.float64)
+    for line, worker in zip(found, workers.tolist(), strict=True):
+        held, values = scheme.partitions(worker), scheme.coefficients(worker)
+        order = np.argsort(np.abs(values), kind="stable")  # the last value in a column stays
+        line[held[order] * columns // scheme.data.shards] = values[order]
+    return found
+
+
+def colours(values: Array) -> Array:
+    """Return red, green and blue for coefficients of size 1 at most; 0 is white."""
+    size = np.abs(values)
+    # All that is not 0 can be seen.
+    ink = np.where(size > 0, _PALE + (1 - _PALE) * size, 0.0)[..., np.newaxis]
+    if np.iscomplexobj(values):
+        pure = _hue(np.angle(values))
+    else:
+        pure = np.where((values > 0)[..., np.newaxis], _POSITIVE, _NEGATIVE)
+    mixed: Array = 1 - ink * (1 - pure)
+    return mixed
+
+
+def _hue(angle: Array) -> Array:
+    """Return a colour for each angle; 0 is the blue of positive numbers, 180° the orange."""
+    thirds = np.array([-5, 3, -1]) * np.pi / 6
+    colour: Array = 0.46 + 0.42 * np.cos(angle[..., np.newaxis] - thirds)
+    return colour
+
+
 def _longest(values: Array) -> int:
     """Return the letters of the longest line in the texts of these numbers."""
     return max((len(line) for value in values for line in _number(value).split("\n")), default=0)
@@ -148,7 +185,7 @@ def _key(ax: Axes, largest: float, kind: str, below: bool) -> None:
 
     if kind == "complex":
         low, high, label = -180.0, 180.0, "angle of the coefficient (°)"
-        shades = hue(np.linspace(-np.pi, np.pi, 256))
+        shades = _hue(np.linspace(-np.pi, np.pi, 256))
     else:
         low, high, label = -largest if kind == "signed" else 0.0, largest, "coefficient"
         shades = colours(np.linspace(low / high, 1, 256))

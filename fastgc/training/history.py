@@ -7,17 +7,14 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base.arrays import Array
 from .._base.files import read_json as read_json_file
 from .._base.files import refusing
-from .._base.text import duration, facts, listing, plural, short
-
-if TYPE_CHECKING:
-    pass
+from .._base.text import duration, listing, plural, short
 
 __all__ = [
     "APPROXIMATE",
@@ -193,33 +190,21 @@ class History:
     load: float = math.nan
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{what} {value}" for what, value in self._told())
-        return f"History({self.name!r}, {self.code}, {self.data}: {said})"
-
-    def _repr_html_(self) -> str:
-        """HTML for notebooks: how the run was made, and how it went."""
-        made = [("code", self.code), ("data", self.data), ("delays", self.delays)]
-        return facts(self.name, [*made, ("seed", self.seed), *self._told()])
-
-    def _told(self) -> list[tuple[str, str]]:
-        """Return how the run went, as pairs of texts."""
-        if not self.rounds:
-            return [("rounds", "0")]
-        tested = [r for r in self.rounds if r.evaluated] or self.rounds[-1:]
-        told = [
-            ("rounds", str(len(self.rounds))),
-            ("time", duration(self.rounds[-1].time)),
-            ("loss", f"{short(tested[0].loss)} to {short(tested[-1].loss)}"),
-            (
-                f"test {self.measure}",
-                " to ".join(self._measured(each.test_error) for each in (tested[0], tested[-1])),
-            ),
-        ]
-        if approximate := sum(r.residual > APPROXIMATE for r in self.rounds):
-            told.append(("approximate gradients", str(approximate)))
-        if self.rounds[-1].deaths:
-            told.append(("deaths", str(self.rounds[-1].deaths)))
-        return told
+        said = [f"rounds {len(self.rounds)}"]
+        if self.rounds:
+            tested = [r for r in self.rounds if r.evaluated] or self.rounds[-1:]
+            first, last = tested[0], tested[-1]
+            errors = f"{self._measured(first.test_error)} to {self._measured(last.test_error)}"
+            said += [
+                f"time {duration(self.rounds[-1].time)}",
+                f"loss {short(first.loss)} to {short(last.loss)}",
+                f"test {self.measure} {errors}",
+            ]
+            if approximate := sum(r.residual > APPROXIMATE for r in self.rounds):
+                said.append(f"approximate gradients {approximate}")
+            if self.rounds[-1].deaths:
+                said.append(f"deaths {self.rounds[-1].deaths}")
+        return f"History({self.name!r}, {self.code}, {self.data}: {', '.join(said)})"
 
     def _measured(self, error: float) -> str:
         return f"{100 * error:.3g}%" if self.measure == MISCLASSIFIED else short(error)
