@@ -1072,14 +1072,8 @@ REASONS = {
 SAID = (
     *("row", "vector", "bind_vector", "by_formula", "decoder", "parity", "rings"),
     *("equations", "deviation", "left_out", "typical_error", "computation_roundings"),
-    *("doubt", "awaits_more", "expects_more", "vector_errors"),
-    *(
-        "known_residuals",
-        "partitions",
-        "coefficients",
-        "matrix",
-        "residual",
-    ),
+    *("vector_errors", "known_residuals"),
+    *("partitions", "coefficients", "matrix", "residual"),
 )
 MODULES_LEFT_OUT = {
     "engines": "start worker processes, and check as the codes do",

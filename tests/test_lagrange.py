@@ -353,7 +353,7 @@ def test_what_a_round_waits_for_depends_on_the_messages(dtype):
             order, _ = delivered(code, rng)
             survivors = np.array(order[:42])
             vector = code.scheme.vector(survivors)
-            if not code.scheme.doubt(survivors, vector, form):
+            if not code.scheme.gate.doubt(survivors, vector, form):
                 worst = max(worst, code.trust(survivors).growth)
         limits[kind] = worst
     assert limits[np.float64] > 100 * limits[dtype]
@@ -363,9 +363,9 @@ def test_limits_that_are_none():
     for limit, error in ((0.0, ValueError), (-1.0, ValueError), ("x", TypeError)):
         with pytest.raises(error, match="limit"):
             LagrangeCode(6, load=2, messages=2, limit=limit)
-    assert not LagrangeCode(6, load=2, messages=2, limit=None).scheme.gated
-    assert not LagrangeCode(6, load=2).scheme.gated
-    assert LagrangeCode(6, load=2, messages=2).scheme.gated
+    assert not LagrangeCode(6, load=2, messages=2, limit=None).scheme.gate.waits
+    assert not LagrangeCode(6, load=2).scheme.gate.waits
+    assert LagrangeCode(6, load=2, messages=2).scheme.gate.waits
 
 
 def test_simulations_and_recovery_wait_as_rounds_do():

@@ -25,6 +25,7 @@ from ..coding.arguments import check_sizes
 from ..coding.code import Code
 from ..coding.data import Data
 from ..coding.format import Format, Layout
+from ..coding.gate import Gate
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme, VectorFunction
@@ -241,7 +242,7 @@ class _Precision(Precision):
     def _error(self, order: Ints) -> float:
         """The expected relative error of a round in which messages come in this order."""
         f = self.scheme.threshold
-        while f < order.size and self.scheme.awaits_more(order[:f]):
+        while f < order.size and self.scheme.gate.awaits_more(order[:f]):
             f += 1
         try:
             return expected_trust(self.scheme, order[:f], np.float64, None).relative_error
@@ -371,6 +372,23 @@ class _Blocks(Data):
         return energy
 
 
+class _Gate(Gate):
+    """A round waits while its expected error exceeds the limit."""
+
+    scheme: LagrangeScheme
+
+    @property
+    def waits(self) -> bool:
+        return self.scheme._sent > 1 and self.scheme._limit is not None
+
+    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
+        if self.scheme._sent == 1 or self.scheme._limit is None:
+            return 0.0
+        error = trust_by_rows(self.scheme, survivors, vector, form).relative_error
+        limit = max(self.scheme._limit, math.sqrt(unit_roundoff(form.message_dtype)))
+        return 0.0 if error <= limit else error
+
+
 class LagrangeScheme(Scheme):
     """The scheme of `LagrangeCode`, with its checked arguments.
 
@@ -415,6 +433,10 @@ class LagrangeScheme(Scheme):
     @cached_property
     def data(self) -> _Blocks:
         return _Blocks(self)
+
+    @cached_property
+    def gate(self) -> _Gate:
+        return _Gate(self)
 
     @cached_property
     def precision(self) -> _Precision:
@@ -464,17 +486,6 @@ class LagrangeScheme(Scheme):
             "float64: with these points decoding is hopeless; use fewer messages per worker, or "
             'nodes="roots"'
         )
-
-    @property
-    def gated(self) -> bool:
-        return self._sent > 1 and self._limit is not None
-
-    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
-        if self._sent == 1 or self._limit is None:
-            return 0.0
-        error = trust_by_rows(self, survivors, vector, form).relative_error
-        limit = max(self._limit, math.sqrt(unit_roundoff(form.message_dtype)))
-        return 0.0 if error <= limit else error
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks by prediction: the messages decoded from predict the others.

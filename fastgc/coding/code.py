@@ -810,7 +810,7 @@ _HOOKS = frozenset(
     (
         *("message_counts", "sends_together", "is_complex", "packed", "layout"),
         *("holders", "data", "entries"),
-        *("rule", "gated", "doubt", "awaits_more"),
+        *("rule", "gate"),
         *("bind_vector", "equations"),
         *("methods", "exact", "unbiased", "integral", "parity", "precision", "rings"),
     )

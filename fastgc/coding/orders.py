@@ -22,7 +22,7 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     at_once = np.where(together, counts, 1).tolist()
     tally = scheme.rule.tally()
     rule = scheme.rule
-    each_counts = scheme.messages.per_worker == 1 and not scheme.gated
+    each_counts = scheme.messages.per_worker == 1 and not scheme.gate.waits
     for _ in range(trials):
         order = rng.permutation(senders).tolist()
         if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
@@ -38,6 +38,6 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
             for number in range(first, end):
                 heard.append(number)
                 ready = tally.add(number)
-            if ready and not scheme.awaits_more(np.array(heard)):
+            if ready and not scheme.gate.awaits_more(np.array(heard)):
                 break
         yield heard

@@ -59,7 +59,7 @@ class Plan:
         self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.rows.Combinations | None = None
         whole = form.decoded_dtype == form.gradient_dtype
-        if whole and not self.scheme.gated:
+        if whole and not self.scheme.gate.waits:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
             self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
 
@@ -327,8 +327,8 @@ def _senders(scheme: Scheme, survivors: Ints) -> Iterator[int]:
 
 
 def warn_of_doubt(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> None:
-    """Warn if the gradient decoded from these messages is imprecise by `Scheme.doubt`."""
-    if scheme.gated and (error := scheme.doubt(survivors, vector, form)):
+    """Warn if the gradient decoded from these messages is imprecise by `Gate.doubt`."""
+    if scheme.gate.waits and (error := scheme.gate.doubt(survivors, vector, form)):
         warn_caller(
             f"the gradient decoded from these {survivors.size} messages has a relative error of "
             f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",

@@ -292,7 +292,7 @@ class Round(Gathering):
         self._arrivals = kernels.arrivals.Arrivals(self._rows, survivors, enough, check_finite)
         self._tally = None if enough else scheme.rule.tally()
         # Decodes in one call, if nothing is to be looked at before or after.
-        watched = scheme.gated or tracker is not None
+        watched = scheme.gate.waits or tracker is not None
         self._directly = None if watched else Plan(self._decoder, form, False).run
         # Whether messages can be taken where they lie, and nothing but their norms matters.
         self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
@@ -481,7 +481,8 @@ class Round(Gathering):
         """Whether neither the code nor the tracker waits for more messages."""
         if self._complete:
             return True
-        if self.scheme.gated and self.scheme.awaits_more(self.survivors, self._vector, self.form):
+        gate = self.scheme.gate
+        if gate.waits and gate.awaits_more(self.survivors, self._vector, self.form):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
 

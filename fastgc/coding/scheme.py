@@ -33,6 +33,7 @@ from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_soluti
 from .arguments import Recorded, shown
 from .data import Data
 from .format import Format, Layout
+from .gate import Gate
 from .holders import Holders
 from .messages import Messages
 from .precision import Precision
@@ -362,48 +363,10 @@ class Scheme(Recorded, ABC):
         """Circles of workers along which neighbouring stragglers may do the most harm."""
         return [np.arange(self.n)]
 
-    @property
-    def gated(self) -> bool:
-        """Whether `doubt` is ever above 0, so that rounds may wait for more messages."""
-        return False
-
-    def doubt(self, survivors: Ints, vector: Array, form: Format) -> float:
-        """Expected relative error of the gradient with this vector if it is too large, otherwise 0.
-
-        If it is above 0, rounds wait for more messages, but for at most n - s workers.
-        """
-        return 0.0
-
-    def awaits_more(
-        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
-    ) -> bool:
-        """Whether a round waits for a better set of messages although these suffice.
-
-        It no longer does once all messages of n - s workers have come.
-
-        Parameters
-        ----------
-        survivors : (f,) int64 array
-        vector : callable, optional
-            Returns the decoding vector, or raises OverflowError. Default: `vector` of the scheme.
-        form : Format, optional
-            Default: that of float64.
-        """
-        if not self.gated:
-            return False
-        try:
-            found = self.vector(survivors) if vector is None else vector()
-            if not self.doubt(survivors, found, form or self.format(1, np.float64)):
-                return False
-        except OverflowError:
-            pass
-        return self.expects_more(survivors)
-
-    def expects_more(self, survivors: Ints) -> bool:
-        """Whether fewer workers than `awaited` have sent all their messages."""
-        sent = np.bincount(self.messages.workers[survivors], minlength=self.n)
-        whole = sent == self.message_counts
-        return int(whole.sum()) < (self.n if self.awaited is None else self.awaited)
+    @cached_property
+    def gate(self) -> Gate:
+        """Whether rounds wait for more messages than suffice. Default: none does."""
+        return Gate(self)
 
     # --------------------------------------------------------- hooks: where the data are coded
 

@@ -203,9 +203,8 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     squared += sums**2 * (sums_of(terms) / 3 + 1)
     if inner < sums:
         squared += sums**2 * amplified
-    squared += (
-        unit_roundoff(form.partial_dtype) ** 2 * energies.larger * scheme.precision.data_roundings
-    )
+    coded = energies.larger * scheme.precision.data_roundings
+    squared += unit_roundoff(form.partial_dtype) ** 2 * coded
     if energies.told and rounded:
         # Each sum was rounded; on average partial sums are half as large as the whole.
         squared += each**2 * energies.inside * (added / 2 + 1) / 3
@@ -349,11 +348,11 @@ def _expected_errors(
 def warn_of_precision(scheme: Scheme, form: Format) -> None:
     """Warn if gradients or messages of less than float64 lose more than half of their digits.
 
-    In float64 the constructor of the code warns; gated codes warn in each round.
+    In float64 the constructor of the code warns; codes with a gate warn in each round.
     """
     least = max(map(unit_roundoff, (form.gradient_dtype, form.message_dtype)))
     limit = math.sqrt(least)
-    if scheme.gated or least <= unit_roundoff(np.dtype(np.float64)):
+    if scheme.gate.waits or least <= unit_roundoff(np.dtype(np.float64)):
         return
     key = form.gradient_dtype, form.message_dtype
     known = scheme._kept.precisions

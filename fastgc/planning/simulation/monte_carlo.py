@@ -359,7 +359,7 @@ def _simulator(code: Code, method: str, request: float, judge: _Judge | None) ->
         return MessageByMessage(code, watch)
     if method == "auto" and code.scheme.holders.stand_ins:
         return Reacting(code, request)
-    if method == "auto" and code.scheme.gated:
+    if method == "auto" and code.scheme.gate.waits:
         return ByRule(code, watch)
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 

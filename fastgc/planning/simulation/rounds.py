@@ -212,7 +212,7 @@ class ByRule(MessageByMessage):
         self._tally.reset()
         for at, number in enumerate(order.tolist(), 1):
             if self._tally.add(number) and (
-                at == order.size or not self._code.scheme.awaits_more(order[:at])
+                at == order.size or not self._code.scheme.gate.awaits_more(order[:at])
             ):
                 return int(number)
         return -1
