@@ -14,7 +14,7 @@ import pytest
 from kernel_table import HALVES
 
 import fastgc
-from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, kernels
+from fastgc import ReedSolomon, kernels
 from fastgc.kernels import EXPAND, PACKED, REAL, REAL_PART, Status
 from fastgc.kernels.c import calls
 
@@ -314,21 +314,6 @@ def test_the_vector_may_overwrite_its_survivors():
     np.testing.assert_array_equal(FIVE.decoding_vector(mine, out=room), FIVE.decoding_vector(came))
 
 
-def test_gradients_lie_where_messages_do():
-    """If `out` overlaps a message, it is written last, and holds the same gradient."""
-    came, rng = np.array([6, 0, 3, 2, 5]), np.random.default_rng(0)
-    for at in range(5):
-        room = rng.standard_normal((5, 12))
-        truth = FIVE.decode(came, room[:, :6].copy())
-        for begin in (0, 1, 5, 6):
-            for ways in (lambda rows: rows, list):
-                own = room.copy()
-                out = own[at, begin : begin + 6]
-                np.testing.assert_array_equal(FIVE.decode(came, ways(own[:, :6]), out), truth)
-        with pytest.raises(ValueError, match="shares memory"):
-            FIVE.encode(0, room[:3, :6], room[2, 5:11])
-
-
 class Idle(fastgc.Code):
     """A code with coefficients that are zero, whose partial gradients must be read all the same."""
 
@@ -439,32 +424,15 @@ def test_lists_with_one_row_of_another_kind_are_refused(what, read, monkeypatch)
     assert (out == 7).all()
 
 
-# Calls of what decodes and what encodes with something wrong: what the error says.
+# Calls with something wrong that is no array: what the error says. More are in test_errors.py.
 CAME, ROWS, PARTS = [6, 0, 3, 2, 5], np.ones((5, 4)), np.ones((3, 4))
 REFUSED = [
-    ("decode", (CAME, ROWS[:4]), {}, ValueError, "5 survivors, but 4 messages"),
-    ("decode", (CAME, np.ones((6, 4))), {}, ValueError, "5 survivors, but 6 messages"),
-    ("decode", (CAME, np.ones((5, 6))), {}, ValueError, "must have"),
-    ("decode", (CAME, np.ones((5, 4, 1))), {}, ValueError, "vector"),
-    ("decode", (CAME, np.ones(5)), {}, ValueError, "vector|shape"),
-    ("decode", ([6, 0, 3, 2, 2], ROWS), {}, ValueError, "a second time"),
-    ("decode", ([6, 0, 3, 2, 7], ROWS), {}, ValueError, "numbered 0 to 6"),
-    ("decode", ([6, 0, 3, 2, -1], ROWS), {}, ValueError, "numbered 0 to 6"),
-    ("decode", (np.array(CAME, float), ROWS), {}, TypeError, "must be integers"),
     ("decode", (np.array([CAME]).T, ROWS), {}, ValueError, "shape|one"),
-    ("decode", ([0, 1, 2, 3], ROWS[:4]), {}, NotDecodableError, "1 more message"),
     ("decode", (CAME, ROWS), {"method": "none"}, ValueError, "unknown method"),
     ("decode", (CAME, ROWS), {"p": 6}, ValueError, "must have"),
     ("decode", (CAME, ROWS), {"p": 4.0}, TypeError, "p must be an integer"),
     ("decode", (CAME, ROWS), {"p": "4"}, TypeError, "p must be an integer"),
-    ("encode", (0, PARTS[:2]), {}, ValueError, "3 partial gradients"),
-    ("encode", (0, np.ones((4, 4))), {}, ValueError, "3 partial gradients"),
-    ("encode", (0, np.ones((3, 4, 1))), {}, ValueError, "vector"),
-    ("encode", (0, np.ones((3, 6))), {}, ValueError, "must have shape"),
-    ("encode", (7, PARTS), {}, ValueError, "does not exist"),
-    ("encode", (-1, PARTS), {}, ValueError, "does not exist"),
     ("encode", (0, PARTS), {"index": 1}, ValueError, "does not exist"),
-    ("encode", (1.0, PARTS), {}, TypeError, "integer"),
     ("encode", (0, PARTS), {"index": 0.0}, TypeError, "integer"),
 ]
 
@@ -480,73 +448,6 @@ def test_errors_come_before_anything_is_written(verb, given, options, error, say
         with pytest.raises(error, match=says):
             getattr(FIVE, verb)(given[0], ways(given[1]), out, **options)
         assert (out == 7).all()
-
-
-WRONG_OUTS = [
-    (fixed, "read-only"),
-    (lambda x: np.repeat(x, 2)[::2], "contiguous"),
-    (lambda x: x[::-1], "contiguous"),
-    (unaligned, "aligned"),
-    (lambda x: x.astype(np.complex64 if x.dtype.kind == "c" else np.float32), "dtype"),
-    (lambda x: x[:-2].copy(), "shape|must have"),
-    (lambda x: x[None].copy(), "shape"),
-    (lambda x: x.tolist(), "memory|array|buffer"),
-]
-
-
-@pytest.mark.parametrize(("change", "says"), WRONG_OUTS)
-def test_what_cannot_be_written_to_is_refused(change, says):
-    ways = [
-        (lambda out: FIVE.decoding_vector(CAME, out=out), np.full(5, 7 + 1j)),
-        (lambda out: FIVE.decode(CAME, ROWS, out), np.full(4, 7.0)),
-        (lambda out: FIVE.encode(0, PARTS, out), np.full(4, 7.0)),
-        (lambda out: FIVE.bind_encoder(0, PARTS, out), np.full(4, 7.0)),
-        (lambda out: FIVE.bind(np.ones((7, 4)), out)(CAME), np.full(4, 7.0)),
-    ]
-    for call, right in ways:
-        out = change(right)
-        with pytest.raises((TypeError, ValueError), match=says):
-            call(out)
-        assert (np.asarray(out).real == 7).all()
-
-
-def test_messages_that_are_not_finite_are_found():
-    rows, out = ROWS.copy(), np.empty(4)
-    for bad in (np.nan, np.inf):
-        rows[2, 1] = bad
-        for given in (rows, list(rows)):
-            with pytest.raises(NonFiniteMessageError, match="worker 3"):
-                FIVE.decode(CAME, given, out)
-            assert not np.isfinite(FIVE.decode(CAME, given, out, check_finite=False)).all()
-
-
-def test_gradients_of_rounds():
-    p, sent = 5, np.random.default_rng(0).standard_normal((7, 6))
-    rnd, out = FIVE.round(p), np.full(p, 7.0)
-    for worker in range(4):
-        rnd.receive(worker, sent[worker])
-    with pytest.raises(NotDecodableError, match="1 more"):
-        rnd.gradient(out)
-    rnd.receive(6, sent[6])
-    for wrong, match in (
-        (sent[3, :p], "shares memory"),
-        (np.empty(p + 1), "shape"),
-        (fixed(out), "read-only"),
-        (out.astype(np.float32), "dtype"),
-        (np.zeros((p, 2))[:, 0], "contiguous"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=match):
-            rnd.gradient(wrong)
-    with pytest.raises(ValueError, match="unknown method"):
-        rnd.gradient(out, method="luck")
-    assert (out == 7).all()
-    came = [0, 1, 2, 3, 6]
-    assert rnd.gradient(out) is out
-    np.testing.assert_array_equal(out, FIVE.decode(came, sent[came], p=p))
-    np.testing.assert_array_equal(rnd.gradient(), out)
-    rnd.lapse("the memory is gone")
-    with pytest.raises(RuntimeError, match="the memory is gone"):
-        rnd.gradient(out)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,11 @@ def _calls(job, number):
             rnd.receive(worker, whole[m], index)
         return rnd.gradient()
 
+    def trust(code):
+        with pytest.raises(ValueError, match="a second time"):
+            code.decode([0, 0], whole[[0, 0]], p=p)
+        return np.array(code.trust(survivors))
+
     def messages(code):
         found = []
         for m in survivors:
@@ -183,43 +188,9 @@ def _calls(job, number):
         lambda code: code.decode(survivors, list(stack), p=p),
         bound,
         a_round,
+        trust,
         messages,
     ]
-
-
-@EVERY_SMALL
-def test_one_code(code):
-    """The code is new, so that nothing is prepared; some of the calls are refused."""
-    code, new = (pickle.loads(pickle.dumps(code)) for _ in range(2))
-    job = Job(code)
-    sets = [
-        np.random.default_rng(seed).permutation(code.scheme.messages.count)
-        for seed in range(THREADS)
-    ]
-    expected = [job.decode(survivors) for survivors in sets]
-    trust = [code.trust(survivors) for survivors in sets]
-
-    def task(number):
-        mine = [job.messages[m] for m in sets[number]]
-        assert new.trust(sets[number]) == trust[number]
-        for _ in range(much(3, 1)):
-            assert_same(new.decode(sets[number], mine, p=job.p), expected[number])
-            with pytest.raises(ValueError, match="a second time"):
-                new.decode([0, 0], job.messages[:1] * 2, p=job.p)
-            rnd = new.round(job.p)
-            for m in sets[number]:
-                rnd.receive(*_sent(new, job, m))
-            assert_same(rnd.gradient(), expected[number])
-            worker, index = new.scheme.messages.sender(0)
-            partials = [job.partials[j] for j in new.partitions(worker, index)]
-            assert_same(new.encode(worker, partials, index=index), job.messages[0])
-
-    at_once(task)
-
-
-def _sent(code, job, m):
-    worker, index = code.scheme.messages.sender(m)
-    return worker, job.messages[m], index
 
 
 COLD = """
