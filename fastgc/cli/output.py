@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -41,7 +41,6 @@ class Output(Options):
     json_file: Path | None = None
     csv_file: Path | None = None
     markdown: bool = False
-    suffixed: ClassVar[tuple[str, ...]] = ("json", "csv")  # names that must end in their kind
 
     @property
     def printed(self) -> bool:
@@ -53,7 +52,7 @@ class Output(Options):
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
             if path is None or path == PRINTED:
                 continue
-            if kind in self.suffixed and path.suffix.lower() != f".{kind}":
+            if path.suffix.lower() != f".{kind}":
                 raise ValueError(
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )

@@ -225,7 +225,6 @@ class Shown(Options, panel="What is shown and drawn"):
 class Histories(Output, panel="What is written"):
     """The files to write."""
 
-    suffixed = ("csv",)  # a JSON file may have any name, as in earlier versions
     json_file: Path | None = options.figures(
         "json", "Write the history of every round to this file"
     )

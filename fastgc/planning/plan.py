@@ -6,11 +6,9 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from threading import Lock
 from timeit import repeat
 from typing import Any, NamedTuple
 
@@ -329,11 +327,9 @@ def _searched(
         from .._base.progress import task_bar
 
         shown = task_bar("planning", 2 * _GRID * len(codes))
-    with one_thread_of_blas(), ExitStack() as stack, shown as advance:
-        pool = ThreadPoolExecutor(1)
-        stack.callback(pool.shutdown, cancel_futures=True)
+    with one_thread_of_blas(), shown as advance:
         for each in codes:
-            search = _Search(each, trials, pool, advance)
+            search = _Search(each, trials, advance)
             search.run(trials.n)
             choices += search.found
             if not search.found:
@@ -397,20 +393,16 @@ class _Trials:
             ways += [listed + more for more in _BY_SPEED.get(name, [])]
         return ways
 
-    def judge(self, name: str, code: Code) -> Callable[[], Choice]:
-        """Time the decoding of a code; return a function that simulates its rounds."""
+    def judge(self, name: str, code: Code) -> Choice:
+        """Time the decoding of a code, and simulate its rounds."""
         sets = [np.array(heard) for heard in random_arrivals(code.scheme, _SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
-
-        def simulated() -> Choice:
-            receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
-            overhead = self.overhead + (decode if decode < math.inf else 0.0)
-            delays = dealt(self.delays, code)
-            run = simulate(code, delays, receive=receive, overhead=overhead, **self.how)
-            time, error = run.mean + decode, run.standard_error
-            return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
-
-        return simulated
+        receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
+        overhead = self.overhead + (decode if decode < math.inf else 0.0)
+        delays = dealt(self.delays, code)
+        run = simulate(code, delays, receive=receive, overhead=overhead, **self.how)
+        time, error = run.mean + decode, run.standard_error
+        return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
 
 
 def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
@@ -436,35 +428,14 @@ def reasons(refused: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {why}" for why, names in codes.items()]
 
 
-class _Once:
-    """A choice, simulated by the first thread that calls it; the other thread waits."""
-
-    def __init__(self, simulate: Callable[[], Choice]) -> None:
-        self._simulate, self._lock = simulate, Lock()
-        self._choice: Choice | None = None
-
-    def __call__(self) -> Choice:
-        with self._lock:
-            if self._choice is None:
-                self._choice = self._simulate()
-            return self._choice
-
-
 class _Search:
     """Tries loads of one code, first over all, then around the best."""
 
-    def __init__(
-        self, code: str | Code, trials: _Trials, pool: Executor, advance: Callable[[], None]
-    ) -> None:
+    def __init__(self, code: str | Code, trials: _Trials, advance: Callable[[], None]) -> None:
         self.name = code if isinstance(code, str) else repr(code)
-        self._ways, self._trials = trials.ways(code), trials
-        self._pool, self._advance = pool, advance
-        self._tried: list[tuple[Code, _Once]] = []
+        self._ways, self._trials, self._advance = trials.ways(code), trials, advance
+        self.found: list[Choice] = []
         self.refusal = ""
-
-    @property
-    def found(self) -> list[Choice]:
-        return [choice() for _, choice in self._tried]
 
     def run(self, n: int) -> None:
         most = _FEW if self.name.partition(":")[0] == "reactive" else _GRID
@@ -479,31 +450,26 @@ class _Search:
 
     def _times(self, stragglers: list[int]) -> list[float]:
         """Return the least time for each number of stragglers; make half of a code's progress."""
-        tried = []
+        times = []
         for s in stragglers:
-            tried.append([self._try(code, s) for code in self._ways])
+            found = [self._try(code, s) for code in self._ways]
+            times.append(min((e.time for e in found if e is not None and e.near), default=math.inf))
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        # Go backwards: the other thread works from the front, and has since the first submit.
-        for _, choice in reversed(self._tried):
-            choice()
-        found = ([choice() for choice in some if choice] for some in tried)
-        return [min((each.time for each in some if each.near), default=math.inf) for some in found]
+        return times
 
-    def _try(self, way: str | Code, stragglers: int) -> _Once | None:
+    def _try(self, way: str | Code, stragglers: int) -> Choice | None:
         try:
             code = self._trials.make(way, stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return None
-        for other, choice in self._tried:  # several s may make the same code
-            if _same(code, other):
+        for choice in self.found:  # several s may make the same code
+            if _same(code, choice.code):
                 return choice
-        choice = _Once(self._trials.judge(self.name, code))
-        self._pool.submit(choice)
-        self._tried.append((code, choice))
-        return choice
+        self.found.append(self._trials.judge(self.name, code))
+        return self.found[-1]
 
 
 def _same(code: Code, other: Code) -> bool:
