@@ -199,18 +199,6 @@ def test_simulate_takes_recorded_times(held, table):
     assert found["rs"]["mean"] == pytest.approx(expected)
 
 
-def test_codes_take_recorded_orders(held, table):
-    code = fastgc.BinaryCode(12, stragglers=3)
-    how = {"cost": held.cost, "rounds": 50, "interrupted": False}
-    heard = [each.received for each in simulation.follow(code, held.delays, **how).rounds]
-    small = ("codes", "binary", "-s", "3", "--trials", "50")
-    for times in (("--recorded", str(RECORDED)), table):
-        found = json.loads(done(*small, *times, "--json").stdout)["binary"]
-        assert found["mean_messages"] == np.mean([len(each) for each in heard])
-    title = " ".join(done(*small, "--recorded", str(RECORDED)).stdout.split("code")[0].split())
-    assert "messages as in 200 rounds of 12 local workers" in title
-
-
 def test_train_takes_recorded_times(held, table, tmp_path):
     code = fastgc.ReedSolomon(12, stragglers=3)
     cluster = lambda *a, **k: SimulatedCluster(  # noqa: E731
@@ -235,23 +223,18 @@ def test_workers_of_recorded_times_are_delayed_by_what_is_not_computation(held, 
     assert seen[0].how.delays == held.delays
 
 
-@pytest.mark.parametrize("command", ["train", "codes", "plan", "simulate", "sequential"])
+@pytest.mark.parametrize("command", ["train", "plan", "simulate", "sequential"])
 def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     times = ("--recorded", str(RECORDED))
     assert "--workers and --recorded exclude each other" in refused(command, *times, "-n", "12")
-    if command != "codes":  # it has no such option
-        said = refused(command, *times, "--delays", "none")
-        assert "--delays and --recorded exclude each other" in said
+    said = refused(command, *times, "--delays", "none")
+    assert "--delays and --recorded exclude each other" in said
     assert "name the table by --recorded" in refused(command, "--unit", "ms")
     assert "name the table by --recorded" in refused(command, "--per", "round")
     table = tmp_path / "times.csv"
     table.write_text("1,2\n3,4\n")
     assert "give cost (--cost)" in refused(command, "--recorded", str(table))
     assert "no such file" in refused(command, "--recorded", str(tmp_path / "none.csv"))
-
-
-def test_costs_are_of_times():
-    assert "--cost is of times" in refused("codes", "rs", "--cost", "1")
 
 
 # ------------------------------------------------------------------------------- what is written

@@ -599,8 +599,9 @@ def test_pictures_and_tables_show_what_was_evaluated(tmp_path):
     assert by_time.x.size == 7
     spent = np.cumsum([r.downloads + r.uploads for r in history.rounds])
     np.testing.assert_array_equal(by_messages.x, spent[[2, 5, 6]])
-    ax = plotting.error_curves([history], time_axis=False)
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [3, 6, 7])
+    ax = plotting.error_curves([history])
+    times = [r.time for r in shown]
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), times)
     console = Console(width=120)
     with console.capture() as printed:
         console.print(comparison_table([history], 0.5), spending_table([history], math.inf))

@@ -87,13 +87,6 @@ def test_errors_of_regression_are_no_percentages():
         plotting.error_curves([*runs, FAST])
 
 
-def test_rounds_axis():
-    ax = plotting.error_curves([FAST, SLOW], time_axis=False)
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [1, 2, 3])
-    np.testing.assert_array_equal(ax.lines[1].get_xdata(), [1, 2])
-    assert ax.get_xlabel() == "round"
-
-
 def test_many_runs_look_different():
     ax = plotting.error_curves([FAST] * 28)
     assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 28
@@ -116,18 +109,11 @@ def test_error_scale(errors, scale):
 
 
 @pytest.mark.parametrize(
-    ("ends", "log_x", "scale"),
-    [
-        ([1, 4], None, "linear"),
-        ([1, 5], None, "log"),
-        ([1, 5], False, "linear"),
-        ([1, 2], True, "log"),
-        ([0, 5], None, "linear"),
-    ],
+    ("ends", "scale"), [([1, 4], "linear"), ([1, 5], "log"), ([0, 5], "linear")]
 )
-def test_time_scale(ends, log_x, scale):
+def test_time_scale(ends, scale):
     runs = [history(f"until {end}", [end / 2, end], [0.9, 0.5]) for end in ends]
-    ax = plotting.error_curves(runs, log_x=log_x)
+    ax = plotting.error_curves(runs)
     assert ax.get_xscale() == scale
     if scale == "linear":
         assert ax.get_xlim()[0] == 0
@@ -153,9 +139,6 @@ def test_untested_rounds_are_left_out():
     gaps = history("gaps", [1, 2, 3, 4], [0.9, None, float("nan"), 0.4])
     np.testing.assert_array_equal(
         plotting.error_curves([gaps]).lines[0].get_xydata(), [[1, 0.9], [4, 0.4]]
-    )
-    np.testing.assert_array_equal(
-        plotting.error_curves([gaps], time_axis=False).lines[0].get_xdata(), [1, 4]
     )
 
 
@@ -284,8 +267,7 @@ def rows_of(names, sizes, errors):
 
 def test_stability_lines_are_the_errors():
     rows = rows_of(["a", "b"], [8, 16, 32], [1e-16, 1e-9, np.inf])
-    ax = new_figure().add_subplot()
-    plotting.stability_curves(rows[::-1], ax)
+    [ax] = plotting.stability_figure(rows[::-1]).axes
     second, first = (container.lines[0].get_xydata() for container in ax.containers)
     np.testing.assert_allclose(first[:, 0], [0, 1, 2], atol=0.2)
     np.testing.assert_allclose(first[:2, 1], [1e-16, 1e-9])
@@ -297,10 +279,9 @@ def test_stability_lines_are_the_errors():
     looks = {c.lines[0].get_color() for c in ax.containers}
     assert len(looks) == 2
     awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
-    plotting.stability_curves([awful], new_figure().add_subplot())
+    plotting.stability_figure([awful])
     # Texts are placed where the caller asks.
-    ax = new_figure().add_subplot()
-    plotting.stability_curves(rows[:2], ax, [(9, 3), (9, 1)])
+    [ax] = plotting.stability_figure(rows[:2], [(9, 3), (9, 1)]).axes
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
     np.testing.assert_allclose(ax.containers[0].lines[0].get_xydata()[:, 1], [1e-9, 1e-16])
 
@@ -751,10 +732,7 @@ def test_panels_in_one_column():
     panels = [Panel("", "x", "y", [Line("a", [1], [1])])] * 3
     first, second, _ = plotting.panel_figure(panels).axes
     assert first.get_position().x0 < second.get_position().x0
-    for figure in (plotting.panel_figure(panels, columns=1), narrow(panels)):
-        assert len({ax.get_position().x0 for ax in figure.axes}) == 1
-    with pytest.raises(ValueError, match="columns must be at least 1"):
-        plotting.panel_figure(panels, columns=0)
+    assert len({ax.get_position().x0 for ax in narrow(panels).axes}) == 1
 
 
 @pytest.mark.parametrize(

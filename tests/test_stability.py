@@ -1016,18 +1016,6 @@ def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
     assert steps == [(row + done / 3, 2) for row in range(2) for done in range(3)]
 
 
-def test_codes_are_measured_on_orders_that_are_given():
-    from fastgc.stability.survey import measure
-
-    code = fastgc.BinaryCode(8, stragglers=3)
-    steps = []
-    heard = [[0, 1, 2, 3, 4], list(range(8))]
-    found = measure(code, heard=heard, progress=lambda *at: steps.append(at))
-    assert found.mean_messages == 6.5
-    assert steps[-1] == (8 + 2, 8 + 2)
-    assert found.worst_error < 1e-15
-
-
 def test_progress_of_measuring_counts_rounds_of_many_messages_as_several(monkeypatch):
     """Otherwise the bar stands still while rounds of 100,000 messages are decoded."""
     from fastgc.stability import survey

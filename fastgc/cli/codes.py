@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..codes import Code, catalogue
 from ..training.history import APPROXIMATE
 from . import options
-from .common import CHOOSING, command, echo, is_given, why
-from .options import Size, Source, named, read_recorded, repeated, size_of
+from .common import CHOOSING, command, echo, why
+from .options import Size, named, repeated, size_of
 from .output import Column, Tables, check_pictures, draw, microseconds
 
 if TYPE_CHECKING:
@@ -32,12 +30,6 @@ class Asked(Size):
     partitions: int | None = options.partitions()
     trials: int | None = options.repeats(_ROUNDS, "Rounds to average over.")
     seed: int = options.seed("Seed of data, orders and random codes.")
-    recorded: Path | None = options.recorded(
-        "Let messages come in the order that these times give them, instead of a random one"
-    )
-    unit: str = options.unit()
-    per: str = options.per()
-    cost: float = options.cost("With --recorded, of a table: seconds to compute one partition.")
     plot: Path | None = options.picture(
         "Plot the workers waited for, and the error, against the load to this file."
     )
@@ -45,7 +37,7 @@ class Asked(Size):
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
-def codes(context: typer.Context, what: Asked, output: Tables) -> None:
+def codes(what: Asked, output: Tables) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from .. import plotting
     from .._base.progress import share_bar
@@ -53,28 +45,21 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
 
     output.check()
     check_pictures(what.width, what.plot)
-    recording = read_recorded(context, what, "workers")
-    source = None if recording is None else Source.of(recording)
-    if source is None and is_given(context, "cost"):
-        raise ValueError("--cost is of times: name them by --recorded")
-    n, s = size_of(what, None if source is None else source.n)
+    n, s = size_of(what)
     trials = repeated(what.trials, _ROUNDS, n)
     made, notes = _made(what, n, s)
     with share_bar("measuring", len(made)) as show:
         figures = {}
         for at, (name, code) in enumerate(made.items()):
-            heard = None if source is None else _heard(what, source, code, trials)
-            progress = partial(show, at)
             try:
-                figures[name] = measure(code, trials, what.seed, heard=heard, progress=progress)
+                figures[name] = measure(code, trials, what.seed, progress=partial(show, at))
             except MemoryError as error:
                 if what.names:
                     raise
                 notes.append(f"{name}: {why(error)}")
-    orders = "in random order" if source is None else f"as in {source.text}"
     title = (
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
-        f"rounds, messages {orders}, seed {what.seed}"
+        f"rounds, messages in random order, seed {what.seed}"
     )
     draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
     held = {name: found._asdict() for name, found in figures.items()}
@@ -87,17 +72,6 @@ def codes(context: typer.Context, what: Asked, output: Tables) -> None:
         echo(f"\n{apart}" if output.markdown else apart)
     for note in notes:
         echo(note, err=True)
-
-
-def _heard(what: Asked, source: Source, code: Code, trials: int) -> list[Any]:
-    """Return the messages from which each round of recorded times is decoded."""
-    from ..planning.simulation import follow
-
-    cost = source.cost(0.0, code.k)
-    followed = follow(
-        code, source.model, cost=cost, rounds=trials, seed=what.seed, interrupted=False
-    )
-    return [each.received for each in followed.rounds]
 
 
 def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:

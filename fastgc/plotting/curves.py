@@ -62,7 +62,6 @@ __all__ = [
     "load_curves",
     "sequential_curves",
     "spending_panels",
-    "stability_curves",
     "stability_figure",
     "time_curves",
     "tracking_curves",
@@ -78,15 +77,14 @@ _Curve = tuple[str, list[float], list[float]]  # a run's name, times, and errors
 def error_curves(
     histories: Sequence[Any],
     ax: Axes | None = None,
-    time_axis: bool = True,
-    log_x: bool | None = None,
     caption: str | None = None,
     level: float | None = None,
 ) -> Axes:
     """Draw the test error of training runs against time, with a line for each run.
 
     The title says when runs reach the error `level`. The error axis is logarithmic if the errors
-    are positive and the largest is at least four times the smallest.
+    are positive and the largest is at least four times the smallest, and the axis of time if the
+    longest run is more than four times as long as the shortest.
 
     Parameters
     ----------
@@ -98,11 +96,6 @@ def error_curves(
         type History, the legend also gives the residual of their gradients.
     ax
         As in `fastgc.plotting`.
-    time_axis : bool
-        False: draw against the number of rounds instead of seconds.
-    log_x : bool, optional
-        Logarithmic horizontal axis. Default: True if the longest run is more than four times as
-        long as the shortest.
     caption : str, optional
         Heading of the legend of a new figure. Default: data and delays, if all runs share them.
     level : float, optional
@@ -115,7 +108,7 @@ def error_curves(
     """
     measure = _measure(histories)
     percent = measure == MISCLASSIFIED
-    curves = [(history.name, *_curve(history, time_axis)) for history in histories]
+    curves = [(history.name, *_curve(history)) for history in histories]
     notes = [_note(history) for history in histories]
     ends = [x[-1] for _, x, _ in curves if x]
     if not ends:
@@ -133,16 +126,14 @@ def error_curves(
         label = f"{name}{note}" if x else f"{name} (not tested)"
         ax.plot(x, y, dash, color=colour, label=label, zorder=above(dash), **dot)
     _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
-    if log_x is None:
-        log_x = max(ends) > WIDE * min(ends) > 0
-    if log_x:
+    if max(ends) > WIDE * min(ends) > 0:
         ax.set_xscale("log")
         plain_decades(ax.xaxis, percent=False)
     else:
         ax.set_xlim(left=0)
-    ax.set_xlabel("time of training (s)" if time_axis else "round")
+    ax.set_xlabel("time of training (s)")
     ax.set_ylabel(f"test {measure}")
-    title = one_line(inches(ax)[0], *_reached(curves, measure, time_axis, level))
+    title = one_line(inches(ax)[0], *_reached(curves, measure, level))
     ax.set_title(title, fontsize="medium")
     said = _run_title(histories) if caption is None else caption
     finish(ax, own, said, ncols=columns)
@@ -162,13 +153,11 @@ def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
 
 def reached(histories: Sequence[Any], level: float | None = None) -> str:
     """Return a title of `error_curves`: when the first and the last run reach an error."""
-    curves = [(history.name, *_curve(history, True)) for history in histories]
-    return _reached(curves, _measure(histories), True, level)[1]
+    curves = [(history.name, *_curve(history)) for history in histories]
+    return _reached(curves, _measure(histories), level)[1]
 
 
-def _reached(
-    curves: Sequence[_Curve], measure: str, time_axis: bool, level: float | None
-) -> list[str]:
+def _reached(curves: Sequence[_Curve], measure: str, level: float | None) -> list[str]:
     """Return titles of decreasing length: naming all runs, the first and the last, the first."""
     lowest = [min(y, default=math.inf) for _, _, y in curves]
     if level is None or level < min(lowest):
@@ -176,16 +165,14 @@ def _reached(
     if not math.isfinite(level):
         return [""] * 3
 
-    def when(at: float) -> str:
-        if at == math.inf:
-            return "never"
-        return f"after {duration(at)}" if time_axis else f"after {at:.0f} rounds"
-
     ranked = sorted(
         (next((at for at, error in zip(x, y, strict=True) if error <= level), math.inf), name)
         for name, x, y in curves
     )
-    said = [f"{name.partition(' (')[0]} {when(at)}" for at, name in ranked]
+    said = [
+        f"{name.partition(' (')[0]} {'never' if at == math.inf else f'after {duration(at)}'}"
+        for at, name in ranked
+    ]
     percent = measure == MISCLASSIFIED
     what = f"{100 * level:.2g}% error" if percent else f"{measure} {level:.3g}"
     ends = said if len(said) == 1 else [said[0], said[-1]]
@@ -200,36 +187,63 @@ def _run_title(histories: Sequence[Any]) -> str:
     return "; ".join(filter(None, told.pop())) if len(told) == 1 else ""
 
 
-def stability_curves(
-    rows: Sequence[StabilityRow],
-    ax: Axes,
-    sizes: Sequence[tuple[int, int]] | None = None,
-    names: Sequence[str] | None = None,
-) -> Axes:
+def stability_figure(
+    rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]] | None = None
+) -> Figure:
     """Draw relative errors of `fastgc.stability.compare` against sizes, with a line for each code.
 
-    Lines are medians; bars reach up to the largest error. Above an error of 1 nothing of the
-    gradient is right, and the axis ends soon after.
+    Each dtype and pattern has its axes. Lines are medians; bars reach up to the largest error.
+    Above an error of 1 nothing of the gradient is right, and the axis ends soon after.
 
     Parameters
     ----------
     rows : sequence of StabilityRow
-        Rows of one dtype and one pattern.
-    ax
-        As in `fastgc.plotting`, but needed.
     sizes : sequence of pairs, optional
         The place of each row on the horizontal axis: workers and stragglers. Default: ``(row.n,
         row.stragglers)``.
-    names : sequence of str, optional
-        Codes, in the order of their colours. Default: the codes of the rows.
     """
+    if not rows:
+        raise ValueError("nothing to draw: no code was measured")
     at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
-    places = {size: place for place, size in enumerate(sorted(set(at)))}
+    kinds = list(dict.fromkeys((row.dtype, row.pattern) for row in rows))
+    names = list(dict.fromkeys(row.code for row in rows))
+    columns = across(len(kinds))
+    lines = -(-len(kinds) // columns)
+    height = settings()["figure.figsize"][1] * lines + legend_inches(names, columns)
+    figure = new_figure(height=height)
+    first = None
+    for place, (dtype, pattern) in enumerate(kinds, start=1):
+        ax = figure.add_subplot(lines, columns, place, sharey=first)
+        first = first or ax
+        here = [(row.dtype, row.pattern) == (dtype, pattern) for row in rows]
+        _draw_stability(
+            ax,
+            [row for row, shown in zip(rows, here, strict=True) if shown],
+            [size for size, shown in zip(at, here, strict=True) if shown],
+            names,
+        )
+        if (place - 1) % columns:
+            ax.set_ylabel("")
+        ax.set_title(f"{pattern} stragglers, {dtype}")
+    handles, _ = figure.axes[0].get_legend_handles_labels()
+    legend_below(figure, handles=handles, labels=names, ncols=columns)
+    sets = max(row.sets for row in rows)
+    title = f"median, and up to the worst of {sets} sets of survivors"
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _draw_stability(
+    ax: Axes, rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]], names: Sequence[str]
+) -> None:
+    """Draw errors against sizes, with a line for each code; `names` gives the order of colours."""
+    places = {size: place for place, size in enumerate(sorted(set(sizes)))}
     styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
-    names = list(dict.fromkeys(row.code for row in rows)) if names is None else names
     thin = settings()["axes.linewidth"]
     for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
-        mine = [(places[size], row) for size, row in zip(at, rows, strict=True) if row.code == name]
+        mine = [
+            (places[size], row) for size, row in zip(sizes, rows, strict=True) if row.code == name
+        ]
         mine.sort(key=lambda each: each[0])
         # Side by side, so that the bars of equal points do not overlap.
         apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
@@ -247,49 +261,6 @@ def stability_curves(
     ax.set_xlabel("workers n / stragglers s")
     ax.set_ylabel("relative error of the gradient")
     plain_frame(ax)
-    return ax
-
-
-def stability_figure(
-    rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]] | None = None
-) -> Figure:
-    """Draw `stability_curves` of each dtype and pattern, side by side.
-
-    Parameters
-    ----------
-    rows : sequence of StabilityRow
-    sizes : sequence of pairs, optional
-        As in `stability_curves`.
-    """
-    if not rows:
-        raise ValueError("nothing to draw: no code was measured")
-    at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
-    kinds = list(dict.fromkeys((row.dtype, row.pattern) for row in rows))
-    names = list(dict.fromkeys(row.code for row in rows))
-    columns = across(len(kinds))
-    lines = -(-len(kinds) // columns)
-    height = settings()["figure.figsize"][1] * lines + legend_inches(names, columns)
-    figure = new_figure(height=height)
-    first = None
-    for place, (dtype, pattern) in enumerate(kinds, start=1):
-        ax = figure.add_subplot(lines, columns, place, sharey=first)
-        first = first or ax
-        here = [(row.dtype, row.pattern) == (dtype, pattern) for row in rows]
-        stability_curves(
-            [row for row, shown in zip(rows, here, strict=True) if shown],
-            ax,
-            [size for size, shown in zip(at, here, strict=True) if shown],
-            names,
-        )
-        if (place - 1) % columns:
-            ax.set_ylabel("")
-        ax.set_title(f"{pattern} stragglers, {dtype}")
-    handles, _ = figure.axes[0].get_legend_handles_labels()
-    legend_below(figure, handles=handles, labels=names, ncols=columns)
-    sets = max(row.sets for row in rows)
-    title = f"median, and up to the worst of {sets} sets of survivors"
-    figure.suptitle(title, fontsize="medium")
-    return figure
 
 
 def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
@@ -509,13 +480,11 @@ def _measure(histories: Sequence[Any]) -> str:
     return measures.pop() if measures else MISCLASSIFIED
 
 
-def _curve(history: Any, time_axis: bool) -> tuple[list[float], list[float]]:
-    x, y = [], []
-    for number, tested in enumerate(history.rounds, start=1):
-        if tested.test_error is not None and math.isfinite(tested.test_error):
-            x.append(tested.time if time_axis else float(number))
-            y.append(tested.test_error)
-    return x, y
+def _curve(history: Any) -> tuple[list[float], list[float]]:
+    """Return the times and test errors of tested rounds."""
+    errors = [(each.time, each.test_error) for each in history.rounds]
+    tested = [each for each in errors if each[1] is not None and math.isfinite(each[1])]
+    return [time for time, _ in tested], [error for _, error in tested]
 
 
 # ---------------------------------------------------------------------------- choosing a code

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._base.arrays import Floats, at_least, check_one_of, check_word
+from .._base.arrays import Floats, check_one_of, check_word
 from .._base.extras import pip_install
 
 if TYPE_CHECKING:
@@ -393,10 +393,8 @@ class Panel:
     log_y: bool = False
 
 
-def panel_figure(
-    panels: Sequence[Panel], title: str = "", columns: int | None = None, caption: str = ""
-) -> Figure:
-    """Draw panels side by side, as many in a row as fit. Legends are below panels.
+def panel_figure(panels: Sequence[Panel], title: str = "", caption: str = "") -> Figure:
+    """Draw panels side by side, as many in a row as fit (`style`). Legends are below panels.
 
     Lines with the same label share a colour and an entry in the legend. Lines of a panel that
     coincide are drawn as one, unless their notes differ. Its entry has all labels, with = between
@@ -408,23 +406,12 @@ def panel_figure(
         At least one.
     title : str
         Title above all panels.
-    columns : int, optional
-        The most panels in a row. Default: as many as fit the width of figures (`style`).
     caption : str
         Heading of the legend, such as the delays in all panels.
-
-    Raises
-    ------
-    ValueError
-        If `columns` is not positive.
-    TypeError
-        If `columns` is not an integer.
     """
-    if columns is not None:
-        columns = min(len(panels), at_least("columns", columns, 1))
     if not panels:
         raise ValueError("nothing to draw: the figure has no panel")
-    columns = across(len(panels)) if columns is None else columns
+    columns = across(len(panels))
     rows = -(-len(panels) // columns)
     width, height = settings()["figure.figsize"]
     names = [_names(panel, width / columns) for panel in panels]

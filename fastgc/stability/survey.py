@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from .._base.arrays import Array, Ints, at_least, check_dtype
 from ..codes import Code
@@ -349,26 +349,22 @@ def measure(
     trials: int = 200,
     seed: int = 0,
     *,
-    heard: Sequence[ArrayLike] | None = None,
     progress: Callable[[int, int], object] = lambda done, steps: None,
 ) -> Figures:
     """Run a code on random partial gradients, or data, in `trials` rounds.
 
-    Messages arrive in random order, or each round is decoded from those `heard`, in order of
-    arrival; `fastgc.simulation.follow` gives such. `progress` is called with the steps done and the
-    number of all steps, before the first and after each. A step takes about as long as encoding a
-    message. Decoding a round is one step, or several if there are many messages.
+    Messages arrive in random order. `progress` is called with the steps done and the number of all
+    steps, before the first and after each. A step takes about as long as encoding a message.
+    Decoding a round is one step, or several if there are many messages.
     """
     if trials < 1:
         raise ValueError(f"trials must be at least 1, not {trials}")
     messages = code.scheme.messages.count
-    orders = random_arrivals(code.scheme, trials, seed) if heard is None else heard
     of_round = 1 + messages // _TOGETHER
-    rounds = trials if heard is None else len(heard)
     # What is left out: of the rounds, and of as many sets as `Code.residuals` takes, but fewer of
     # many workers.
     others = max(_FEWEST, min(_SETS, _SETS * _FEW // code.n)) if code.scheme.approximate else 0
-    steps = messages + of_round * (rounds + others)
+    steps = messages + of_round * (trials + others)
     progress(0, steps)
     experiment = Experiment(
         code, p=P, seed=seed, progress=lambda encoded, _: progress(encoded, steps)
@@ -377,7 +373,7 @@ def measure(
     decoder(np.arange(messages))  # make now what the code makes once
     errors, times, workers = list[float](), list[float](), list[int]()
     sets: list[Ints] = []
-    for done, order in enumerate(orders, 1):
+    for done, order in enumerate(random_arrivals(code.scheme, trials, seed), 1):
         sets.append(np.array(order, dtype=np.int64))
         start = time.perf_counter()
         vector = decoder(sets[-1])
@@ -405,7 +401,7 @@ def measure(
             sets,
             others,
             seed,
-            lambda done: progress(messages + of_round * (rounds + done), steps),
+            lambda done: progress(messages + of_round * (trials + done), steps),
         ),
     )
 
