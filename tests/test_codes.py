@@ -620,7 +620,7 @@ def test_decoders_fill_no_more_than_they_hold(code):
 def test_what_is_said_of_rows_is_what_rows_say(code):
     """Some schemes compute loads and norms without their rows; they must agree with them."""
     sizes = [values for _, values in code.scheme.message_rows()]
-    loads = [code.scheme._whole_row(worker)[0].size for worker in range(code.n)]
+    loads = [code.partitions(worker).size for worker in range(code.n)]
     assert code.scheme.loads.dtype == np.int64
     assert code.scheme.loads.tolist() == loads
     assert code.load == max(loads)

@@ -15,7 +15,7 @@ from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
 from ..coding.precision import Precision
 from ..coding.rules import Tiling
-from ..coding.scheme import Scheme, VectorFunction
+from ..coding.scheme import Scheme, VectorFunction, vector_function
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 
@@ -187,7 +187,7 @@ class BinaryScheme(Scheme):
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         """The fewest messages that fit; if none do, some of them subtracted. O(n)."""
         run = kernels.unchecked.bind_tiling(self._tiling, survivors, vector)
-        return self._filling(run, survivors)
+        return vector_function(self, run, survivors)
 
     @cached_property
     def _tiling(self) -> kernels.cover.TilingPlan:

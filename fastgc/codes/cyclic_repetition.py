@@ -15,7 +15,7 @@ from ..coding.cells import entries_of, even_cuts
 from ..coding.code import Code
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, frozen
 from ..coding.trust import check_stability
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
@@ -164,9 +164,9 @@ class _CyclicScheme(Scheme):
         return Blocks.one(self.n, self.n - self.stragglers)
 
     @cached_property
-    def _known_loads(self) -> Ints:
+    def loads(self) -> Ints:
         size = np.diff(self._cuts)
-        return sum(np.roll(size, -at) for at in range(self.stragglers + 1))  # type: ignore[return-value]
+        return frozen(sum(np.roll(size, -at) for at in range(self.stragglers + 1)))
 
     # ------------------------------------------------------------------------------ decoding
 

@@ -12,7 +12,7 @@ from .._base.arrays import Floats, Ints, at_least, check_integer
 from ..coding.cells import SumScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Parts, Rule, check_wait, tolerated
-from ..coding.scheme import VectorFunction
+from ..coding.scheme import VectorFunction, vector_function
 from ..kernels.rows import DOUBLE
 from ..numerics import graphs
 from ..numerics.solve import Equations
@@ -190,7 +190,7 @@ class GraphScheme(SumScheme):
 
     def bind_vector(self, survivors: Ints, vector: Floats, unit: float = DOUBLE) -> VectorFunction:
         run = kernels.unchecked.bind_edges(self._plan, survivors, vector)
-        return self._filling(run, survivors)
+        return vector_function(self, run, survivors)
 
     def equations(self, survivors: Ints) -> Equations:
         # One column a block, as long as the columns of its partitions together.

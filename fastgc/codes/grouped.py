@@ -27,7 +27,7 @@ from ..coding.code import Code
 from ..coding.precision import Precision
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
-from ..coding.scheme import Scheme, VectorFunction
+from ..coding.scheme import Scheme, VectorFunction, empty_vector, whole_row
 from ..coding.verified import round_of
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
@@ -200,7 +200,7 @@ class GroupedScheme(Scheme):
 
     def row(self, worker: int) -> tuple[Ints, Array]:
         g = self.group_of(worker)
-        held, values = self.schemes[g]._whole_row(worker - self.first_worker[g])
+        held, values = whole_row(self.schemes[g], worker - self.first_worker[g])
         # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
 
@@ -251,7 +251,7 @@ class GroupedScheme(Scheme):
         def compute(came: Ints) -> Array:
             if self.rule.missing(came):
                 self.raise_too_few(came)
-            found = self._empty_vector(came.size)
+            found = empty_vector(self, came.size)
             for scheme, theirs, at in self._parts(came):
                 found[at] = scheme.vector(theirs, unit)
             return found

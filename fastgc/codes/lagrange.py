@@ -28,7 +28,7 @@ from ..coding.format import Format, Layout
 from ..coding.gate import Gate
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
-from ..coding.scheme import Scheme, VectorFunction
+from ..coding.scheme import Scheme, VectorFunction, vector_function
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
@@ -465,7 +465,7 @@ class LagrangeScheme(Scheme):
                 vector[:f] = self._vector_of_some(self.check_survivors(survivors[:f]))
             return int(f < self.threshold)
 
-        return self._filling(of_enough, survivors)
+        return vector_function(self, of_enough, survivors)
 
     def _vector_of_some(self, survivors: Ints) -> Array:
         """The vector that uses only the best spread of more messages than are needed.

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -83,33 +82,21 @@ class Recorded:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
-        made._made_as(cls, (_kept(args), _kept(kwargs)))
+        made_as(made, cls, (_kept(args), _kept(kwargs)))
         return made
 
     __signature__: ClassVar[inspect.Signature]
-
-    def _made_as(self, kind: type[Any], given: _Given) -> None:
-        """Record that the object is what `kind` makes of these arguments."""
-        self._made_by, self._made_with = kind, given
-
-    def _bound_arguments(self) -> inspect.BoundArguments:
-        args, kwargs = self._made_with
-        return inspect.signature(self._made_by).bind(*args, **kwargs)
-
-    @cached_property
-    def _key_of_arguments(self) -> Any:
-        bound = self._bound_arguments()
-        bound.apply_defaults()
-        return _comparable(dict(bound.arguments))
+    _made_by: type[Any]
+    _made_with: _Given
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recorded):
             return NotImplemented
         same = type(self) is type(other) and self._made_by is other._made_by
-        return same and bool(self._key_of_arguments == other._key_of_arguments)
+        return same and bool(_key(self) == _key(other))
 
     def __hash__(self) -> int:
-        return hash((self._made_by, self._key_of_arguments))
+        return hash((self._made_by, _key(self)))
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}={shown(value)}" for name, value in arguments_of(self).items())
@@ -121,7 +108,24 @@ class Recorded:
 
 def arguments_of(made: Recorded) -> dict[str, Any]:
     """Return the arguments an object was made with, by name; defaults are missing."""
-    return dict(made._bound_arguments().arguments)
+    args, kwargs = made._made_with
+    return dict(inspect.signature(made._made_by).bind(*args, **kwargs).arguments)
+
+
+def made_as(made: Recorded, kind: type[Any], given: _Given) -> None:
+    """Record that the object is what `kind` makes of these arguments."""
+    made._made_by, made._made_with = kind, given
+
+
+def _key(made: Recorded) -> Any:
+    """What objects are compared by: their arguments, with defaults. It is found once."""
+    found = vars(made).get("_made_key")
+    if found is None:
+        args, kwargs = made._made_with
+        bound = inspect.signature(made._made_by).bind(*args, **kwargs)
+        bound.apply_defaults()
+        found = vars(made)["_made_key"] = _comparable(dict(bound.arguments))
+    return found
 
 
 def _make(kind: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

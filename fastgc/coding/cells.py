@@ -12,7 +12,7 @@ from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from .precision import Precision
 from .rules import Cells, Rule
-from .scheme import Scheme, VectorFunction
+from .scheme import Scheme, VectorFunction, frozen, vector_function
 
 
 def even_cuts(k: int, cells: int) -> Ints:
@@ -80,8 +80,8 @@ class SumScheme(Scheme):
         return np.append(0, np.cumsum(np.diff(self.cuts)[cells]))[first]
 
     @cached_property
-    def _known_loads(self) -> Ints:
-        return np.diff(self._ends[self.messages.first])
+    def loads(self) -> Ints:
+        return frozen(np.diff(self._ends[self.messages.first]))
 
 
 class CellScheme(SumScheme):
@@ -152,7 +152,9 @@ class CellScheme(SumScheme):
         if self.wait is not None:
             # One message of each cell that came: no other combination is nearer to the gradient.
             plan = plan._replace(need=0)
-        return self._filling(kernels.unchecked.bind_cells(plan, survivors, vector), survivors)
+        return vector_function(
+            self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors
+        )
 
     @property
     def _plan(self) -> kernels.cover.CellsPlan:

@@ -24,12 +24,12 @@ from .._base.arrays import (
 from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE
 from . import display
-from .arguments import Recorded, check_between
+from .arguments import Recorded, check_between, made_as
 from .orders import random_arrivals
 from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
 from .precision import Residuals
 from .round import Round
-from .scheme import Decoder, Scheme, fill_vectors
+from .scheme import Decoder, Scheme, empty_vector, fill_vectors
 from .trust import (
     Approximation,
     Partial,
@@ -131,7 +131,7 @@ class Code(Recorded):
             )
         self.scheme = scheme
         if type(self) is not Code:
-            scheme._made_as(self._made_by, self._made_with)
+            made_as(scheme, self._made_by, self._made_with)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -365,7 +365,7 @@ class Code(Recorded):
         target = None
         unit = DOUBLE if message_dtype is np.float64 else _unit_of(message_dtype)
         if out is not None:
-            wanted = self.scheme._empty_vector(survivors.size)
+            wanted = empty_vector(self.scheme, survivors.size)
             target = check_output("out", out, wanted.dtype, wanted.shape)
         found = self.scheme.decoder(unit)(survivors, method).copy()
         if out is None or target is None:
@@ -416,7 +416,7 @@ class Code(Recorded):
                 f"masks must be of shape (rounds, {self.scheme.messages.count}), not {given.shape}"
             )
         unit = _unit_of(message_dtype)
-        one = self.scheme._empty_vector(1)
+        one = empty_vector(self.scheme, 1)
         vectors = np.zeros(given.shape + one.shape[1:], one.dtype)
         good = fill_vectors(self.scheme, given, method, vectors, unit)
         for r in np.flatnonzero(~good).tolist():
@@ -793,7 +793,7 @@ class _RowScheme(Scheme):
                 f"{kind.__name__} sets {', '.join(strange)}: to say more than rows, write a "
                 "subclass of fastgc.codes.Scheme, and make the code by Code(scheme)"
             )
-        self._made_as(code._made_by, code._made_with)
+        made_as(self, code._made_by, code._made_with)
         for name in ("n", "k", "load", "stragglers", "wait"):
             # Copy what the code's class or constructor sets, not what it inherits from `Code`.
             if name in vars(code) or getattr(kind, name, None) is not getattr(Code, name, None):

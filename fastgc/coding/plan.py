@@ -34,7 +34,7 @@ from .._base.arrays import (
 )
 from ..errors import InstabilityWarning, warn_caller
 from .format import Format, real_of
-from .scheme import FORMATS_KEPT, Decoder, Scheme, make_room
+from .scheme import FORMATS_KEPT, Decoder, Scheme, empty_vector, make_room
 from .trust import Approximation, check_partial, expected_trust, nearest_vector
 
 # ------------------------------------------------------------------------------------- decoding
@@ -98,7 +98,7 @@ class Plan:
 
     def checked_vector(self, vector: ArrayLike, size: int) -> Array:
         """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
-        wanted = self.scheme._empty_vector(size)
+        wanted = empty_vector(self.scheme, size)
         given = as_array("vector", vector)
         if given.shape != wanted.shape or given.dtype != wanted.dtype:
             raise ValueError(

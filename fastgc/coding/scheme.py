@@ -11,7 +11,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -97,7 +97,7 @@ class _Kept:
     def __init__(self, scheme: Scheme) -> None:
         self.rows: dict[int, Row] = {}
         most = SOLUTIONS_BYTES // (32 * scheme.n + 500)  # a key, a vector, and their overhead
-        self.solution = lru_cache(maxsize=most)(scheme._solve_all)
+        self.solution = lru_cache(maxsize=most)(partial(_solve_all, scheme))
         self.formats: dict[Any, Format] = {}
         self.encodings: dict[Any, Any] = {}
         self.precisions: dict[Any, float] = {}
@@ -238,7 +238,7 @@ class Scheme(Recorded, ABC):
     @cached_property
     def is_complex(self) -> bool:
         """Whether coefficients are complex. Default: whether those of some row are."""
-        return any(np.iscomplexobj(self._whole_row(worker)[1]) for worker in range(self.n))
+        return any(np.iscomplexobj(whole_row(self, worker)[1]) for worker in range(self.n))
 
     # ------------------------------------------------------------------ hooks: to be faster
 
@@ -319,19 +319,7 @@ class Scheme(Recorded, ABC):
                 vector[:f] = compute(survivors[:f])
             return status
 
-        return self._filling(run, survivors)
-
-    def _filling(self, run: Callable[[int], int], survivors: Ints) -> VectorFunction:
-        """Make the function of `bind_vector` of ``run(f)``: 0 if it wrote the vector."""
-
-        def fill(f: int, method: str) -> None:
-            if method != "auto":
-                what = self._made_by.__name__
-                raise ValueError(f'{what} knows the method "auto", not {method!r}')
-            if run(f):
-                self.raise_too_few(self.check_survivors(survivors[:f]))
-
-        return VectorFunction(fill, getattr(run, "decoder", None))
+        return vector_function(self, run, survivors)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
@@ -389,13 +377,6 @@ class Scheme(Recorded, ABC):
         vector, residual = self._kept.solution(present.tobytes(), unit)
         return vector[survivors], residual
 
-    def _solve_all(self, present: bytes, unit: float) -> tuple[Array, float]:
-        came = np.flatnonzero(np.frombuffer(present, dtype=np.bool_))
-        solved, residual = self._solve(came, unit)
-        vector = np.zeros(len(present), dtype=solved.dtype)
-        vector[came] = solved
-        return vector, residual
-
     def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
         return near_exact_solution(*self.equations(survivors)[:2], unit)
@@ -426,10 +407,6 @@ class Scheme(Recorded, ABC):
         if found is None:
             known[unit] = found = Decoder(self, unit)
         return found
-
-    def _empty_vector(self, size: int) -> Array:
-        """Room for decoding vectors of `size` messages."""
-        return np.empty(size, dtype=np.complex128 if self.is_complex else np.float64)
 
     # ------------------------------------------------------------------ what follows: sizes
 
@@ -472,61 +449,26 @@ class Scheme(Recorded, ABC):
         """How messages are numbered, and who sends which."""
         return Messages(self.message_counts, self.sends_together)
 
-    @property
-    def loads(self) -> Ints:
-        """Partitions of each worker, (n,) int64 array."""
-        return self._known_loads.copy()
-
     @cached_property
-    def _known_loads(self) -> Ints:
-        return np.array([self._whole_row(i)[0].size for i in range(self.n)], dtype=np.int64)
+    def loads(self) -> Ints:
+        """Partitions of each worker, (n,) int64 array, read-only."""
+        sizes = [whole_row(self, worker)[0].size for worker in range(self.n)]
+        return frozen(np.array(sizes, dtype=np.int64))
 
     # ------------------------------------------------------------------- what follows: rows
 
-    def _whole_row(self, worker: int) -> Row:
-        """A worker's `row`, checked: partitions and coefficients, read-only.
-
-        Returns
-        -------
-        (w,) int64 array
-        (w,) float64 or complex128 array
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such worker, or the scheme's row is not valid.
-        """
-        row = self._kept.rows.get(worker)
-        if row is None:
-            worker = check_index("worker", worker, self.n)
-            row = _checked_row(self, worker)
-            make_room(self._kept.rows, row[0].size)
-            self._kept.rows[worker] = row
-        return row
-
     def partitions(self, worker: int, index: int | None = None) -> Ints:
         """See `fastgc.Code.partitions`."""
-        return self._whole_row(worker)[0][self._part_of(worker, index)]
+        return whole_row(self, worker)[0][_part_of(self, worker, index)]
 
     def coefficients(self, worker: int, index: int | None = None) -> Array:
         """See `fastgc.Code.coefficients`."""
-        return self._whole_row(worker)[1][self._part_of(worker, index)]
-
-    def _part_of(self, worker: int, index: int | None) -> slice:
-        """Slice of a worker's partitions that go into message `index`; None: all."""
-        held = self._whole_row(worker)[0].size
-        if index is None:
-            return slice(None)
-        self.messages.number(worker, index)
-        count = self.message_counts[worker]
-        if count == 1:
-            return slice(None)
-        return slice(index * (held // count), (index + 1) * (held // count))
+        return whole_row(self, worker)[1][_part_of(self, worker, index)]
 
     def message_rows(self) -> Iterator[Row]:
         """Partitions and coefficients of every message, in order."""
         for worker, count in enumerate(self.message_counts):
-            held, values = self._whole_row(worker)
+            held, values = whole_row(self, worker)
             share = held.size // count if count > 1 else held.size
             for index in range(count):
                 part = slice(index * share, (index + 1) * share)
@@ -582,6 +524,72 @@ class Scheme(Recorded, ABC):
         return checked
 
 
+def _solve_all(scheme: Scheme, present: bytes, unit: float) -> tuple[Array, float]:
+    came = np.flatnonzero(np.frombuffer(present, dtype=np.bool_))
+    solved, residual = scheme._solve(came, unit)
+    vector = np.zeros(len(present), dtype=solved.dtype)
+    vector[came] = solved
+    return vector, residual
+
+
+def vector_function(scheme: Scheme, run: Callable[[int], int], survivors: Ints) -> VectorFunction:
+    """Make the function of `Scheme.bind_vector` of ``run(f)``: 0 if it wrote the vector."""
+
+    def fill(f: int, method: str) -> None:
+        if method != "auto":
+            what = scheme._made_by.__name__
+            raise ValueError(f'{what} knows the method "auto", not {method!r}')
+        if run(f):
+            scheme.raise_too_few(scheme.check_survivors(survivors[:f]))
+
+    return VectorFunction(fill, getattr(run, "decoder", None))
+
+
+def empty_vector(scheme: Scheme, size: int) -> Array:
+    """Room for decoding vectors of `size` messages."""
+    return np.empty(size, dtype=np.complex128 if scheme.is_complex else np.float64)
+
+
+def frozen(sizes: Any) -> Ints:
+    """Make an array read-only, and return it."""
+    sizes.flags.writeable = False
+    return sizes  # type: ignore[no-any-return]
+
+
+def whole_row(scheme: Scheme, worker: int) -> Row:
+    """Return a worker's `row`, checked: partitions and coefficients, read-only.
+
+    Returns
+    -------
+    (w,) int64 array
+    (w,) float64 or complex128 array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such worker, or the scheme's row is not valid.
+    """
+    row = scheme._kept.rows.get(worker)
+    if row is None:
+        worker = check_index("worker", worker, scheme.n)
+        row = _checked_row(scheme, worker)
+        make_room(scheme._kept.rows, row[0].size)
+        scheme._kept.rows[worker] = row
+    return row
+
+
+def _part_of(scheme: Scheme, worker: int, index: int | None) -> slice:
+    """Slice of a worker's partitions that go into message `index`; None: all."""
+    held = whole_row(scheme, worker)[0].size
+    if index is None:
+        return slice(None)
+    scheme.messages.number(worker, index)
+    count = scheme.message_counts[worker]
+    if count == 1:
+        return slice(None)
+    return slice(index * (held // count), (index + 1) * (held // count))
+
+
 def _checked_row(scheme: Scheme, worker: int) -> Row:
     row = scheme.row(worker)
     what = f"row({worker}) of {scheme._made_by.__name__}"
@@ -619,8 +627,8 @@ def _checked_row(scheme: Scheme, worker: int) -> Row:
 
 def message_row(scheme: Scheme, number: int) -> Row:
     worker, index = scheme.messages.sender(number)
-    held, values = scheme._whole_row(worker)
-    part = scheme._part_of(worker, index)
+    held, values = whole_row(scheme, worker)
+    part = _part_of(scheme, worker, index)
     return held[part], values[part]
 
 
@@ -655,7 +663,7 @@ class Decoder:
         self.scheme = scheme
         self.survivors = np.empty(scheme.messages.count, dtype=np.int64)
         self._buffer: Any = self.survivors.data  # assigning to a memoryview takes half the time
-        self.vector = scheme._empty_vector(scheme.messages.count)
+        self.vector = empty_vector(scheme, scheme.messages.count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.least = 0 if scheme.wait is None else scheme.messages.count - scheme.n + scheme.wait
 
