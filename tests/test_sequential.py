@@ -431,22 +431,17 @@ def test_worker_processes_compute_what_they_are_told(scheme):
     assert len(done) == 6
 
 
-def test_jobs_are_told_by_their_numbers_and_batches_too():
+def test_jobs_are_told_by_their_numbers():
     scheme = SRSGC(4, burst=2, window=3, stragglers=2)
     shards = [1.0, 2.0, 3.0, 4.0]
-    with SequentialCluster(
-        scheme, shards, conformance.telling, 2, engine="simulated", batch=conformance.numbered
-    ) as cluster:
+    with SequentialCluster(scheme, shards, conformance.telling, 2, engine="simulated") as cluster:
         done = cluster.step(np.zeros(2))
         assert cluster.step(None) == []  # there is no work, so the engine runs no round
         for _ in range(3):
             done += cluster.step(np.zeros(2))
     assert [each.job for each in done] == [0, 2, 3, 4]
     for job, gradient, _ in done:
-        told = [
-            conformance.numbered(conformance.numbered(shard, j, job), j, job)
-            for j, shard in enumerate(shards)
-        ]
+        told = [conformance.numbered(shard, j, job) for j, shard in enumerate(shards)]
         assert gradient.tolist() == [sum(told), 4 * job]
 
 
@@ -485,7 +480,7 @@ def test_who_never_answers_is_named():
         ({"shards": [1.0] * 3}, "each of the 12 partitions"),
         ({"shards": 12}, "must be a sequence"),
         ({"gradient": "np.multiply"}, "gradient must be callable"),
-        ({"batch": 3}, "batch must be callable"),
+        ({"batch": 3}, "no option 'batch'"),
         ({"size": 0}, "size must be at least 1"),
         ({"dtype": np.int64}, "dtype"),
         ({"mu": -0.5}, "mu must be"),

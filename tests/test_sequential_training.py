@@ -164,7 +164,6 @@ def test_a_worker_that_dies_on_the_way_changes_no_gradient():
         ({"optimizers": [SGD(lr=1.0)]}, "one for each of 2 models, not 1"),
         ({"optimizers": [SGD(lr=1.0)] * 2}, "one is there twice"),
         ({"optimizers": [GCADA(4), SGD(lr=1.0)]}, "here the scheme does"),
-        ({"names": ["one"]}, "names must be one for each"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"batch": 50}, "the smallest of the 12 partitions has 8"),
         ({"data": 3}, "data must be"),

@@ -353,8 +353,6 @@ def test_runs_of_regression_are_kept(tmp_path):
     with pytest.raises(fastgc.CheckpointError, match="data"):
         fastgc.train(code, other, rounds=6, **kept)
     text = (tmp_path / "runs.json").read_text()
-    (tmp_path / "old.json").write_text(text.replace(',\n  "measure": "RMSE"', ""))
-    assert read_json(tmp_path / "old.json")[0].measure == "error"  # old files have no measure
     (tmp_path / "bad.json").write_text(text.replace('"RMSE"', "7"))
     with pytest.raises(ValueError, match="is no history"):
         read_json(tmp_path / "bad.json")

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from .._base.arrays import Array, Ints, at_least, check_dtype, check_real, check_vector
 from ..codes import Code, Encoder, Round, Uncoded
 from ..engines import Cluster, RoundReport, find_engine
-from ..engines.interface import Batch, Gathering, Gradient, RoundOptions
+from ..engines.interface import Gathering, Gradient, RoundOptions
 from ..engines.worker import partial_gradient
 from ..errors import NotDecodableError
 from .scheme import Schedule, SequentialScheme, Tasks, check_scheme
@@ -61,7 +61,7 @@ class SequentialCluster:
     gradient : callable
         ``gradient(theta, shard, out)`` writes a partial gradient, as in
         `fastgc.engines.master.Master`. If it has keywords ``partition`` and ``round``, it gets
-        them; ``round`` is the number of the job, and tells models apart.
+        them; ``round`` is the number of the job, and tells models apart, and mini-batches.
     size : int
         The gradient dimension p.
     dtype : numpy dtype, default ``float64``
@@ -71,9 +71,6 @@ class SequentialCluster:
         the others call the engine's ``serve``, as for every cluster.
     mu : float
         A round waits at least (1 + mu) times as long as the fastest worker takes.
-    batch : callable, optional
-        ``batch(shard, partition, job)`` returns the data that `gradient` gets in place of a shard
-        (`fastgc.data.MiniBatches`). It must be the same on all workers with this partition.
     **keywords
         Options of `fastgc.engines.RoundOptions` (``delays``, ``seed``, ``timeout``, ``patience``)
         and of the engine. The engine's time of one computation (``cost=``) is the time of
@@ -118,7 +115,6 @@ class SequentialCluster:
         *,
         engine: str | Callable[..., Cluster] = "local",
         mu: float = 1.0,
-        batch: Batch | None = None,
         **keywords: Any,
     ) -> None:
         check_scheme(scheme)
@@ -129,9 +125,8 @@ class SequentialCluster:
                 f"shards must be one for each of the {scheme.k} partitions of {scheme!r}, not "
                 f"{len(shards)}"
             )
-        for name, function in (("gradient", gradient), ("batch", batch)):
-            if not callable(function) and (name, function) != ("batch", None):
-                raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+        if not callable(gradient):
+            raise TypeError(f"gradient must be callable, got {type(gradient).__name__}")
         for name in keywords:
             if name in _ELSEWHERE:
                 raise TypeError(
@@ -146,7 +141,7 @@ class SequentialCluster:
         self.schedule = scheme.schedule()
         self.report: RoundReport | None = None
         self.tasks: Tasks | None = None
-        self._work = _Work(scheme, gradient, batch, self._size, self._dtype)
+        self._work = _Work(scheme, gradient, self._size, self._dtype)
         self._models: dict[int, Array] = {}  # parameters of each current job
         self._rounds: dict[int, list[Round]] = {}  # for each current job, a round for each part
         self._skipped = 0  # rounds without tasks, which the engine does not run
@@ -284,11 +279,10 @@ class _Work:
         self,
         scheme: SequentialScheme,
         gradient: Gradient,
-        batch: Batch | None,
         size: int,
         dtype: np.dtype[Any],
     ) -> None:
-        self._scheme, self._gradient, self._batch = scheme, gradient, batch
+        self._scheme, self._gradient = scheme, gradient
         self._p, self._dtype = size, dtype
         self.modules = getattr(gradient, "modules", ())
         self.of_main = getattr(gradient, "of_main", True)
@@ -351,11 +345,13 @@ class _Work:
         encoder.reset()
         first = self._scheme.partitions(part).start
         for j in code.partitions(worker).tolist():
-            data = shard[first + j]
-            if self._batch is not None:
-                data = self._batch(data, first + j, job)
             partial_gradient(
-                self._gradient, model, data, self._partial, partition=first + j, round=job
+                self._gradient,
+                model,
+                shard[first + j],
+                self._partial,
+                partition=first + j,
+                round=job,
             )
             encoder.add(j, self._partial)
         return encoder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,8 +42,6 @@ def train_models(
     steps: int = 150,
     batch: int | None = None,
     evaluate_every: int = 1,
-    names: Sequence[str] | None = None,
-    progress: bool = False,
     callback: Callable[[int, Record], object] | None = None,
     mu: float = 1.0,
     engine: str | Callable[..., Cluster] = "local",
@@ -73,10 +70,6 @@ def train_models(
     evaluate_every : int
         Steps of a model between computations of its loss and test error. They are also computed
         after the last step.
-    names : sequence of str, optional
-        Names of the runs. Default: the models' types, numbered.
-    progress : bool
-        Show a progress bar (needs ``gradient-coding[cli]``).
     callback : callable, optional
         Called with the number of a model, from 0, and each of its records.
     mu : float
@@ -92,9 +85,9 @@ def train_models(
     Returns
     -------
     list of History
-        One for each model. In a `Record`, `time` counts the seconds of all models together. `wait`
-        is the time that the master waited in all rounds of the step, and `decode` is the rest of
-        the last of these rounds. `received` and `arrivals` are empty.
+        One for each model, named by its type and number. In a `Record`, `time` counts the seconds
+        of all models together. `wait` is the time that the master waited in all rounds of the step,
+        and `decode` is the rest of the last of these rounds. `received` and `arrivals` are empty.
 
     Raises
     ------
@@ -119,8 +112,7 @@ def train_models(
     mu, models = check_real("mu", mu), _checked_models(models, scheme)
     if optimizers is not None:
         optimizers = _checked_optimizers(optimizers, len(models))
-    numbered = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
-    names = numbered if names is None else _several("names", names, len(models))
+    names = [f"{type(model).__name__} {number}" for number, model in enumerate(models)]
     check_callback(callback)
     check_data(data)
     delays = keywords.get("delays")
@@ -137,11 +129,6 @@ def train_models(
     ]
     run = _Run(scheme, models, optimizers, dataset, histories, steps, evaluate_every, batch, seed)
     gradient, shards = _in_turn(models, X, dataset.y_train, scheme.k, batch, seed)
-    bar: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
-    if progress:
-        from .._base.progress import task_bar
-
-        bar = task_bar("training", run.jobs)
     cluster = SequentialCluster(
         scheme,
         shards,
@@ -153,10 +140,9 @@ def train_models(
         seed=seed,
         **keywords,
     )
-    with cluster, bar as advance:
+    with cluster:
         while not run.over:
             for number, record in run.round(cluster):
-                advance()
                 if callback is not None:
                     callback(number, record)
     return run.histories

@@ -172,7 +172,7 @@ class History:
         mean squared error in units of the targets; or the name that your own model gives.
     message_counts : tuple of int
         Number of messages that each worker sends in a round, which tells who sent a message of a
-        given number. Empty if unknown, as in files of earlier versions.
+        given number. Empty if unknown.
     load : float
         The mean load of workers times n / k: all workers' computation relative to that of one
         process. 1 without a code. NaN if unknown.
@@ -291,16 +291,14 @@ def read_json(path: str | os.PathLike[str]) -> list[History]:
         histories = []
         for each in held:
             rounds = [record_of(row) for row in each["rounds"]]
-            counts, load = tuple(each.get("message_counts", ())), each.get("load")
+            counts, load = tuple(each["message_counts"]), each["load"]
             load = math.nan if load is None else load
             if not _is_of("float", load):
                 raise TypeError(f"the load of a run must be a number, not {load!r}")
+            if not isinstance(each["measure"], str) or not all(type(c) is int for c in counts):
+                raise TypeError("its measure must be a text, and its message counts integers")
             read = {"rounds": rounds, "message_counts": counts, "load": float(load)}
             histories.append(History(**(each | read)))
-        for history in histories:
-            counts = history.message_counts
-            if not isinstance(history.measure, str) or not all(type(c) is int for c in counts):
-                raise TypeError("its measure must be a text, and its message counts integers")
         return histories
 
 

@@ -104,11 +104,6 @@ class _Linear:
         l2 = check_real("l2", self.l2)
         vars(self).update(columns, features=features, l2=l2, bias=bool(self.bias))
 
-    def __repr__(self) -> str:
-        # Omit a bias that is True: checkpoints compare these texts, and older models all had one.
-        said = [f"{n}={v!r}" for n, v in vars(self).items() if n != "bias" or not v]
-        return f"{type(self).__name__}({', '.join(said)})"
-
     @property
     def _columns(self) -> int:
         return int(vars(self)[self._wide[0]])
@@ -232,10 +227,6 @@ class _CrossEntropy(_Classifier):
         """Probability of each class for each sample, shape (m, classes), of theta's type."""
         return _softmax(self._scores(theta, X))
 
-    def prepare(self, X: Array, y: Labels) -> tuple[Array, Labels]:
-        """Return samples and labels unchanged."""
-        return X, y
-
     @_quiet
     def gradient(self, theta: Array, X: Array, y: Labels, out: Output | None = None) -> Array:
         """Sum (not mean) over the samples of the cross entropy's gradient.
@@ -280,7 +271,7 @@ class _CrossEntropy(_Classifier):
         return float(np.mean(np.log(logits.sum(axis=1)) - correct, dtype=np.float64))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class _LinearClassifier(_Linear, _Classifier):
     """Linear models whose columns are classes."""
 
@@ -292,7 +283,7 @@ class _LinearClassifier(_Linear, _Classifier):
     _wide: ClassVar[tuple[str, int]] = ("classes", 2)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
     """Multinomial logistic regression.
 
@@ -519,7 +510,7 @@ class _Quadratic(_Linear):
         return found
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class LeastSquares(_Quadratic, _LinearClassifier):
     """Classification by linear least squares on the classes' indicators, one against all.
 
@@ -542,7 +533,7 @@ class LeastSquares(_Quadratic, _LinearClassifier):
         return X, np.eye(self.classes, dtype=X.dtype)[y]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class LinearRegression(_Quadratic):
     """Linear regression: least squares on real-valued targets.
 
