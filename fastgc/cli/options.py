@@ -136,7 +136,7 @@ def recorded(help: str = "Take the times in this file instead of --delays") -> A
     """Recorded times, as `read_recorded` reads them."""
     return option(
         None,
-        f"{help}: a table of rounds and workers (csv, txt, npy, npz, json), or a "
+        f"{help}: a table of rounds and workers (csv, txt, npy, npz), or a "
         "recording (json). The file says how many workers there are. For a table, --cost says how "
         "many seconds of each time one partition takes.",
         metavar="FILE",
