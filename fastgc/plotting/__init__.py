@@ -1,10 +1,9 @@
 """Pictures of codes, rounds, training runs and precision; needs matplotlib.
 
-A function that draws returns matplotlib Axes, the first if there are several, or a Figure. Its
-argument `ax` says where to draw: the axes, or a sequence of them if there are several diagrams. By
-default this is a new figure outside pyplot, ``ax.figure``, whose legend is below, with the heading
-`caption`, such as the delays. If there is nothing to draw, functions raise ValueError; without
-matplotlib, ImportError.
+A function that draws returns matplotlib Axes or a Figure. If it has an argument `ax`, this says
+where to draw. By default this is a new figure outside pyplot, whose legend is below, with the
+heading `caption`, such as the delays. If there is nothing to draw, functions raise ValueError;
+without matplotlib, ImportError.
 """
 
 from .._base.text import listing

@@ -24,7 +24,6 @@ from .panels import (
     Panel,
     above,
     across,
-    draw_panels,
     finish,
     inches,
     legend_below,
@@ -32,6 +31,7 @@ from .panels import (
     legend_inches,
     new_figure,
     one_line,
+    panel_figure,
     percent_axis,
     plain_decades,
     plain_frame,
@@ -301,39 +301,26 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def tracking_curves(tracks: Mapping[str, StabilityTracker], ax: Axes | None = None) -> Axes:
+def tracking_curves(tracks: Mapping[str, StabilityTracker]) -> Figure:
     """Draw the predicted and measured errors of tracked runs, round by round.
 
     Parameters
     ----------
     tracks : mapping of names to StabilityTracker
-    ax
-        As in `fastgc.plotting`.
     """
     if not any(tracker.rounds for tracker in tracks.values()):
         raise ValueError("nothing to draw: no round was tracked")
-    own = ax is None
-    if ax is None:
-        ax = new_figure().add_subplot()
-    from matplotlib.ticker import MaxNLocator
-
-    for (name, tracker), colour in zip(tracks.items(), cycle(COLOURS), strict=False):
-        looks: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("predicted", {"linestyle": "-", "label": name}),
-            ("measured", {"linestyle": "none", "marker": "o"}),
-        )
-        for of, look in looks:
-            shown = [(e.round, getattr(e, of)) for e in tracker.rounds]
-            shown = [(at, error) for at, error in shown if math.isfinite(error)]
-            if shown or of == "predicted":  # the legend names every run
-                ax.plot([at for at, _ in shown], [e for _, e in shown], color=colour, **look)
-    ax.set_yscale("log")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_title("lines: predicted, dots: measured", fontsize="medium")
-    ax.set_xlabel("round")
-    ax.set_ylabel("relative error of the gradient")
-    finish(ax, own)
-    return ax
+    lines = []
+    for name, tracker in tracks.items():
+        known = np.isfinite(tracker.predicted)
+        lines.append(Line(name, tracker.round[known], tracker.predicted[known]))
+        known = np.isfinite(tracker.measured)
+        if known.any():
+            at, measured = tracker.round[known], tracker.measured[known]
+            lines.append(Line(name, at, measured, "points"))
+    y_label = "relative error of the gradient"
+    title = "lines: predicted, dots: measured"
+    return panel_figure([Panel(title, "round", y_label, lines, log_y=True)])
 
 
 def spending_panels(
@@ -490,7 +477,7 @@ def _curve(history: Any) -> tuple[list[float], list[float]]:
 # ---------------------------------------------------------------------------- choosing a code
 
 
-def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = "") -> Axes:
+def time_curves(found: Mapping[str, Simulation], caption: str = "") -> Figure:
     """Draw the fraction of simulated rounds that are over, against time, a line for each code.
 
     Codes whose lines coincide share one line if they leave out equal parts of gradients. The title
@@ -500,7 +487,7 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     ----------
     found : mapping of names of codes to Simulation
         Results of `fastgc.simulation.simulate`.
-    ax, caption
+    caption
         As in `fastgc.plotting`.
     """
     if not found:
@@ -519,10 +506,10 @@ def time_curves(found: Mapping[str, Simulation], ax: Any = None, caption: str = 
     title = f"{kind}: {_called(best)}, {duration(among[best].mean)} on average"
     y_label = "part of rounds that are over"
     panel = Panel(title, f"time of a round ({unit})", y_label, lines, log_x=True)
-    return draw_panels(ax, caption, panel)
+    return panel_figure([panel], caption=caption)
 
 
-def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "") -> Axes:
+def cost_curves(found: Mapping[str, Figures], caption: str = "") -> Figure:
     """Draw the costs of codes against load: workers waited for, and the error of the gradient.
 
     A point is a code. Bars reach from the median error to the largest error.
@@ -531,8 +518,8 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
     ----------
     found : mapping of names of codes to Figures
         Results of `fastgc.stability.survey.measure`.
-    ax, caption
-        As in `fastgc.plotting`; two axes, the workers first.
+    caption
+        As in `fastgc.plotting`.
     """
     if not found:
         raise ValueError("nothing to draw: no code was measured")
@@ -550,15 +537,14 @@ def cost_curves(found: Mapping[str, Figures], ax: Any = None, caption: str = "")
     x_label = "load (partitions per worker)"
     fewest = f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers"
     least = f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}"
-    return draw_panels(
-        ax,
-        caption,
+    panels = [
         Panel(fewest, x_label, "workers waited for, mean", waited),
         Panel(least, x_label, "relative error of the gradient", wrong, log_y=True),
-    )
+    ]
+    return panel_figure(panels, caption=caption)
 
 
-def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
+def load_curves(plan: Plan, caption: str = "") -> Figure:
     """Draw times of rounds and the amplification of rounding against load, a line for each code.
 
     Bars are 95% intervals of the mean time, and of the median amplification over sets of survivors.
@@ -567,8 +553,8 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
     ----------
     plan : Plan
         The result of `fastgc.planning.plan`.
-    ax, caption
-        As in `fastgc.plotting`; two axes, the times first.
+    caption
+        As in `fastgc.plotting`.
     """
     curves: dict[str, dict[int, Choice]] = {}
     for choice in plan.choices:  # the fastest of several at one load comes first
@@ -600,9 +586,7 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
         return (low if low > 0 else time(choice), high)
 
     worst = max(plan.choices, key=lambda choice: choice.amplification)
-    return draw_panels(
-        ax,
-        caption,
+    panels = [
         panel(
             f"fastest: {_called(best.name)} at load {best.code.load}, {duration(best.time)}",
             f"time of a round ({unit})",
@@ -615,18 +599,19 @@ def load_curves(plan: Plan, ax: Any = None, caption: str = "") -> Axes:
             lambda choice: choice.amplification,
             lambda choice: choice.amplification_interval,
         ),
-    )
+    ]
+    return panel_figure(panels, caption=caption)
 
 
-def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = "") -> Axes:
+def sequential_curves(found: Sequence[Compared], caption: str = "") -> Figure:
     """Draw when gradients of schemes were done, and the times of all choices tried against load.
 
     Parameters
     ----------
     found : sequence of Compared
         The result of `fastgc.sequential.compare`, the fastest first.
-    ax, caption
-        As in `fastgc.plotting`; two axes, the gradients first.
+    caption
+        As in `fastgc.plotting`.
     """
     if not found:
         raise ValueError("nothing to draw: no scheme was compared")
@@ -641,9 +626,7 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
     count = sum(line.x.size for line in tried)
     took = duration(best.run.seconds_per_job)
     fastest = f"fastest: {_called(best.name)}, {took} per gradient"
-    return draw_panels(
-        ax,
-        caption,
+    panels = [
         Panel(fastest, "time (s)", "gradients that are done", done),
         Panel(
             f"the best of {count} choices has load {best.scheme.load:.3g}",
@@ -653,10 +636,11 @@ def sequential_curves(found: Sequence[Compared], ax: Any = None, caption: str = 
             log_x=True,
             log_y=True,
         ),
-    )
+    ]
+    return panel_figure(panels, caption=caption)
 
 
-def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: str = "") -> Axes:
+def fit_curves(times: ArrayLike, fits: Sequence[Fit], caption: str = "") -> Figure:
     """Draw the distributions of recorded times, and of models fitted to them.
 
     Parameters
@@ -665,7 +649,7 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
         Seconds.
     fits : sequence of Fit
         The result of `fastgc.delays.fit`, the best first.
-    ax, caption
+    caption
         As in `fastgc.plotting`.
     """
     recorded = np.quantile(np.asarray(times, dtype=np.float64), _Q)
@@ -678,7 +662,8 @@ def fit_curves(times: ArrayLike, fits: Sequence[Fit], ax: Any = None, caption: s
         f"best fit: {type(fits[0].model).__name__}, at most {fits[0].ks:.2g} off" if fits else ""
     )
     y_label = "part of times that are shorter"
-    return draw_panels(ax, caption, Panel(title, f"time ({unit})", y_label, lines, log_x=True))
+    panel = Panel(title, f"time ({unit})", y_label, lines, log_x=True)
+    return panel_figure([panel], caption=caption)
 
 
 def _rough(value: float) -> str:

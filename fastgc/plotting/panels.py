@@ -436,20 +436,6 @@ def panel_figure(panels: Sequence[Panel], title: str = "", caption: str = "") ->
     return figure
 
 
-def draw_panels(ax: Any, caption: str, *panels: Panel) -> Axes:
-    """Draw panels in a new figure, or the first panels in the given axes; return the first axes."""
-    if ax is None:
-        return panel_figure(panels, caption=caption).axes[0]
-    axes: list[Axes] = np.ravel(np.asarray(ax, dtype=object)).tolist()
-    look = _look(panels)
-    for panel, each in zip(panels, axes, strict=False):
-        wide = inches(each)[0]
-        names = _names(panel, wide)
-        _draw_panel(panel, names, each, look)
-        _legend_under(panel, names, each, look, wide)
-    return axes[0]
-
-
 _Look = Mapping[tuple[str, str], tuple[str, str, str]]  # by label and meaning of the dash
 
 
