@@ -90,8 +90,8 @@ class Data(Options, panel="Data and model"):
 
     data: str = option(
         "digits",
-        '"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), an idx file, '
-        "or a folder with MNIST's four files.",
+        '"digits", a .npz file (arrays X and y, or X_train, y_train, X_test, y_test), or a folder '
+        "with MNIST's four files.",
     )
     task: str = option(
         "auto",

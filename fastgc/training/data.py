@@ -201,8 +201,7 @@ def load(
         - an ``.npz`` file with arrays ``X_train``, ``y_train``, ``X_test``, ``y_test``, or with
           ``X`` and ``y``, which are split (``x`` may be lower-case);
         - a folder with MNIST's four idx files, gzipped or not, named with dashes or dots
-          (``train-images-idx3-ubyte``, ``t10k-labels.idx1-ubyte.gz``);
-        - one idx file of images, with its labels file beside it, which are split.
+          (``train-images-idx3-ubyte``, ``t10k-labels.idx1-ubyte.gz``).
 
         Samples with more than one axis are flattened. ``uint8`` samples are divided by 255, and the
         digits by 16, so that pixels lie in [0, 1]; other samples keep their values. `task` says
@@ -247,15 +246,13 @@ def load(
         name, arrays = "digits", _digits()
     elif path.is_dir():
         name, arrays = path.name, _read_mnist(path)
-    elif not path.is_file():
-        raise FileNotFoundError(
-            f"no data at {path}: expected 'digits', an .npz file, an idx file of images, "
-            "or a folder with MNIST's four idx files"
-        )
-    elif path.suffix == ".npz":
+    elif path.is_file():
         name, arrays = path.stem, _read_npz(path)
     else:
-        name, arrays = path.name, (read_idx(path), read_idx(_labels_beside(path)))
+        raise FileNotFoundError(
+            f"no data at {path}: expected 'digits', an .npz file, or a folder with MNIST's four "
+            "idx files"
+        )
 
     samples = [_samples(X, dtype, path) for X in arrays[::2]]
     labels = arrays[1::2]
@@ -411,16 +408,6 @@ def _read_mnist(folder: Path) -> tuple[Array, ...]:
         for part in ("train", "t10k")
         for content in ("images-idx3", "labels-idx1")
     )
-
-
-def _labels_beside(images: Path) -> Path:
-    name = images.name.removesuffix(".gz")
-    if "images" not in name:
-        raise ValueError(
-            f"{images}: expected an .npz file or an idx file of images with 'images' in its name, "
-            "by which its labels file is found"
-        )
-    return _existing(images.parent, name.replace("images", "labels").replace("idx3", "idx1"))
 
 
 def _existing(folder: Path, name: str) -> Path:
