@@ -119,7 +119,7 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
     scheme = code.scheme
     workers = code.n if scheme.awaited is None else max(scheme.awaited, code.n - STRAGGLERS)
     survivors = scheme.messages.of(rng.permutation(code.n)[:workers])
-    counts = scheme.message_counts
+    counts = scheme.messages.counts
     gradients = np.ones((code.k, ELEMENTS)) if code.k * ELEMENTS < 1 << 26 else None
 
     def one_round() -> Any:

@@ -37,7 +37,7 @@ def subsets(code):
 
 def prefixes(code):
     """Yield every set of messages in which each worker's own come in order."""
-    for sent in itertools.product(*(range(count + 1) for count in code.scheme.message_counts)):
+    for sent in itertools.product(*(range(count + 1) for count in code.scheme.messages.counts)):
         yield [
             code.scheme.messages.number(w, t) for w, count in enumerate(sent) for t in range(count)
         ]
@@ -297,7 +297,7 @@ def all_verbs_once(code):
 def test_random_sets_of_large_codes(code):
     """Sets of `threshold` messages and larger ones decode, with the error that `trust` says."""
     job, rng = Job(code), np.random.default_rng(1)
-    senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
+    senders = np.repeat(np.arange(code.n), code.scheme.messages.counts)
     for size in (
         code.threshold,
         code.threshold,
@@ -341,10 +341,10 @@ def test_random_small_sets_of_large_codes(code):
 def test_what_a_code_consists_of(code):
     assert code.scheme.loads.tolist() == [len(code.partitions(i)) for i in range(code.n)]
     assert code.load == code.scheme.loads.max()
-    assert code.scheme.messages.per_worker == max(code.scheme.message_counts)
-    assert code.scheme.messages.count == sum(code.scheme.message_counts)
+    assert code.scheme.messages.per_worker == max(code.scheme.messages.counts)
+    assert code.scheme.messages.count == sum(code.scheme.messages.counts)
     number = 0
-    for i, count in enumerate(code.scheme.message_counts):
+    for i, count in enumerate(code.scheme.messages.counts):
         parts = [code.partitions(i, t) for t in range(count)]
         np.testing.assert_array_equal(np.concatenate(parts), code.partitions(i))
         coefficients = [code.coefficients(i, t) for t in range(count)]
@@ -483,7 +483,7 @@ def test_rounds_and_streaming_encoders(code, dtype):
         received.reset()
         heard = []
         for worker in rng.permutation(
-            np.repeat(np.arange(code.n), code.scheme.message_counts)
+            np.repeat(np.arange(code.n), code.scheme.messages.counts)
         ).tolist():
             t = received._next_of(worker)
             encoder = code.encoder(worker, job.p, dtype, index=t)
@@ -532,7 +532,7 @@ def test_index_of_a_message(code):
     with pytest.raises(TypeError, match="must be an integer"):
         code.partitions(0, "a")
     with pytest.raises(ValueError, match="does not exist"):
-        code.encode(0, given, index=code.scheme.message_counts[0])
+        code.encode(0, given, index=code.scheme.messages.counts[0])
     for trials in (0, -1):
         with pytest.raises(ValueError, match="trials must be at least 1"):
             code.recovery(trials)

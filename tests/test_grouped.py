@@ -43,7 +43,7 @@ def test_workers_and_partitions_are_counted_on():
     assert [MIXED.group_of(i) for i in range(8)] == [0, 0, 1, 1, 1, 2, 2, 2]
     assert (MIXED.n, MIXED.k, MIXED.groups, MIXED.load, MIXED.stragglers) == (8, 9, 3, 3, 1)
     assert MIXED.scheme.loads.tolist() == [i for code in MIXED.codes for i in code.scheme.loads]
-    assert MIXED.scheme.message_counts == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert MIXED.scheme.messages.counts == [2, 2, 1, 1, 1, 1, 1, 1]
     B = MIXED.matrix()
     at = [0, 4, 7, 10]
     for g, code in enumerate(MIXED.codes):

@@ -190,7 +190,7 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
             for worker, at in map(scheme.messages.sender, range(scheme.messages.count))
         ]
     )  # fmt: skip
-    senders = np.repeat(np.arange(code.n), scheme.message_counts)
+    senders = np.repeat(np.arange(code.n), scheme.messages.counts)
     named = 0
     for _ in range(much(400, 30)):
         bad = rng.permutation(code.n)[: rng.integers(1, e + 1)].tolist()

@@ -12,6 +12,7 @@ import pytest
 
 import fastgc
 from fastgc.codes import Precision, Scheme, catalogue
+from fastgc.coding.messages import Messages
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
 
@@ -77,7 +78,7 @@ class Chunks(Scheme):
     def __init__(self, n):
         self.n, self.k = n, 2 * n
 
-    message_counts = property(lambda self: [2] * self.n)
+    messages = property(lambda self: Messages([2] * self.n))
 
     def row(self, worker):
         held = (2 * worker + np.arange(4)) % self.k
@@ -87,7 +88,7 @@ class Chunks(Scheme):
 def test_only_rows_are_needed():
     code = Ring(8)
     assert (code.load, code.stragglers, code.threshold) == (3, 2, 6)
-    assert code.scheme.message_counts == [1] * 8
+    assert code.scheme.messages.counts == [1] * 8
     assert not code.scheme.exact
     g = np.random.default_rng(0).standard_normal((8, 5))
     messages = [code.encode(i, g[code.partitions(i)]) for i in range(8)]
@@ -227,7 +228,7 @@ def test_what_a_scheme_forgets_is_named():
         nothing.decodable([0])
 
 
-@pytest.mark.parametrize("name", ["bind_vector", "rule", "exact", "message_counts"])
+@pytest.mark.parametrize("name", ["bind_vector", "rule", "exact", "messages"])
 def test_more_than_rows_is_said_by_a_scheme(name):
     says = rf"Eager defines {name}: a subclass of Code writes row.*write a subclass of .*Scheme"
     with pytest.raises(TypeError, match=says):

@@ -897,7 +897,7 @@ def test_timeline_shows_who_is_waited_for():
 def test_timeline_of_several_messages():
     """A worker whose later messages are not needed works until the round is over."""
     code = fastgc.Uncoded(2, 4, load=2)
-    assert list(code.scheme.message_counts) == [2, 2]
+    assert list(code.scheme.messages.counts) == [2, 2]
     ax = plotting.timeline(report(0, [0, 2, 3], [1.0, 2.0, 3.0], 3.0, 0.0), code)
     used, unused = map(segments, ax.patches)
     assert used == [(0, 0, 1), (1, 0, 3)]

@@ -242,9 +242,9 @@ def test_duplicates_are_dropped():
 def test_generalised_scheme_sends_each_partial_gradient():
     loads = [3, 1, 4, 4, 5]
     code = CouponCollector(5, 6, loads=loads, seed=3)
-    assert not code.scheme.sends_together.any()
+    assert not code.scheme.messages.together.any()
     np.testing.assert_array_equal(code.scheme.messages.shares[:4], [1 / 3, 2 / 3, 1, 1])
-    assert code.scheme.loads.tolist() == code.scheme.message_counts == loads
+    assert code.scheme.loads.tolist() == code.scheme.messages.counts == loads
     assert code.scheme.messages.per_worker == 5
     assert code.scheme.messages.count == 17
     assert all(code.partitions(i, t).size == 1 for i in range(5) for t in range(loads[i]))
@@ -305,7 +305,7 @@ def test_impossible_coupon_collector(arguments, says):
 )
 def test_messages_sent_together(code):
     """In every order, a round takes workers until they hold all partitions."""
-    assert code.scheme.sends_together.all()
+    assert code.scheme.messages.together.all()
     assert (code.scheme.messages.shares == 1).all()
     np.testing.assert_array_equal(
         code.matrix(), RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3).matrix()
@@ -342,7 +342,7 @@ def test_recovery_threshold_of_the_paper():
 def test_groups_send_as_their_codes_do():
     alone = RandomAssignment(3, load=2, send="together", seed=2)
     code = Grouped([alone, Uncoded(2, load=2)])
-    assert code.scheme.sends_together.tolist() == [True] * 3 + [False] * 2
+    assert code.scheme.messages.together.tolist() == [True] * 3 + [False] * 2
     assert code.scheme.messages.shares.tolist() == [1.0] * 6 + [0.5, 1.0] * 2
 
 

@@ -796,7 +796,7 @@ def test_bound_encoder(code, dtype):
     rng, p = np.random.default_rng(0), 7
     kind = code.scheme.format(1, dtype).partial_dtype
     for worker in {0, code.n - 1}:
-        for index in range(code.scheme.message_counts[worker]):
+        for index in range(code.scheme.messages.counts[worker]):
             shape = code.partitions(worker, index).size, p
             partials = np.zeros(shape, kind)
             out = np.empty(code.message_size(p, dtype), code.scheme.format(1, dtype).message_dtype)

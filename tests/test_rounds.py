@@ -33,7 +33,7 @@ class Workers:
         self.rnd, self.rng, self.code, self.liars = rnd, rng, rnd.code, liars
         self.now, self.deadly = 0.0, deadly
         self.g = rng.standard_normal((self.code.k, P))
-        counts = self.code.scheme.message_counts
+        counts = self.code.scheme.messages.counts
         left = [(i, m) for i, count in enumerate(counts) for m in range(count)]
         self.left = [left[at] for at in rng.permutation(len(left))]
         self.left.sort(key=lambda each: each[1])  # each worker's messages come in order

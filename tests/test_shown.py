@@ -229,8 +229,8 @@ def test_nothing_large_is_imported_for_it():
 def test_rounds_that_are_followed_are_those_simulated(code, law, more):
     run = simulation.simulate(code, law, cost=2e-3, rounds=200, seed=5, **more)
     followed = simulation.follow(code, law, cost=2e-3, rounds=4, seed=5, **more)
-    assert followed.message_counts == tuple(code.scheme.message_counts)
-    senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
+    assert followed.message_counts == tuple(code.scheme.messages.counts)
+    senders = np.repeat(np.arange(code.n), code.scheme.messages.counts)
     for each, time, messages, workers in zip(
         followed.rounds, run.times, run.messages, run.workers, strict=False
     ):

@@ -42,7 +42,7 @@ def messages_of(code, p, dtype=np.float64, message_dtype=None):
     return [
         code.encode(i, partials[code.partitions(i, at)], index=at, message_dtype=message_dtype)
         for i in range(code.n)
-        for at in range(code.scheme.message_counts[i])
+        for at in range(code.scheme.messages.counts[i])
     ]
 
 

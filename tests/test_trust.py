@@ -88,7 +88,7 @@ def test_numbers_too_small_to_be_normal(code, dtype, message, size):
     """Losses to underflow are part of the error; sums of such numbers lose nothing."""
     g = (size * np.random.default_rng(0).standard_normal((code.k, 50))).astype(dtype)
     error, trusted = played(code, g, message)
-    if code.scheme.integral and message is None:
+    if code.scheme.precision.integral and message is None:
         assert error < 1e-7
     elif trusted < 1:
         assert 0.1 < error / trusted < 4

@@ -18,6 +18,7 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.codes import Scheme
+from fastgc.coding.messages import Messages
 from fastgc.coding.rules import Blocks, Waiting
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
@@ -49,7 +50,7 @@ class ShiftsScheme(Shifted, Scheme):
 
 
 class ChunksScheme(ShiftsScheme):
-    message_counts = property(lambda self: [self._load] * self.n)
+    messages = property(lambda self: Messages([self._load] * self.n))
 
 
 class Chunks(fastgc.Code):
@@ -84,7 +85,7 @@ def test_ready_when_exact_or_when_f_workers_are_complete(code):
     for f in range(1, count + 1):
         for F in map(list, combinations(range(count), f)):
             senders = [code.scheme.messages.sender(m)[0] for m in F]
-            whole = sum(senders.count(w) == code.scheme.message_counts[w] for w in range(code.n))
+            whole = sum(senders.count(w) == code.scheme.messages.counts[w] for w in range(code.n))
             left = optimum(code, F)
             meant = left < 1e-9 or whole >= code.scheme.wait
             assert code.decodable(F) == meant, F
@@ -125,7 +126,7 @@ def test_a_round_ends_with_the_same_message(code):
         rnd.reset()
         heard, due = [], [0] * code.n
         for worker in rng.permutation(
-            np.repeat(np.arange(code.n), code.scheme.message_counts)
+            np.repeat(np.arange(code.n), code.scheme.messages.counts)
         ).tolist():
             held = code.partitions(worker, due[worker])
             message = code.encode(worker, g[held], index=due[worker])
@@ -442,7 +443,7 @@ def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
         g = drawn(rng, code.k, p) * 10.0 ** rng.integers(-9, 9)
         rounds = {told: code.round(p) for told in off}
         for worker in rng.permutation(code.n).tolist():
-            for t in range(code.scheme.message_counts[worker]):
+            for t in range(code.scheme.messages.counts[worker]):
                 held = code.partitions(worker, t)
                 encoder = code.encoder(worker, p, index=t)
                 for j in held:

@@ -136,6 +136,7 @@ class BinaryCode(Code):
 class _Precision(Precision):
     """Every coefficient is 1."""
 
+    integral = True
     scheme: BinaryScheme
 
     @property
@@ -152,7 +153,6 @@ class BinaryScheme(Scheme):
 
     exact = True
     is_complex = False
-    integral = True
     stragglers: int
 
     def __init__(self, k: int, stragglers: int, start: Ints, stop: Ints) -> None:

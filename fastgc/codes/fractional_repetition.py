@@ -9,7 +9,7 @@ import numpy as np
 
 from .._base.arrays import check_integer
 from ..coding.arguments import check_sizes, check_stragglers
-from ..coding.cells import CellScheme, SumPrecision, even_cuts
+from ..coding.cells import CellPrecision, CellScheme, even_cuts
 from ..coding.code import Code
 from ..coding.precision import Residuals
 from ..coding.rules import check_wait
@@ -72,7 +72,7 @@ class FractionalRepetition(Code):
         super().__init__(_RepetitionScheme(cuts, once, choices, stragglers=s, wait=wait))
 
 
-class _Precision(SumPrecision):
+class _Precision(CellPrecision):
     """How many blocks do not come, by counting."""
 
     scheme: _RepetitionScheme

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import (
     Array,
-    Bools,
     Ints,
     Output,
     check_index,
@@ -24,6 +23,7 @@ from .._base.arrays import (
 )
 from .._base.text import listed
 from ..coding.code import Code
+from ..coding.messages import Messages
 from ..coding.precision import Precision
 from ..coding.round import Gathering, Round
 from ..coding.rules import Rule, side_by_side
@@ -148,6 +148,12 @@ class _Precision(Precision):
 
     scheme: GroupedScheme
 
+    def __init__(self, scheme: GroupedScheme) -> None:
+        super().__init__(scheme)
+        every = scheme.schemes
+        self.unbiased = all(each.exact or each.precision.unbiased for each in every)
+        self.integral = all(each.precision.integral for each in every)
+
     def left_out(self, survivors: Ints, vector: Array) -> float:
         squares = 0.0
         for scheme, came, at in self.scheme._parts(survivors):
@@ -173,8 +179,6 @@ class GroupedScheme(Scheme):
         known = [s for s in tolerated if s is not None]
         self.stragglers = min(known) if len(known) == len(tolerated) else None
         self.exact = all(scheme.exact for scheme in schemes)
-        self.unbiased = all(scheme.exact or scheme.unbiased for scheme in schemes)
-        self.integral = all(scheme.integral for scheme in schemes)
         self.is_complex = any(scheme.is_complex for scheme in schemes)
 
     def __repr__(self) -> str:
@@ -213,12 +217,10 @@ class GroupedScheme(Scheme):
         return np.concatenate([scheme.loads for scheme in self.schemes])
 
     @cached_property
-    def message_counts(self) -> list[int]:
-        return list(chain.from_iterable(scheme.message_counts for scheme in self.schemes))
-
-    @property
-    def sends_together(self) -> Bools:
-        return np.concatenate([scheme.sends_together for scheme in self.schemes])
+    def messages(self) -> Messages:
+        parts = [scheme.messages for scheme in self.schemes]
+        counts = list(chain.from_iterable(each.counts for each in parts))
+        return Messages(counts, np.concatenate([each.together for each in parts]))
 
     @cached_property
     def cuts(self) -> Ints:

@@ -24,8 +24,9 @@ from .._base.arrays import (
 from ..coding.arguments import check_sizes
 from ..coding.code import Code
 from ..coding.data import Data
-from ..coding.format import Format, Layout
+from ..coding.format import Format
 from ..coding.gate import Gate
+from ..coding.messages import Messages
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
 from ..coding.scheme import Scheme, VectorFunction, vector_function
@@ -422,8 +423,8 @@ class LagrangeScheme(Scheme):
         return 2 * self._points - 1
 
     @cached_property
-    def message_counts(self) -> list[int]:
-        return [self._sent] * self.n
+    def messages(self) -> Messages:
+        return Messages([self._sent] * self.n)
 
     def row(self, worker: int) -> tuple[Ints, Floats]:
         worker = check_index("worker", worker, self.n)
@@ -441,10 +442,6 @@ class LagrangeScheme(Scheme):
     @cached_property
     def precision(self) -> _Precision:
         return _Precision(self)
-
-    @property
-    def layout(self) -> Layout:
-        return "complex data" if self.is_complex else "real"
 
     # ------------------------------------------------------------------------------- decoding
 

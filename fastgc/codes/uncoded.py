@@ -10,7 +10,7 @@ import numpy as np
 
 from .._base.arrays import Array, Ints, check_integer
 from ..coding.arguments import check_sizes
-from ..coding.cells import CellScheme, SumPrecision
+from ..coding.cells import CellPrecision, CellScheme
 from ..coding.code import Code
 from ..coding.precision import Residuals
 
@@ -80,7 +80,7 @@ class Uncoded(Code):
         super().__init__(UncodedScheme(cuts, sizes, choices, **given))
 
 
-class _Precision(SumPrecision):
+class _Precision(CellPrecision):
     """What is left out is what did not come."""
 
     scheme: UncodedScheme
@@ -89,14 +89,14 @@ class _Precision(SumPrecision):
         scheme = self.scheme
         came = int(scheme.cells.weight @ scheme.cells.came(survivors))
         # Rescaled, partitions that came are wrong by k / came - 1 each, the others by 1.
-        return math.sqrt((scheme.k - came) / (came if scheme.unbiased else scheme.k))
+        return math.sqrt((scheme.k - came) / (came if self.unbiased else scheme.k))
 
     def known_residuals(self, workers: int) -> Residuals | None:
         scheme = self.scheme
         came, rest = divmod(workers * scheme.k, scheme.n)
         if not scheme._single or rest or scheme.k % scheme.n or came < scheme._need:
             return None
-        left = math.sqrt((scheme.k - came) / (came if scheme.unbiased else scheme.k))
+        left = math.sqrt((scheme.k - came) / (came if self.unbiased else scheme.k))
         return Residuals(workers, left, left, 0, True)
 
 

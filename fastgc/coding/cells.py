@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Bools, Floats, Ints, check_index
+from .._base.arrays import Array, Floats, Ints, check_index
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
+from .messages import Messages
 from .precision import Precision
 from .rules import Cells, Rule
 from .scheme import Scheme, VectorFunction, frozen, vector_function
@@ -84,6 +85,17 @@ class SumScheme(Scheme):
         return frozen(np.diff(self._ends[self.messages.first]))
 
 
+class CellPrecision(SumPrecision):
+    """Vectors are ones, unless they are rescaled."""
+
+    scheme: CellScheme
+
+    def __init__(self, scheme: CellScheme) -> None:
+        super().__init__(scheme)
+        self.unbiased = scheme._rescale
+        self.integral = scheme.exact or not scheme._rescale
+
+
 class CellScheme(SumScheme):
     """Every message is the sum over one cell of the partitions; several workers may hold a cell.
 
@@ -126,17 +138,16 @@ class CellScheme(SumScheme):
         self.stragglers, self.wait = stragglers, wait
         self.cuts, self._sizes, self._choices, self._together = cuts, sizes, choices, together
         self._listed = np.arange(choices.size + 1), choices
-        self._need, self.unbiased = self.k if need is None else need, rescale
+        self._need, self._rescale = self.k if need is None else need, rescale
         self.exact = self._need == self.k and wait is None
-        self.integral = self.exact or not rescale
 
     @cached_property
-    def message_counts(self) -> list[int]:
-        return self._sizes.tolist()  # type: ignore[no-any-return]
+    def messages(self) -> Messages:
+        return Messages(self._sizes.tolist(), np.full(self.n, self._together))
 
-    @property
-    def sends_together(self) -> Bools:
-        return np.full(self.n, self._together)
+    @cached_property
+    def precision(self) -> CellPrecision:
+        return CellPrecision(self)
 
     @cached_property
     def cells(self) -> Cells:
@@ -158,7 +169,7 @@ class CellScheme(SumScheme):
 
     @property
     def _plan(self) -> kernels.cover.CellsPlan:
-        return kernels.cover.CellsPlan(*self.cells, float(self.k) if self.unbiased else 0.0)
+        return kernels.cover.CellsPlan(*self.cells, float(self.k) if self._rescale else 0.0)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Compare every copy of a cell with the first one."""

@@ -804,14 +804,11 @@ class _RowScheme(Scheme):
         return self._row(worker)  # type: ignore[no-any-return]
 
 
-# Hooks that a scheme may define, and that a code leaves to its scheme: who sends what; when rounds
-# end; decoding; precision.
+# What a scheme may say beside its rows, and a code leaves to its scheme: hooks, and objects.
 _HOOKS = frozenset(
     (
-        *("message_counts", "sends_together", "is_complex", "packed", "layout"),
-        *("holders", "data", "entries"),
-        *("rule", "gate"),
-        *("bind_vector", "equations"),
-        *("methods", "exact", "unbiased", "integral", "parity", "precision", "rings"),
+        *("is_complex", "packed", "exact", "entries", "rule", "bind_vector", "methods"),
+        *("equations", "parity", "rings"),
+        *("messages", "holders", "data", "gate", "precision"),
     )
 )

@@ -35,7 +35,7 @@ def table(scheme: Scheme, workers: Iterable[int] | None, digits: int) -> str:
     lines = [f"{scheme!r}: coefficients of {what} in messages"]
     labels, rows = [], []
     for worker in chosen:
-        count = scheme.message_counts[worker]
+        count = scheme.messages.counts[worker]
         for index in range(count):
             labels.append(str(worker) if count == 1 else f"{worker}, message {index}")
             held = scheme.partitions(worker, index).tolist()

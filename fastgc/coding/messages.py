@@ -19,19 +19,23 @@ class Messages:
     ----------
     counts : sequence of int
         Messages of each worker, each for an equal share of its partitions.
-    together : (n,) bool array
-        Whether each worker sends all its messages together when it has computed all.
+    together : (n,) bool array, optional
+        Whether each worker sends all its messages together when it has computed all. Default: no
+        worker does; each message is sent as soon as it is computed.
 
     Attributes
     ----------
+    counts, together
+        As given.
     count : int
         All workers together.
     per_worker : int
         Messages of a worker; the largest number, if workers differ.
     """
 
-    def __init__(self, counts: Sequence[int], together: Bools) -> None:
-        self.counts, self._together, self._workers = counts, together, len(counts)
+    def __init__(self, counts: Sequence[int], together: Bools | None = None) -> None:
+        self.counts, self._workers = counts, len(counts)
+        self.together = np.zeros(len(counts), dtype=np.bool_) if together is None else together
         self.count, self.per_worker = sum(counts), max(counts)
 
     @cached_property
@@ -48,7 +52,7 @@ class Messages:
         counts = np.array(self.counts, dtype=np.int64)
         sent = np.arange(1, counts.sum() + 1) - np.repeat(np.cumsum(counts) - counts, counts)
         shares: Floats = sent / np.repeat(counts, counts)
-        shares[np.repeat(self._together, counts)] = 1.0
+        shares[np.repeat(self.together, counts)] = 1.0
         return shares
 
     @cached_property

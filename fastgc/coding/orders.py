@@ -14,10 +14,10 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     """Yield `trials` random orders of messages, each until it makes a round ready.
 
     All orders in which each worker's own messages come in order are equally likely. Messages of
-    a worker that `sends_together` come one after the other, also beyond the one that suffices.
+    a worker that sends them `together` come one after the other, also beyond the one that suffices.
     """
     rng = np.random.default_rng(seed)
-    together, counts = scheme.sends_together, scheme.message_counts
+    together, counts = scheme.messages.together, scheme.messages.counts
     senders = np.repeat(np.arange(scheme.n), np.where(together, 1, counts))
     at_once = np.where(together, counts, 1).tolist()
     tally = scheme.rule.tally()

@@ -359,7 +359,7 @@ class EncodingPlan:
         scheme.messages.number(worker, index)
         coef = scheme.coefficients(worker, index)
         if len(given) != len(coef):
-            what = "" if scheme.message_counts[worker] == 1 else f" for message {index}"
+            what = "" if scheme.messages.counts[worker] == 1 else f" for message {index}"
             raise ValueError(
                 f"worker {worker} computes {len(coef)} partial gradients{what}, but "
                 f"{len(given)} were given"

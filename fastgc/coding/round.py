@@ -440,7 +440,7 @@ class Round(Gathering):
             )
         if index is None:
             index = self._next_of(worker)
-            sent = scheme.message_counts[worker]
+            sent = scheme.messages.counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
@@ -448,7 +448,7 @@ class Round(Gathering):
         else:
             number = scheme.messages.number(worker, index)
         if self._arrivals.heard[number]:
-            what = "" if scheme.message_counts[worker] == 1 else f"message {index} of "
+            what = "" if scheme.messages.counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
@@ -457,7 +457,7 @@ class Round(Gathering):
         status = self._arrivals.arrive(number, reals, energy)
         if status not in _TAKEN:
             form.require_finite(named, row)
-        if scheme.message_counts[worker] > 1:
+        if scheme.messages.counts[worker] > 1:
             self._next[worker] = index + 1
         return self._took(number, reals, status)
 
@@ -473,7 +473,7 @@ class Round(Gathering):
 
     def _next_of(self, worker: int) -> int:
         """Which of a worker's messages is due next, if they come in order."""
-        if self.scheme.message_counts[worker] > 1:
+        if self.scheme.messages.counts[worker] > 1:
             return self._next.get(worker, 0)
         return int(self._arrivals.heard[self.scheme.messages.first[worker]])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, Protocol
 
@@ -159,15 +159,9 @@ class Scheme(Recorded, ABC):
         `awaited` if every worker sends one message.
     packed : bool
         Whether complex codes send pairs of real numbers as complex ones.
-    integral : bool
-        Whether all coefficients, of messages and in decoding vectors, are integers: products with
-        them are not rounded.
     exact : bool
         Whether vectors satisfy a_F B_F = 1 by a formula, up to rounding errors. If not, the
         residual is computed before anything is said about a gradient.
-    unbiased : bool
-        Whether vectors with a residual are scaled so that the mean of a_F B_F is 1. Default: False;
-        they are least-squares optima, for which that mean is 1 - residual^2.
     methods : tuple of str
         Methods to compute decoding vectors: the `method` of `fastgc.Code.decoding_vector`.
     """
@@ -175,9 +169,7 @@ class Scheme(Recorded, ABC):
     n: int = _Required("workers")  # type: ignore[assignment]
     k: int = _Required("partitions")  # type: ignore[assignment]
     packed: bool = True
-    integral: bool = False
     exact: bool = False
-    unbiased: bool = False
     wait: int | None = None
     methods: tuple[str, ...] = ("auto",)
 
@@ -223,17 +215,9 @@ class Scheme(Recorded, ABC):
         return Data(self.k)
 
     @cached_property
-    def message_counts(self) -> Sequence[int]:
-        """Messages of each worker, each for an equal share of its partitions. Default: one."""
-        return [1] * self.n
-
-    @property
-    def sends_together(self) -> Bools:
-        """Whether each worker sends all its messages together when it has computed all, (n,) array.
-
-        Default: no worker does; each message is sent as soon as it is computed.
-        """
-        return np.zeros(self.n, dtype=np.bool_)
+    def messages(self) -> Messages:
+        """How messages are numbered, and who sends which. Default: each worker sends one."""
+        return Messages([1] * self.n)
 
     @cached_property
     def is_complex(self) -> bool:
@@ -361,7 +345,11 @@ class Scheme(Recorded, ABC):
     @property
     def layout(self) -> Layout:
         """How gradients and messages are laid out, see `fastgc.coding.format.Format`."""
-        return "real" if not self.is_complex else "packed" if self.packed else "complex"
+        if not self.is_complex:
+            return "real"
+        if self.data.coded:
+            return "complex data"
+        return "packed" if self.packed else "complex"
 
     def equations(self, survivors: Ints) -> Equations:
         """The equations that a decoding vector of these messages must satisfy."""
@@ -445,11 +433,6 @@ class Scheme(Recorded, ABC):
     # --------------------------------------------------------------- what follows: messages
 
     @cached_property
-    def messages(self) -> Messages:
-        """How messages are numbered, and who sends which."""
-        return Messages(self.message_counts, self.sends_together)
-
-    @cached_property
     def loads(self) -> Ints:
         """Partitions of each worker, (n,) int64 array, read-only."""
         sizes = [whole_row(self, worker)[0].size for worker in range(self.n)]
@@ -467,7 +450,7 @@ class Scheme(Recorded, ABC):
 
     def message_rows(self) -> Iterator[Row]:
         """Partitions and coefficients of every message, in order."""
-        for worker, count in enumerate(self.message_counts):
+        for worker, count in enumerate(self.messages.counts):
             held, values = whole_row(self, worker)
             share = held.size // count if count > 1 else held.size
             for index in range(count):
@@ -584,7 +567,7 @@ def _part_of(scheme: Scheme, worker: int, index: int | None) -> slice:
     if index is None:
         return slice(None)
     scheme.messages.number(worker, index)
-    count = scheme.message_counts[worker]
+    count = scheme.messages.counts[worker]
     if count == 1:
         return slice(None)
     return slice(index * (held // count), (index + 1) * (held // count))

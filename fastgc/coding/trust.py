@@ -246,7 +246,7 @@ def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
     what is left out depends little on the residual. If they cancel, their sum is short.
     """
     k, left = scheme.k, residual**2
-    mean = 1.0 if scheme.unbiased else 1 - left
+    mean = 1.0 if scheme.precision.unbiased else 1 - left
     square = left + 2 * mean - 1  # the squared norm of v, over k
     common, room = 1 - square * scatter, k * mean**2 - square
     common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
@@ -259,7 +259,7 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> fl
     Sums and products with integers are exact there; other products, and roundings to another
     precision, are not. `amplified` is the squared norm of the vector, which has `terms` entries.
     """
-    products = 0 if scheme.integral else 1
+    products = 0 if scheme.precision.integral else 1
     lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
     if form.message_dtype != form.sum_dtype:
         lost += least_number(form.message_dtype) ** 2 * amplified

@@ -122,7 +122,7 @@ class VerifiedRound(Round):
 
     @property
     def _complete(self) -> bool:
-        dropped = sum(self.scheme.message_counts[worker] for worker in self._corrupt)
+        dropped = sum(self.scheme.messages.counts[worker] for worker in self._corrupt)
         return self._arrivals.count + dropped == self.scheme.messages.count
 
     def _vector(self, method: str = "auto") -> Array:

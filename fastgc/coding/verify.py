@@ -332,7 +332,7 @@ class Inspector:
         least = -1
         if not scheme.approximate and scheme.stragglers:
             sent = np.bincount(self._senders[survivors], minlength=scheme.n)
-            least = int((sent == scheme.message_counts).sum()) - scheme.n + scheme.stragglers
+            least = int((sent == scheme.messages.counts).sum()) - scheme.n + scheme.stragglers
         if least >= most:
             return most
         return max(least, withstands(scheme.rule, survivors, self._senders, most))

@@ -481,7 +481,7 @@ class Task:
         (`fastgc.codes.Share`), in the order of ``code.scheme.holders.held_for[worker]``.
         """
         scheme = self.code.scheme
-        own = [(worker, index) for index in range(scheme.message_counts[worker])]
+        own = [(worker, index) for index in range(scheme.messages.counts[worker])]
         others = [(other, None) for other in scheme.holders.held_for[worker]] if self.asks else []
         return [
             [(int(j), self.shards[j]) for j in self.code.partitions(*each)]

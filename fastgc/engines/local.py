@@ -155,7 +155,7 @@ class _Processes(Answering):
             Memory(layout.own.nbytes) as own,
             contextlib.ExitStack() as unless_started,
         ):
-            line = Line(task.code.scheme.message_counts[worker])
+            line = Line(task.code.scheme.messages.counts[worker])
             unless_started.callback(line.close)
             read = self._common, self._shared, data
             files = [line.theirs.fileno(), *(memory.fd for memory in (self._told, own, *read))]

@@ -88,9 +88,9 @@ class RoundLoop:
         self._dtype = check_dtype(dtype)
         self._loads = code.scheme.loads
         self._first = list(code.scheme.messages.first)
-        self._senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
+        self._senders = np.repeat(np.arange(code.n), code.scheme.messages.counts)
         # Whether each worker sends exactly one message.
-        self._single = all(count == 1 for count in code.scheme.message_counts)
+        self._single = all(count == 1 for count in code.scheme.messages.counts)
         self._everyone = frozenset(range(code.n))
         self._number = run.first_round - 1
         self._timeout = math.inf if run.timeout is None else run.timeout

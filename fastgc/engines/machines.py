@@ -158,7 +158,7 @@ class _Loss:
         rule = scheme.rule
         exact = isinstance(rule, Waiting) and scheme.wait is not None
         self._rule: Rule = rule.rule if exact and isinstance(rule, Waiting) else rule
-        self._counts = np.array(scheme.message_counts, dtype=np.int64)
+        self._counts = np.array(scheme.messages.counts, dtype=np.int64)
         self._known: dict[tuple[int, ...], int] = {}
 
     @property

@@ -386,7 +386,7 @@ class _Link:
         self._comm, self._rank, self._tag = comm, worker + 1, tag
         # A buffer for each message of a round. Tracebacks come here, too. Pages that are never
         # written are never allocated.
-        messages = max(1, task.code.scheme.message_counts[worker])
+        messages = max(1, task.code.scheme.messages.counts[worker])
         nbytes = task.message_size * task.message_dtype.itemsize
         stride = _LINE + -(-max(nbytes, TRACEBACK_BYTES) // _LINE) * _LINE
         memory = _aligned(messages * stride)
@@ -590,7 +590,7 @@ def _serve(comm: MPI.Intracomm) -> bool:
         number = comm.rank - 1
         slots = [
             _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
-            for _ in range(task.code.scheme.message_counts[number])
+            for _ in range(task.code.scheme.messages.counts[number])
         ]
         rows = [slot[_LINE:].view(task.message_dtype) for slot in slots]
         worker = Worker(number, task, pickle.loads(data), rows)

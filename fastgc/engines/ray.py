@@ -153,7 +153,7 @@ class _Actors(Answering):
     ) -> None:
         self.asks = task.asks
         self._ray = ray = _extras.ray()
-        self._messages = task.code.scheme.message_counts
+        self._messages = task.code.scheme.messages.counts
         self._start_timeout = start_timeout
         self._number = _NONE
         self._theta: Any = None

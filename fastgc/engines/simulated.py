@@ -85,7 +85,7 @@ class SimulatedCluster(RoundLoop):
         self._overhead = check_real("overhead", overhead)
         self._interrupted = bool(interrupted)
         self._encoders: dict[int, Encoder] = {}  # by message number
-        self._together = code.scheme.sends_together.tolist()
+        self._together = code.scheme.messages.together.tolist()
         self._places = [code.scheme.messages.sender(m) for m in range(code.scheme.messages.count)]
         self._late = np.zeros(code.n)  # seconds from the round's start until a worker is free
         self._begun = self._elapsed = 0.0  # when the round began, and seconds since then

@@ -307,7 +307,7 @@ class _Link:
         self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
         self._events = events
         self._pid, self.host = 0, ""
-        count = int(task.code.scheme.message_counts[worker])
+        count = int(task.code.scheme.messages.counts[worker])
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         self._questions: dict[int, Question] = {}  # unanswered questions by number
         self.receiver = threading.Thread(target=self._receive, daemon=True)
@@ -474,7 +474,7 @@ def _serve(store: Any, cluster: int, number: int) -> None:
     orders = worker = None
     try:
         task = pickle.loads(common)
-        count = int(task.code.scheme.message_counts[number])
+        count = int(task.code.scheme.messages.counts[number])
         slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
         worker = Worker(number, task, pickle.loads(data), slots)
         orders = _Orders(wire, np.empty(task.parameters, task.dtype), slots)

@@ -170,8 +170,8 @@ class Worker:
         data: list[list[tuple[int, Any]]],
         out: Sequence[Array] | None = None,
     ) -> None:
-        self.number, self.message_count = number, task.code.scheme.message_counts[number]
-        self._together = bool(task.code.scheme.sends_together[number])
+        self.number, self.message_count = number, task.code.scheme.messages.counts[number]
+        self._together = bool(task.code.scheme.messages.together[number])
         data, others = data[: self.message_count], data[self.message_count :]
         # Other workers' data that it holds, and what computes their messages once it is asked.
         self._others = dict(zip(task.code.scheme.holders.held_for[number], others, strict=False))

@@ -426,7 +426,7 @@ def _mark_ends(ax: Axes, shown: list[_Shown], long: float, per_second: float) ->
 def _message_counts(rounds: Any, code: Coded | None) -> Sequence[int]:
     """Return the messages of each worker in a round, from the code or else from the run itself."""
     if code is not None:
-        return code.scheme.message_counts
+        return code.scheme.messages.counts
     counts: Sequence[int] = getattr(rounds, "message_counts", ())
     if not len(counts):
         raise ValueError("who sent the messages of these rounds is not known: give their code, too")

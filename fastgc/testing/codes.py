@@ -286,10 +286,10 @@ def rows_are_whole(subject: Subject) -> str:
     require(
         code.scheme.loads.tolist() == sizes, f"loads are {code.scheme.loads.tolist()}, not {sizes}"
     )
-    counts = code.scheme.message_counts
+    counts = code.scheme.messages.counts
     require(
         len(counts) == code.n and min(counts) >= 1,
-        f"message_counts must have an entry of at least 1 for each worker, not {list(counts)}",
+        f"messages.counts must have an entry of at least 1 for each worker, not {list(counts)}",
     )
     for worker, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         require(
@@ -442,7 +442,7 @@ def rounds_are_ready_in_time(subject: Subject) -> str:
     """A round becomes ready with the message that makes the set decodable."""
     code, rng, counted = subject.code, subject.rng, 0
     received = code.round(P)
-    senders = np.repeat(np.arange(code.n), code.scheme.message_counts)
+    senders = np.repeat(np.arange(code.n), code.scheme.messages.counts)
     for _ in range(20):
         received.reset()
         heard: list[int] = []

@@ -592,12 +592,12 @@ def intrude(cluster: Master, events: Iterable[Event], twice: bool = False) -> No
 
 def _enough(code: Code, rng: np.random.Generator) -> Ints:
     """Return messages that suffice, in a random order in which workers could send them."""
-    left = dict(enumerate(code.scheme.message_counts))
+    left = dict(enumerate(code.scheme.messages.counts))
     chosen: list[int] = []
     while not code.decodable(chosen):
         worker = int(rng.choice([w for w, count in left.items() if count]))
         chosen.append(
-            code.scheme.messages.number(worker, code.scheme.message_counts[worker] - left[worker])
+            code.scheme.messages.number(worker, code.scheme.messages.counts[worker] - left[worker])
         )
         left[worker] -= 1
     return np.array(chosen)

@@ -126,7 +126,7 @@ def weights_losses(code: Code) -> bool:
     rows = [
         code.coefficients(worker, index)
         for worker in range(code.n)
-        for index in range(int(code.scheme.message_counts[worker]))
+        for index in range(int(code.scheme.messages.counts[worker]))
     ]
     return all(row.ndim == 1 and np.isrealobj(row) for row in rows)
 
@@ -234,7 +234,7 @@ class Worker:
         narrow = form.message_dtype.char == "e"
         wide = narrow or (bool(job.buffers) and form.sum_dtype != form.message_dtype)
         self._sums = np.empty(form.message_size, form.sum_dtype) if wide else None
-        for index in range(int(code.scheme.message_counts[number])):
+        for index in range(int(code.scheme.messages.counts[number])):
             partitions = code.partitions(number, index).tolist()
             slot = None if out is None else out[index]
             if self._direct:

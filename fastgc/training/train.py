@@ -301,7 +301,7 @@ class Training:
             self.dataset.name,
             *about,
             measure=self.measure,
-            message_counts=tuple(code.scheme.message_counts),
+            message_counts=tuple(code.scheme.messages.counts),
             load=float(np.mean(code.scheme.loads)) * code.n / code.k,
         )
         held = [len(shard[0]) if self.batch is None else self.batch for shard in self.shards]

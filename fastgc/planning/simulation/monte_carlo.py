@@ -314,7 +314,7 @@ def follow(
         run = Reacting(code, 0.0, watch)
     for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
         run(drawn, first, count, np.zeros(code.n), how)
-    return Followed(found, tuple(code.scheme.message_counts))
+    return Followed(found, tuple(code.scheme.messages.counts))
 
 
 def _checked(
@@ -407,7 +407,7 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
     """Return the code's rule in the form that kernels take; None if no kernel knows the rule."""
     rule, wait = code.scheme.rule, 0
     if isinstance(rule, Waiting):
-        if min(code.scheme.message_counts) < 1:
+        if min(code.scheme.messages.counts) < 1:
             return None
         wait, rule = rule.wait, rule.rule
     spare: Floats | None = np.empty((0, 0))

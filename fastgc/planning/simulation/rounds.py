@@ -166,7 +166,7 @@ class MessageByMessage(RoundByRound):
         self._round = code.round(2)
         form = self._round.form
         self._message = np.zeros(form.message_size, form.message_dtype)
-        self._sender = np.repeat(np.arange(code.n), code.scheme.message_counts)
+        self._sender = np.repeat(np.arange(code.n), code.scheme.messages.counts)
         self._shares, self._loads = code.scheme.messages.shares, code.scheme.loads
 
     def _last(self, order: Ints) -> int:
@@ -226,7 +226,7 @@ class FirstWorkers(MessageByMessage):
         rule = code.scheme.rule
         assert isinstance(rule, Waiting)
         self._rule, self._wait = rule.rule, rule.wait
-        self._sent = np.array(code.scheme.message_counts)
+        self._sent = np.array(code.scheme.messages.counts)
         self._support: Bools | None = None
         if isinstance(self._rule, Span) and code.scheme.messages.count * code.k <= _SUPPORT:
             rows = code.matrix().reshape(code.scheme.messages.count, code.k, -1)
