@@ -18,6 +18,7 @@ import pickle
 import select
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _TRIES = 3  # servers that may end or hang before one starts a process
 # Seconds for a server to start its first process, before which it imports modules, and others.
 _TO_START, _TO_FORK = 60.0, 5.0
+# Bytes of a folder's name that leave room for those of the standard library's socket in it.
+_LONGEST_FOLDER = 64
 
 
 class Process(NamedTuple):
@@ -147,7 +150,7 @@ class _Server(forkserver.ForkServer):
         super().__init__()
         self.modules, self.ready = set(modules), False
         self.set_forkserver_preload(list(modules))
-        with _environment(), _blocked(signal.SIGINT):  # Ctrl-C is for the program
+        with _environment(), _short_folder(), _blocked(signal.SIGINT):  # Ctrl-C is for the program
             self.ensure_running()
 
     @property
@@ -234,6 +237,20 @@ def _environment() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _short_folder() -> Iterator[None]:
+    """Have the server's socket in /tmp if the folder of temporary files has a long name.
+
+    The system refuses sockets whose names have more than 107 bytes (macOS: 103).
+    """
+    before = tempfile.gettempdir()
+    tempfile.tempdir = before if len(os.fsencode(before)) <= _LONGEST_FOLDER else "/tmp"
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _is_ours(folder: str) -> bool:
