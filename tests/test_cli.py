@@ -1135,7 +1135,7 @@ def test_stability_says_what_does_not_exist():
         (["rs", "-s", "1.5"], "--stragglers: '1.5' is neither a number nor a range such as 0:8 or"),
         (["rs", "-n", ""], "--workers must name a number"),
         (["", "-n", "16"], "name at least one code"),
-        (["rs", "--patterns", ""], "at least one dtype and one pattern"),
+        (["rs", "--patterns", ""], "at least one code, dtype and pattern"),
         (["rs", "--dtype", "int64"], "must be of one of the dtypes float32, float64"),
         (["rs", "--equal", "weight"], "--equal must be one of stragglers, load"),
         (["rs", "--csv", "nowhere/figures.csv"], "there is no folder nowhere"),

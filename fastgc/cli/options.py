@@ -46,12 +46,9 @@ def codes(help: str, default: str = "all codes", complete: Any = complete_codes)
     return argument(None, said, autocompletion=complete, metavar="CODES")
 
 
-def named(given: Sequence[str] | None, default: str = "", what: str = "code") -> list[str]:
-    """Return the codes given, separated by blanks or commas, or else the default codes."""
-    found = catalogue.split(",".join(given or default.split()))
-    if default and not found:
-        raise ValueError(f"name at least one {what}")
-    return found
+def named(given: Sequence[str] | None) -> list[str]:
+    """Return the codes given, separated by blanks or commas."""
+    return catalogue.split(",".join(given or ()))
 
 
 def workers(default: str = "20", several: bool = False, stragglers: bool = True) -> Any:
@@ -73,22 +70,19 @@ def stragglers(default: str, several: bool = False, help: str = "Stragglers tole
     )
 
 
-def partitions(**limits: Any) -> Any:
-    help = "Partitions of the data, k. (default: n)"
-    return option(None, help, "--partitions", "-k", **limits)
+def partitions() -> Any:
+    return option(None, "Partitions of the data, k. (default: n)", "--partitions", "-k")
 
 
-def delays(
-    default: Any = DELAYS, help: str = "How late workers are, in seconds", more: str = ""
-) -> Any:
+def delays(default: str = DELAYS, help: str = "How late workers are, in seconds") -> Any:
     """Delays, as a text that `fastgc.delays.parse` reads."""
     said = f"{help}: {COMMON}{{other delays}}. --delays help explains these and all other forms."
-    return option(default, said + more, callback=_explain_delays, is_eager=True)
+    return option(default, said, callback=_explain_delays, is_eager=True)
 
 
 def _explain_delays(given: Any) -> Any:
     """Print all forms of delays and end, if `given` is "help"."""
-    if given != "help" and given != ["help"]:
+    if given != "help":
         return given
     for form, meaning in FORMS:
         echo(f"{form}\n    {meaning}")
@@ -101,17 +95,13 @@ def cost(help: str = "Seconds to compute one partial gradient.") -> Any:
     return option(0.0, help, min=0.0)
 
 
-def receive() -> Any:
-    return option(0.0, "Seconds that the master's link needs for a message.", min=0.0)
-
-
 _MANY, _FEWEST = 5_000, 5
 
 
-def repeats(default: int, help: str, least: int = 1) -> Any:
+def repeats(default: int, help: str) -> Any:
     """How often to repeat what takes the longer the more workers there are; see `repeated`."""
     fewer = f"over {_MANY:,} workers: {default * _MANY:,} / n, but at least {_FEWEST}"
-    return option(None, f"{help} (default: {default:,}; {fewer})", min=least)
+    return option(None, f"{help} (default: {default:,}; {fewer})", min=1)
 
 
 def repeated(given: int | None, default: int, n: int) -> int:
@@ -132,27 +122,8 @@ def finish(what: str = "the message") -> Any:
     )
 
 
-def recorded(help: str = "Take the times in this file instead of --delays") -> Any:
-    """Recorded times, as `read_recorded` reads them."""
-    return option(
-        None,
-        f"{help}: a table of rounds and workers (csv, txt, npy, npz), or a "
-        "recording (json). The file says how many workers there are. For a table, --cost says how "
-        "many seconds of each time one partition takes.",
-        metavar="FILE",
-    )
-
-
 def unit() -> Any:
     return option("s", "Unit of the times in a table: s, ms, us or ns.")
-
-
-def per() -> Any:
-    return option(
-        "round",
-        "What a time in a table measures: a worker's whole round (round), or the computation of "
-        "one partition (computation).",
-    )
 
 
 def figures(kind: str, help: str = "") -> Any:
@@ -296,11 +267,21 @@ def _parts(option: str, text: str) -> list[str]:
 
 
 class Recorded(Options):
-    """Recorded times."""
+    """Recorded times, as `read_recorded` reads them."""
 
-    recorded: Path | None = recorded()
+    recorded: Path | None = option(
+        None,
+        "Take the times in this file instead of --delays: a table of rounds and workers (csv, txt, "
+        "npy, npz, json, parquet), or a recording (json). The file says how many workers there "
+        "are. For a table, --cost says how many seconds of each time one partition takes.",
+        metavar="FILE",
+    )
     unit: str = unit()
-    per: str = per()
+    per: str = option(
+        "round",
+        "What a time in a table measures: a worker's whole round (round), or the computation of "
+        "one partition (computation).",
+    )
 
 
 class Simulated(Options):

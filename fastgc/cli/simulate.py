@@ -38,7 +38,7 @@ class Codes(options.Size):
 class Rounds(Codes, options.Simulated, options.Recorded):
     """All options of the command but those of its output."""
 
-    receive: float = options.receive()
+    receive: float = option(0.0, "Seconds that the master's link needs for a message.", min=0.0)
     request: float = option(
         0.0,
         "Seconds that a request to workers takes, for codes that ask for missing partitions "
@@ -231,9 +231,11 @@ class Schemes(Options):
     )
     seed: int = options.seed()
     finish: bool = options.finish("what")
-    recorded: Path | None = options.recorded("Use the rounds of this file, in their order")
-    unit: str = options.unit()
-    per: str = options.per()
+
+
+class Sequential(Schemes, options.Recorded):
+    """All options of ``fastgc sequential`` but those of its output."""
+
     plot: Path | None = options.picture(
         "Plot the number of finished gradients over time, and seconds per gradient for all that "
         "was tried, to this file."
@@ -244,7 +246,7 @@ class Schemes(Options):
 @command(
     CHOOSING, "fastgc sequential m-sgc sr-sgc binary -n 12 --cost 0.8 --delays exponential:mean=0.1"
 )
-def sequential(context: typer.Context, what: Schemes, output: Tables) -> None:
+def sequential(context: typer.Context, what: Sequential, output: Tables) -> None:
     """Compare coding across rounds, for several models in turn, with coding each round by itself.
 
     A worker that straggles in one round makes up for it in later ones. The table lists the fastest

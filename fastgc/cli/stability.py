@@ -99,11 +99,11 @@ class _Survey:
 
     def __init__(self, what: Measured, trials: int) -> None:
         self.what, self.trials = what, trials
-        self.codes = named(what.names, MEASURED)
+        self.codes = MEASURED.split() if what.names is None else named(what.names)
         self.dtypes = catalogue.split(what.dtypes)
         self.patterns = catalogue.split(what.patterns) + ["adversarial"] * what.worst
-        if not (self.dtypes and self.patterns):
-            raise ValueError("name at least one dtype and one pattern")
+        if not (self.codes and self.dtypes and self.patterns):
+            raise ValueError("name at least one code, dtype and pattern")
         for text in self.codes:  # names must be valid, for any size
             check_scheme(text)
         self.rows: list[Any] = []
