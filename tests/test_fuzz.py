@@ -259,7 +259,7 @@ def _model(kind, name, prepared=False):
         X, y = _samples(rng, 3 if kind is models.LinearRegression else 0)
         theta = rng.standard_normal(model.size)
         have = {"theta": theta, "X": X, "y": y, "out": np.zeros(model.size), "gradient": theta + 1}
-        have["shard"] = tuple(model.prepare(X, y))
+        have["shard"] = tuple(models.prepared(model, X, y))
         function = getattr(model, name)
         arguments = {key: have[key] for key in inspect.signature(function).parameters}
         return Call(function, arguments, ("out", "gradient"))
@@ -776,7 +776,7 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     },
     **{
         f"_CrossEntropy.{name}": _model(models.MLP, name)
-        for name in ("gradient", "loss", "partial_gradient", "prepare", "probabilities")
+        for name in ("gradient", "loss", "partial_gradient", "probabilities")
     },
     "MLP": _plain(models.MLP, features=3, classes=2, hidden=[4, 5], activation="relu", l2=0.5),
     "MLP.add_regularisation": _model(models.MLP, "add_regularisation"),
