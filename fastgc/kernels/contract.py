@@ -156,7 +156,6 @@ def _array(name: str, each: _Array, given: dict[str, Any], sizes: dict[str, int]
     return array
 
 
-_NUMBERS: dict[Any, type] = {"float": float, "int": int, "bool": bool}
 _DTYPES = {name: np.dtype(name) for name in (*REALS.split(), *NODES.split(), "float16")}
 _DTYPES |= {name: np.dtype(name) for name in ("complex64", "int64", "uint64")}
 
