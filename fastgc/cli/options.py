@@ -272,8 +272,8 @@ class Recorded(Options):
     recorded: Path | None = option(
         None,
         "Take the times in this file instead of --delays: a table of rounds and workers (csv, txt, "
-        "npy, npz, json, parquet), or a recording (json). The file says how many workers there "
-        "are. For a table, --cost says how many seconds of each time one partition takes.",
+        "npy, npz), or a recording (json). The file says how many workers there are. For a table, "
+        "--cost says how many seconds of each time one partition takes.",
         metavar="FILE",
     )
     unit: str = unit()
