@@ -28,7 +28,7 @@ ONES = np.ones(5 * 8192 + 1)  # six parts: see csrc/split.c
 
 
 def square_sum():
-    return compiled.square_sum(ONES)
+    return kernels.unchecked.square_sum(ONES)
 
 
 def wait_until(true):
@@ -83,7 +83,7 @@ def test_short_work_is_the_callers_alone():
     try:
         for size in (8193, 20_000, 60_000):  # several parts of a few microseconds
             for _ in range(100):
-                assert compiled.square_sum(np.ones(size)) == size
+                assert kernels.unchecked.square_sum(np.ones(size)) == size
         assert compiled.counts() == called
     finally:
         threads.set_num_threads(before)
@@ -96,7 +96,9 @@ def test_many_callers_of_one_pool(split_over):
 
     def call(i):
         expected = ONES.size * (1.0 + i) ** 2
-        return all(compiled.square_sum(vectors[i]) == expected for _ in range(much(3000, 500)))
+        return all(
+            kernels.unchecked.square_sum(vectors[i]) == expected for _ in range(much(3000, 500))
+        )
 
     with ThreadPoolExecutor(8) as callers:
         assert all(callers.map(call, range(8)))
@@ -172,10 +174,10 @@ def test_threads_keep_off_the_callers_processor(split_over):
 PINNED = """
 import json, os
 import numpy as np
-from fastgc.kernels import c, threads
+from fastgc.kernels import c, threads, unchecked
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 c.set_least(0)
-found = [c.square_sum(np.ones(50_000)) for _ in range(10)]
+found = [unchecked.square_sum(np.ones(50_000)) for _ in range(10)]
 tasks = len(os.listdir("/proc/self/task"))
 print(json.dumps([threads.get_num_threads(), found, c.counts()[0], tasks]))
 """
@@ -190,13 +192,13 @@ def test_one_processor_has_one_thread_whatever_was_asked_for():
 FORKS = """
 import json, os, sys
 import numpy as np
-from fastgc.kernels import c, threads
+from fastgc.kernels import c, threads, unchecked
 c.set_least(0)
 x = np.ones(50_000)
 def good():
     before = c.counts()[1]
     for _ in range(10_000):
-        if c.square_sum(x) != x.size:
+        if unchecked.square_sum(x) != x.size:
             return False
         if c.counts()[1] > before:  # a thread of its own did a part
             return True
@@ -218,18 +220,18 @@ def test_children_and_theirs_start_their_own_threads():
 EXITS = """
 import sys, threading
 import numpy as np
-from fastgc.kernels import c
+from fastgc.kernels import c, unchecked
 c.set_least(0)
 x, begun = np.ones(50_000), threading.Barrier(4)
 def call():
-    c.square_sum(x)
+    unchecked.square_sum(x)
     begun.wait()
     while True:
-        c.square_sum(x)
+        unchecked.square_sum(x)
 for _ in range(3):
     threading.Thread(target=call, daemon=True).start()
 begun.wait()
-print(c.square_sum(x))
+print(unchecked.square_sum(x))
 sys.exit(0)
 """
 
