@@ -1527,7 +1527,7 @@ def test_plan_for_a_table(tmp_path):
         (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
         (["--recorded", "nowhere.json"], "nowhere.json"),
         (["--recorded", "else.json"], "else.json is no recording of times"),
-        (["--recorded", __file__], "the name of a file of times ends in one of .npy, .npz, .csv"),
+        (["--recorded", __file__], "the name of a file of times ends in one of .npy, .npz, .json"),
         (["--recorded", str(RECORDED), "--cost", "1"], "leave out cost, unit and per, which"),
         (["--recorded", str(RECORDED), "--per", "computation"], "leave out cost, unit and per"),
         (["--recorded", str(RECORDED), "--per", "day"], "per must be 'round' or 'computation'"),

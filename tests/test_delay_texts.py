@@ -1,5 +1,6 @@
 """Delay models as text: how texts are read, and what errors say."""
 
+import json
 import re
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_texts(text, model):
         ),
         ("empirical", "empirical takes a file, as in empirical:times.npy"),
         ("empirical:,per=round", "empirical takes a file"),
-        ("empirical:times.xls", "a file of times ends in one of .npy, .npz, .csv"),
+        ("empirical:times.xls", "a file of times ends in one of .npy, .npz, .json, .csv"),
         ("empirical:times.csv,unit=day", "unit must be one of s, ms, us and ns, not 'day'"),
         ("empirical:times.csv,unit=ms,per=round,unit=s", "unit is given twice"),
     ],
@@ -109,12 +110,14 @@ def test_texts_refused(text, message):
 def write(path, times):
     if path.suffix == ".npy":
         np.save(path, times)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(np.asarray(times).tolist()))
     else:
         separator = "," if path.suffix == ".csv" else " "
         np.savetxt(path, times, delimiter=separator, fmt="%.17g")
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".csv", ".txt"])
+@pytest.mark.parametrize("suffix", [".npy", ".json", ".csv", ".txt"])
 def test_files(tmp_path, suffix):
     path = tmp_path / f"times,per day{suffix}"
     times = np.random.default_rng(0).random((5, 3))
@@ -154,9 +157,13 @@ def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
     [
         ("header.csv", "a,b\n1,c"),
         ("ragged.csv", "1,2\n3"),
+        ("ragged.json", "[[1, 2], [3]]"),
+        ("table.json", '{"times": [1]}'),
+        ("broken.json", "[1, 2"),
         ("empty.txt", ""),
         ("text.npy", "1 2 3"),
         ("empty.npy", ""),
+        ("large.json", f"[1{'0' * 400}]"),
     ],
 )
 def test_files_that_hold_no_times(tmp_path, name, content):
@@ -165,7 +172,9 @@ def test_files_that_hold_no_times(tmp_path, name, content):
         parse(f"empirical:{tmp_path / name}")
 
 
-@pytest.mark.parametrize(("suffix", "content"), [(".csv", "1,2"), (".txt", "1 2")])
+@pytest.mark.parametrize(
+    ("suffix", "content"), [(".csv", "1,2"), (".txt", "1 2"), (".json", "[1, 2]")]
+)
 def test_files_may_begin_with_a_mark(tmp_path, suffix, content):
     path = tmp_path / f"times{suffix}"
     path.write_text(content, encoding="utf-8-sig")

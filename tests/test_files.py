@@ -58,6 +58,7 @@ READ = [
     ("a.csv", lambda: b'round,"a","b"\n0,"1.5","2"\n1,"2","3"\n', (Empirical.read, of_fit)),
     ("a.tsv", lambda: in_lines("\t"), (Empirical.read,)),
     ("a.txt", lambda: in_lines(" "), (Empirical.read,)),
+    ("a.json", lambda: json.dumps(TIMES.tolist()).encode(), (Empirical.read, of_fit)),
     ("a.json", lambda: json.dumps(RECORDING).encode(), (Recording.read, of_fit)),
     (
         "a.json",
@@ -249,8 +250,8 @@ def in_zip(content, **options):
         ("a.npz", in_zip(header(HUGE)), "its header announces the shape"),
         ("a.npz", in_zip(b"nothing"), "is no readable .npz file: "),
         ("a.json", b"[" * 100_000, "it is nested too deeply|exceeded"),
-        ("a.json", b"[1" + b"0" * 5000 + b"]", "is no recording of times: .*digits"),
-        ("a.json", b'{"times": [[1', "is no recording of times: "),
+        ("a.json", b"[1" + b"0" * 5000 + b"]", "is no readable .json file: .*digits"),
+        ("a.json", b'{"times": [[1', "is no readable .json file: "),
         ("a.csv", b'1,"2\n3",4\n5,6\n', "a quotation goes on over several lines"),
         ("a.csv", b'1,"' + b"2" * 200_000 + b'"\n', "larger than field limit"),
         ("a.csv", b"\xff\xfe1\x00,\x002\x00", "is no text of times: .*utf-8"),
@@ -261,13 +262,13 @@ def test_what_a_file_announces_is_checked(tmp_path, name, content, says):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=says) as caught:
-        (Recording if name.endswith("json") else Empirical).read(path)
+        Empirical.read(path)
     assert str(path) in str(caught.value)
 
 
 def test_large_files_are_refused_before_they_are_read(tmp_path):
     """The files are sparse: nothing of them lies on the disk."""
-    for name in ("a.csv", "a.npy", "a.npz", "a-images-idx3-ubyte"):
+    for name in ("a.csv", "a.json", "a.npy", "a.npz", "a-images-idx3-ubyte"):
         path = tmp_path / name
         path.touch()
         os.truncate(path, 2**42)
@@ -335,13 +336,9 @@ def test_errors_of_the_disk_name_the_file():
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("read", "kinds"),
-    [(Empirical.read, ("csv", "npy", "npz")), (Recording.read, ("csv", "npy", "npz", "json"))],
-    ids=["table", "recording"],
-)
-def test_files_that_are_not_there(tmp_path, read, kinds):
-    for kind in kinds:
+@pytest.mark.parametrize("read", [Empirical.read, Recording.read], ids=["table", "recording"])
+def test_files_that_are_not_there(tmp_path, read):
+    for kind in ("csv", "npy", "npz", "json"):
         with pytest.raises(FileNotFoundError, match=f"absent.{kind}"):
             read(tmp_path / f"absent.{kind}")
 

@@ -21,13 +21,15 @@ def write(path, times, names=None):
         np.save(path, times)
     elif path.suffix == ".npz":
         np.savez(path, seconds=times)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(times.tolist()))
     else:
         separator = {".csv": ",", ".tsv": "\t", ".txt": " "}[path.suffix]
         head = "" if names is None else separator.join(names)
         np.savetxt(path, times, delimiter=separator, fmt="%.17g", header=head, comments="")
 
 
-KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz"]
+KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,9 +93,15 @@ def test_lines_as_others_write_them(tmp_path, text):
         ("a.csv", "a,b\n", "it holds no times"),
         ("a.csv", "round\n1\n", "it holds no times"),
         ("a.csv", "# nothing\n", "it holds no times"),
+        ("a.json", "[[1, 2], [3, null]]", "row 2, column 2: the time is missing"),
+        ("a.json", "[1, 2, -3]", "row 3: the time is negative"),
+        ("a.json", "[[1, 2], [3]]", "row 2 is not as long as the first one"),
+        ("a.json", "[1, [2]]", "row 2 is not as long as the first one"),
+        ("a.json", "7", "it must be a list of times"),
+        ("a.json", '{"times": [[1]]}', "it is a recording, which .*Recording.read reads"),
         ("a.npy", "nothing", "a.npy is no readable .npy file: "),
         ("a.npz", "nothing", "a.npz is no readable .npz file: "),
-        ("a.pkl", "nothing", r"ends in one of .npy, .npz, .csv, .tsv, .txt"),
+        ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt"),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, says):
@@ -141,7 +149,7 @@ def test_units_that_there_are_not(tmp_path, unit, error):
 
 
 def test_files_that_are_not_there(tmp_path):
-    for kind in (".csv", ".npy", ".npz"):
+    for kind in (".csv", ".npy", ".npz", ".json"):
         with pytest.raises(FileNotFoundError, match=r"\[Errno 2\] .*nowhere"):
             Empirical.read(tmp_path / f"nowhere{kind}")
 
@@ -173,6 +181,9 @@ def test_tables_are_recordings(tmp_path):
     read = Recording.read(path, unit="ms", per="computation")
     assert (read.cost, read.per) == (0, "computation")
     assert np.array_equal(read.times, (TIMES + 1) / 1000)
+    listed = tmp_path / "times.json"
+    write(listed, TIMES)
+    assert np.array_equal(Recording.read(listed, cost=0).times, TIMES)
     for settings, says in (
         ({}, r"times\.csv: give cost .*how many seconds of each time compute one"),
         ({"cost": 0.1, "per": "computation"}, "times per computation have no further cost, not"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
+from .._base.files import opened
 from ..codes import catalogue
 from ..coding.arguments import arguments_of
 from . import options
@@ -208,7 +210,7 @@ class Fitted(Options):
 
     file: Path = argument(
         ...,
-        "Times (csv, txt, npy, npz), or a recording with its cost.",
+        "Times (csv, txt, npy, npz, json), or a recording with its cost.",
         metavar="FILE",
     )
     unit: str = options.unit()
@@ -249,6 +251,8 @@ def _recorded(file: Path, unit: str) -> Any:
     from ..delays import Empirical
     from ..planning import Recording
 
-    if file.suffix.lower() == ".json":
-        return Recording.read(file).delays.samples
+    if file.suffix == ".json" and file.is_file():
+        with opened(file, "readable .json file") as held:
+            if held.read(4).removeprefix(codecs.BOM_UTF8)[:1] == b"{":
+                return Recording.read(file).delays.samples
     return Empirical.read(file, unit).samples

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from .._base.arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
 from .._base.extras import scipy
-from .._base.files import read_npy, read_npz, read_text
+from .._base.files import read_json, read_npy, read_npz, read_text
 from .distributions import (
     Delays,
     Distribution,
@@ -82,6 +82,7 @@ class Empirical(Distribution):
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
               single line or column is pooled.
             - ``.npy``, or ``.npz`` with one array, or one with the name ``times``.
+            - ``.json``: a list of lists, or a single list, which is pooled.
 
             The first column is left out if its name is round, step, iteration or index, or if it
             alone has no name.
@@ -290,6 +291,17 @@ def _npz(path: Path) -> Array:
     return next(iter(read_npz(path, choose).values()))
 
 
+def _listed(held: Any) -> _Table:
+    if isinstance(held, dict) and "times" in held:
+        raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
+    if not isinstance(held, list):
+        raise ValueError("it must be a list of times, or a list of lists, one for each round")
+    for number, row in enumerate(held, 1):
+        if isinstance(row, list) and len(row) != len(held[0] if isinstance(held[0], list) else ()):
+            raise ValueError(f"row {number} is not as long as the first one")
+    return _numbers(np.array(held, dtype=np.float64))
+
+
 # --------------------------------------------------------------------------------- named columns
 
 
@@ -384,6 +396,7 @@ _table = partial(_lines, separators=",;\t")
 _READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
     ".npy": (read_npy, _numbers),
     ".npz": (_npz, _numbers),
+    ".json": (partial(read_json, what="readable .json file"), _listed),
     ".csv": (_text, _table),
     ".tsv": (_text, _table),
     ".txt": (_text, partial(_lines, separators=",;")),

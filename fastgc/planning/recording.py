@@ -98,17 +98,18 @@ class Recording:
         ------
         ValueError
             If the file holds something else, or a table needs a cost and has none.
-        TypeError, OSError
+        TypeError, OSError, ImportError
             As `Empirical.read` does.
         """
         name = os.fspath(path)
         if Path(path).suffix.lower() == ".json":
             what = "recording of times"
             held = read_json(path, what)
-            with refusing(path, what):
-                if cost is not None or unit != "s" or per != "round":
-                    raise ValueError("leave out cost, unit and per, which it contains")
-                return cls._of(held)
+            if not isinstance(held, list):
+                with refusing(path, what):
+                    if cost is not None or unit != "s" or per != "round":
+                        raise ValueError("leave out cost, unit and per, which it contains")
+                    return cls._of(held)
         samples = Empirical.read(path, unit, per).samples
         if samples.ndim != 2:
             raise ValueError(
