@@ -32,6 +32,14 @@ def saved(save, *arrays, **named):
     return file.getvalue()
 
 
+def in_parquet():
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table({f"w{i}": t for i, t in enumerate(TIMES.T)}), file)
+    return file.getvalue().to_pybytes()
+
+
 def in_lines(separator):
     return "\n".join(separator.join(f"{time:.4g}" for time in row) for row in TIMES).encode()
 
@@ -70,6 +78,7 @@ READ = [
     ("a.npz", lambda: saved(np.savez, TIMES), (Empirical.read,)),
     ("a.npz", lambda: saved(np.savez_compressed, TIMES), (Empirical.read, of_fit)),
     ("a.npz", lambda: saved(np.savez_compressed, X=TIMES, y=np.arange(6) % 2), (data.load,)),
+    ("a.parquet", in_parquet, (Empirical.read, of_fit)),
     ("a-images-idx3-ubyte", lambda: IDX, (data.read_idx,)),
     ("a-images-idx3-ubyte", lambda: gzip.compress(IDX), (data.read_idx,)),
 ]
@@ -177,6 +186,7 @@ def no_file(path, kind):
     [
         ("a.csv", Empirical.read),
         ("a.npz", of_fit),
+        ("a.parquet", Empirical.read),
         ("a.json", Recording.read),
         ("a.json", history.read_json),
         ("a.npy", of_matrix),
@@ -185,6 +195,8 @@ def no_file(path, kind):
     ids=lambda x: getattr(x, "__name__", x),
 )
 def test_what_is_no_file_is_not_waited_for(tmp_path, kind, name, read):
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
     with (
         no_file(tmp_path / name, kind),
         pytest.raises(ValueError, match=f"{name} is {kind}: name a file, a "),
@@ -255,10 +267,13 @@ def in_zip(content, **options):
         ("a.csv", b'1,"2\n3",4\n5,6\n', "a quotation goes on over several lines"),
         ("a.csv", b'1,"' + b"2" * 200_000 + b'"\n', "larger than field limit"),
         ("a.csv", b"\xff\xfe1\x00,\x002\x00", "is no text of times: .*utf-8"),
+        ("a.parquet", b"PAR1" + bytes(100) + b"PAR1", "is no readable .parquet file: "),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_what_a_file_announces_is_checked(tmp_path, name, content, says):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=says) as caught:
@@ -300,6 +315,14 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
         for name, _, read in parts:
             with pytest.raises(ValueError, match=rf"{name} .*it unpacks to more than .*: keep it"):
                 read(tmp_path / name)
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
+    assert Empirical.read(path).samples.shape == (10**6, 2)
+    monkeypatch.setattr(files, "half_of_memory", lambda: 2**20)
+    with pytest.raises(ValueError, match=r"a\.parquet .*it unpacks to more than"):
+        Empirical.read(path)
 
 
 # ------------------------------------------------------------------------------- what is raised

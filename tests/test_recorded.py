@@ -1,5 +1,6 @@
 """Tables of recorded times are read from files of all kinds."""
 
+import importlib.util
 import json
 
 import numpy as np
@@ -23,13 +24,18 @@ def write(path, times, names=None):
         np.savez(path, seconds=times)
     elif path.suffix == ".json":
         path.write_text(json.dumps(times.tolist()))
+    elif path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        names = names or [f"w{i}" for i in range(times.shape[1])]
+        parquet.write_table(pyarrow.table(dict(zip(names, times.T, strict=True))), path)
     else:
         separator = {".csv": ",", ".tsv": "\t", ".txt": " "}[path.suffix]
         head = "" if names is None else separator.join(names)
         np.savetxt(path, times, delimiter=separator, fmt="%.17g", header=head, comments="")
 
 
-KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json"]
+KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".parquet"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,7 +50,7 @@ def test_every_kind_of_file(tmp_path, kind, unit, many):
     assert parse(f"empirical:{path},unit={unit}") == read
 
 
-@pytest.mark.parametrize("kind", [".csv", ".tsv", ".txt"])
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".txt", ".parquet"])
 @pytest.mark.parametrize("first", ["round", "Step", "INDEX", "iteration"])
 def test_a_column_that_numbers_rounds_is_left_out(tmp_path, kind, first):
     path = tmp_path / f"times{kind}"
@@ -101,7 +107,7 @@ def test_lines_as_others_write_them(tmp_path, text):
         ("a.json", '{"times": [[1]]}', "it is a recording, which .*Recording.read reads"),
         ("a.npy", "nothing", "a.npy is no readable .npy file: "),
         ("a.npz", "nothing", "a.npz is no readable .npz file: "),
-        ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt"),
+        ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt, .parquet"),
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, says):
@@ -142,6 +148,35 @@ def test_of_several_arrays_one_is_called_times(tmp_path):
         Empirical.read(tmp_path / "b.npz")
 
 
+def test_parquet_that_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    for columns, says in (
+        ({"a": [1.0, None], "b": [2.0, 3.0]}, "row 2, column 'a': the time is missing"),
+        ({"round": [0, 1], "a": [1, 2], "b": [3, -3]}, "row 2, column 'b': the time is negative"),
+        ({"a": ["x", "y"]}, "column 'a': its entries are no real numbers, but string"),
+        ({"worker": [0, 1], "seconds": [1.0, 2.0]}, "a column 'worker'"),
+        ({"round": [0, 1]}, "it has no column of times"),
+    ):
+        parquet.write_table(pyarrow.table(columns), path)
+        with pytest.raises(ValueError, match=says):
+            Empirical.read(path)
+    path.write_text("nothing")
+    with pytest.raises(ValueError, match=r"a\.parquet is no "):
+        Empirical.read(path)
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "a.parquet").write_text("")
+    with pytest.raises(ImportError, match=r'parquet files need PyArrow: pip install ".*parquet\]"'):
+        Empirical.read(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(("unit", "error"), [("day", ValueError), (3, TypeError)])
 def test_units_that_there_are_not(tmp_path, unit, error):
     with pytest.raises(error, match="unit must be"):
@@ -149,7 +184,10 @@ def test_units_that_there_are_not(tmp_path, unit, error):
 
 
 def test_files_that_are_not_there(tmp_path):
-    for kind in (".csv", ".npy", ".npz", ".json"):
+    kinds = [".csv", ".npy", ".npz", ".json"]
+    if importlib.util.find_spec("pyarrow") is not None:
+        kinds.append(".parquet")
+    for kind in kinds:
         with pytest.raises(FileNotFoundError, match=r"\[Errno 2\] .*nowhere"):
             Empirical.read(tmp_path / f"nowhere{kind}")
 

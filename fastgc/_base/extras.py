@@ -56,6 +56,11 @@ def one_thread_of_blas() -> Iterator[None]:
         yield
 
 
+def parquet() -> Any:
+    """Return ``pyarrow.parquet``."""
+    return _optional("pyarrow.parquet", "parquet files need PyArrow", "parquet")
+
+
 def ray() -> Any:
     """Return ``ray``."""
     return _optional("ray", "the Ray engine needs Ray", "ray")

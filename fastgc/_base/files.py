@@ -21,6 +21,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from .arrays import Array
+from .extras import parquet
 
 Name = str | os.PathLike[str]
 
@@ -147,6 +148,16 @@ def read_npz(
             with archive.open(entry) as held:
                 arrays[name] = _array(held, entry.file_size)
     return arrays
+
+
+def read_parquet(path: Name, what: str) -> Any:
+    """Return the table of a parquet file; raise ImportError if PyArrow is not installed."""
+    reader = parquet()
+    with opened(path, what) as file:
+        held = reader.ParquetFile(file)
+        found = held.metadata
+        _check_unpacked(8 * found.num_rows * found.num_columns, half_of_memory())
+        return held.read()
 
 
 def _array(file: IO[bytes], size: int) -> Array:

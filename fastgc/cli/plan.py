@@ -210,7 +210,7 @@ class Fitted(Options):
 
     file: Path = argument(
         ...,
-        "Times (csv, txt, npy, npz, json), or a recording with its cost.",
+        "Times (csv, txt, npy, npz, json, parquet), or a recording with its cost.",
         metavar="FILE",
     )
     unit: str = options.unit()

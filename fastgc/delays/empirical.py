@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from .._base.arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
 from .._base.extras import scipy
-from .._base.files import read_json, read_npy, read_npz, read_text
+from .._base.files import read_json, read_npy, read_npz, read_parquet, read_text
 from .distributions import (
     Delays,
     Distribution,
@@ -82,6 +82,7 @@ class Empirical(Distribution):
               or blanks. The first line may name the columns; lines that begin with # are skipped. A
               single line or column is pooled.
             - ``.npy``, or ``.npz`` with one array, or one with the name ``times``.
+            - ``.parquet``: a column for each worker (needs ``gradient-coding[parquet]``).
             - ``.json``: a list of lists, or a single list, which is pooled.
 
             The first column is left out if its name is round, step, iteration or index, or if it
@@ -104,6 +105,8 @@ class Empirical(Distribution):
             If an argument has a wrong type.
         OSError
             If the file cannot be read.
+        ImportError
+            If it is a parquet file and PyArrow is not installed.
 
         Examples
         --------
@@ -212,7 +215,7 @@ def check_times(what: str, times: ArrayLike) -> Floats:
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 
 _MISSING = {"", "-", "na", "nan", "n/a", "none", "null"}
-_NUMBERING = {"round", "rounds", "step", "iteration", "index"}
+_NUMBERING = {"round", "rounds", "step", "iteration", "index", "__index_level_0__"}
 _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with one time per row
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
@@ -317,6 +320,26 @@ def _columns(names: Sequence[str] | None) -> slice:
     return slice(1 if known[0] in _NUMBERING or not known[0] else 0, None)
 
 
+def _named(held: Any) -> _Table:
+    names = held.column_names
+    if not names:
+        raise ValueError("it holds no times")
+    part = _columns(names)
+    columns = []
+    for name, column in list(zip(names, held.columns, strict=True))[part]:
+        entries = column.to_numpy()
+        if entries.dtype.kind not in "iuf":
+            raise ValueError(f"column {name!r}: its entries are no real numbers, but {column.type}")
+        columns.append(entries.astype(np.float64))
+    if not columns:
+        raise ValueError("it has no column of times")
+
+    def place(row: int, column: int) -> str:
+        return f"row {row + 1}, column {names[part][column]!r}"
+
+    return np.stack(columns, axis=1), place
+
+
 # --------------------------------------------------------------------------------------- texts
 
 
@@ -400,6 +423,7 @@ _READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
     ".csv": (_text, _table),
     ".tsv": (_text, _table),
     ".txt": (_text, partial(_lines, separators=",;")),
+    ".parquet": (partial(read_parquet, what="readable .parquet file"), _named),
 }
 
 

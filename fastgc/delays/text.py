@@ -45,7 +45,7 @@ FORMS = (
     ),
     (
         "empirical:FILE",
-        "recorded times: a table of rounds and workers (csv, txt, npy, npz, json)",
+        "recorded times: a table of rounds and workers (csv, txt, npy, npz, json, parquet)",
     ),
     ("empirical:FILE,unit=ms", "the same in another unit than seconds: ms, us or ns"),
     ("MODULE:CLASS:KEY=VALUE", "an instance of a class that can be imported"),
