@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Array, Bools, Ints, as_array, check_index
+from .._base.arrays import Array, Bools, Floats, Ints, as_array, check_index
 from ..coding.arguments import check_stragglers
 from ..coding.code import Code
 from ..coding.precision import Precision
@@ -135,26 +136,45 @@ class LinearScheme(Scheme):
         if self.wait is not None:  # the rest is for sets that determine the gradient
             return super()._solve(survivors, unit)
         inverse, null = self._null
-        sizes, lost = self._sizes[survivors], _without(survivors, self.n)
-        kept = null[:, survivors]
-        undo = np.linalg.pinv(null[:, lost], rcond=lost.size * np.finfo(np.float64).eps)
-
-        def solve(wanted: Array) -> Array:
-            a = wanted @ inverse  # the shortest vector of all workers, for rows of norm 1
-            found: Array = (a[survivors] - a[lost] @ undo @ kept) / sizes
-            return found
-
+        sizes = self._sizes[survivors]
+        solve = without_lost(null, lambda wanted: wanted @ inverse, survivors, sizes)
         return near_exact_vector(solve, self._B[survivors], sizes, np.ones(self.k), unit)
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks: the combinations of rows that are 0 and do not contain stragglers."""
-        null, lost = self._null[1], _without(survivors, self.n)
-        least = lost.size * np.finfo(np.float64).eps
-        left, singular, _ = np.linalg.svd(null[:, lost])
-        H = left[:, int((singular > least).sum()) :].conj().T @ null[:, survivors]
-        H[np.abs(H) < least] = 0
-        H /= self._sizes[survivors]
+        H = checks_of(self._null[1], survivors) / self._sizes[survivors]
         return Parity.of(H, error=np.linalg.norm(H @ self._B[survivors], axis=1))
+
+
+def without_lost(
+    null: Array, shortest: Callable[[Array], Array], survivors: Ints, sizes: Floats
+) -> Callable[[Array], Array]:
+    """Return ``solve(wanted)``, which finds vectors of these survivors from those of all workers.
+
+    For rows of norm 1, `null` is an orthonormal basis of x B = 0, (m, n), and ``shortest(wanted)``
+    is the shortest vector of all workers for a sum. `sizes` are the norms of the survivors' rows.
+    """
+    lost = _without(survivors, null.shape[1])
+    kept = null[:, survivors]
+    undo = np.linalg.pinv(null[:, lost], rcond=lost.size * np.finfo(np.float64).eps)
+
+    def solve(wanted: Array) -> Array:
+        a = shortest(wanted)
+        found: Array = (a[survivors] - a[lost] @ undo @ kept) / sizes
+        return found
+
+    return solve
+
+
+def checks_of(null: Array, survivors: Ints) -> Array:
+    """The combinations of a basis of x B = 0 in which stragglers do not occur, for survivors."""
+    lost = _without(survivors, null.shape[1])
+    least = lost.size * np.finfo(np.float64).eps
+    left, singular, _ = np.linalg.svd(null[:, lost])
+    rank = int((singular > least).sum())
+    H: Array = left[:, rank:].conj().T @ null[:, survivors]
+    H[np.abs(H) < least] = 0
+    return H
 
 
 def _without(survivors: Ints, n: int) -> Bools:

@@ -106,10 +106,33 @@ def near_exact_vector(
     float
         What is left of the target, relative to its norm.
     """
+    return near_exact_of(
+        solve,
+        lambda vector: rows.T @ vector,
+        lambda: _ridge(rows, sizes, target, unit),
+        sizes,
+        target,
+        unit,
+    )
+
+
+def near_exact_of(
+    solve: Callable[[NDArray[np.number]], NDArray[np.number]],
+    combine: Callable[[NDArray[np.number]], NDArray[np.number]],
+    regress: Callable[[], NDArray[np.number]],
+    sizes: Floats,
+    target: NDArray[np.number],
+    unit: float = DOUBLE,
+) -> tuple[NDArray[np.number], float]:
+    """As `near_exact_vector`, for rows that are not held as a matrix.
+
+    `combine` returns ``vector @ rows``, and `regress` the vector of the ridge regression, or one
+    close to it.
+    """
     whole = float(np.linalg.norm(target))
 
     def assess(vector: NDArray[np.number]) -> tuple[NDArray[np.number], float, float]:
-        left = target - rows.T @ vector
+        left = target - combine(vector)
         rounding = 2 * unit * float(np.linalg.norm(sizes * vector))
         return left, float(np.linalg.norm(left)) / whole, rounding / whole
 
@@ -121,7 +144,7 @@ def near_exact_vector(
         if remains < bias:
             vector, bias, rounding = again, remains, grown
     if bias > _BIASED * rounding or not math.hypot(bias, rounding) <= unit ** (5 / 8):
-        other = _ridge(rows, sizes, target, unit)
+        other = regress()
         _, remains, grown = assess(other)
         # What remains is known up to the size of the roundings. If rows are dependent, the
         # regression's vector may be arbitrarily long, with a little less remaining by chance.
