@@ -172,6 +172,16 @@ def test_nothing_is_added_to_itself(mode):
     assert energy[0] == 0
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_rows_know_what_overlaps_them(count):
+    room = np.zeros(400, np.uint8)
+    rows = [room[120 + 4 * i : 132 + 4 * i].view(np.float32) for i in range(count)]
+    listed = kernels.Rows.of(rows, 3, np.dtype(np.float32))
+    for at in range(0, 380, 4):
+        out = room[at : at + 20].view(np.float32)
+        assert listed.overlap(out) == any(np.shares_memory(out, row) for row in rows)
+
+
 # ---------------------------------------------------------------------------- what is taken
 
 FIVE = ReedSolomon(7, stragglers=2)  # of whose messages five decode
