@@ -90,13 +90,14 @@ def flat(tensors):
     return torch.cat([t.detach().reshape(-1) for t in tensors])
 
 
-def plain(steps, width=32):
-    """Return the parameters after the plain loop."""
-    module, data = net(width), samples()
+def plain(steps, make=net, of=1):
+    """Return the parameters after the plain loop, of steps of `of` batches each."""
+    module, data = make(), samples()
     optimizer = Momentum(module)
     for step in range(steps):
         optimizer.zero_grad()
-        losses(module, *data[order(step)]).sum().backward()
+        for each in range(of):
+            losses(module, *data[order(of * step + each)]).sum().backward()
         optimizer.step()
     return flat(module.parameters())
 
@@ -285,6 +286,19 @@ def in_a_job(folder, run):
 # ------------------------------------------------------------------------- troubles, and results
 
 
+def torchrun(folder, count, *program, seconds=120):
+    """Run a program on `count` ranks of torchrun; return it when it has ended."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return subprocess.run(
+        [*command, f"--nproc-per-node={count}", *program],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+    )
+
+
 def kill(rank, at, seconds=None):
     """Trouble: kill a rank in its first life, at a moment of a step or `seconds` later."""
 
@@ -308,7 +322,7 @@ def without(rank):
     return [r for r in range(N) if r != rank]
 
 
-def check(results, steps, ranks=range(N), width=32):
+def check(results, steps, ranks=range(N), make=net, of=1):
     """Require of all ranks: they did all steps with the whole batch, and hold the same bits."""
     assert sorted(results) == sorted(ranks)
     for each in results.values():
@@ -319,7 +333,7 @@ def check(results, steps, ranks=range(N), width=32):
     for each in results.values():
         assert np.array_equal(each["theta"], first["theta"])
         assert np.array_equal(each["momentum"], first["momentum"])
-    truth = plain(steps, width).numpy()
+    truth = plain(steps, make, of).numpy()
     assert abs(first["theta"] - truth).max() <= 1e-5 * abs(truth).max()
 
 

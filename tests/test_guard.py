@@ -165,18 +165,12 @@ print(f"rank {rank} joined {joined} loss {mean:.6g} {model.bias.item():.6g}", fl
 def test_a_rank_of_torchrun_that_is_killed_comes_back(tmp_path):
     """All ranks end with the same result as without the kill."""
     pytest.importorskip("torch")
+    from groups_of_ranks import torchrun
+
     (tmp_path / "rank.py").write_text(RANK)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     found = {}
     for what in ("killed", "nobody"):
-        done = subprocess.run(
-            [*command, "-m", "fastgc.guard", "rank.py", what],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-        )
+        done = torchrun(tmp_path, 3, "-m", "fastgc.guard", "rank.py", what)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("joined") == 3, (done.stdout, done.stderr)
         found[what] = sorted(line for line in done.stdout.split("\n") if "joined" in line)

@@ -304,7 +304,7 @@ def test_a_rank_that_is_killed_within_a_sum_costs_no_step(rank, tmp_path):
     width, steps = 40_000, 5  # so wide that the all-reduce takes some time
     trouble = kill(rank, ("before", 2), seconds=0.01)
     found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, trouble, width))
-    check(found, steps, without(rank), width)
+    check(found, steps, without(rank), functools.partial(net, width))
     went_on_without(rank, found)
 
 

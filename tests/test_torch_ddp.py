@@ -4,6 +4,7 @@ Ranks are those of `groups_of_ranks`.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
@@ -141,28 +142,7 @@ def training(
     return train
 
 
-def check(found, steps, of=1, there=range(N)):
-    """Require of all ranks: they did all steps with the whole batch, and hold the same bits."""
-    assert sorted(found) == sorted(there)
-    for each in found.values():
-        assert isinstance(each, dict), each
-        assert each["steps"] == steps
-        assert each["worst"] <= EXACT
-        for what in ("theta", "momentum"):
-            assert np.array_equal(each[what], found[min(found)][what])
-    truth = plain(steps, of).numpy()
-    assert abs(found[min(found)]["theta"] - truth).max() <= 1e-5 * abs(truth).max()
-
-
-def plain(steps, of):
-    module, data = net(), samples()
-    optimizer = Momentum(module)
-    for step in range(steps):
-        optimizer.zero_grad()
-        for each in range(of):
-            losses(module, *data[order(of * step + each)]).sum().backward()
-        optimizer.step()
-    return flat(module.parameters())
+check = functools.partial(ranks.check, make=net)
 
 
 def test_ranges_are_all_parameters_the_last_first():
@@ -188,7 +168,7 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
         training(binary, 8, of=2, redundancy="reactive"),
     ]
     for found, of in zip(ranks.launch_each(tmp_path, trains), (1, 1, 2, 1, 2), strict=True):
-        check(found, 8, of)
+        check(found, 8, of=of)
     assert all(each["recomputed"] == {0: 2 * BATCH // N} for each in found.values())  # in halves
 
 
@@ -200,7 +180,7 @@ def test_a_rank_that_is_killed_costs_no_step(moment, redundancy, tmp_path):
         training(code, 8, ranks.kill(2, (moment, step)), redundancy=redundancy) for step in steps
     ]
     for step, found in zip(steps, ranks.launch_each(tmp_path, trains), strict=True):
-        check(found, 8, there=ranks.without(2))
+        check(found, 8, ranks=ranks.without(2))
         assert all(each["ranks"] == ranks.without(2) for each in found.values())
         recomputed = sum((Counter(each["recomputed"]) for each in found.values()), Counter())
         if redundancy == "proactive":
@@ -380,7 +360,7 @@ def test_a_backward_pass_that_raises_midway_leaves_nothing_running(closes, tmp_p
     said = found.pop(2)
     assert said[0] == "of the script"
     assert said[2] == 0
-    check(found, 8, there=ranks.without(2))
+    check(found, 8, ranks=ranks.without(2))
 
 
 def test_a_gradient_that_was_not_zeroed_is_told_of(tmp_path):

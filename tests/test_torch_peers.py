@@ -6,7 +6,6 @@ Ranks are those of `groups_of_ranks`.
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -31,6 +30,7 @@ from groups_of_ranks import (  # noqa: E402
     order,
     samples,
     slowly,
+    torchrun,
     train_on_digits,
 )
 
@@ -326,15 +326,7 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
 """
     assert text.count(place) == 1
     (tmp_path / "dies.py").write_text(text.replace(place, death + place), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-    done = subprocess.run(
-        [*command, "-m", "fastgc.guard", "dies.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
+    done = torchrun(tmp_path, 4, "-m", "fastgc.guard", "dies.py")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "died").exists()
     found = re.findall(r"^(\d+): loss ([\d.]+), ranks (.*)$", done.stdout, re.M)
@@ -353,15 +345,7 @@ def test_what_torchrun_prints_of_a_rank_that_is_killed(tmp_path):
         "import os, signal, time\n"
         "os.kill(os.getpid(), signal.SIGKILL) if os.environ['RANK'] == '1' else time.sleep(60)\n"
     )
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, "script.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
+    done = torchrun(tmp_path, 2, "script.py")
     assert done.returncode == 1
 
     def known(line):

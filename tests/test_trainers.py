@@ -1,16 +1,13 @@
 """The examples of docs/trainers.md: after a rank's death, weights are those of one process."""
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from examples import EXAMPLES
 
 torch = pytest.importorskip("torch")
-from groups_of_ranks import train_on_digits  # noqa: E402
+from groups_of_ranks import torchrun, train_on_digits  # noqa: E402
 
 # For each: the line before ranks find each other, the line that sums up, and the step's number.
 LINES = {
@@ -63,15 +60,7 @@ if os.environ["RANK"] == "1" and os.path.exists("died"):
         indent = " " * (len(line) - len(line.lstrip()))
         text = text.replace(line, before.replace("\n", f"\n{indent}").rstrip() + "\n" + line)
     (tmp_path / "dies.py").write_text(text + end, encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    done = subprocess.run(
-        [*command, "-m", "fastgc.guard", "dies.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
+    done = torchrun(tmp_path, 3, "-m", "fastgc.guard", "dies.py", seconds=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "was killed by SIGKILL, and is started again" in done.stderr
     found = re.findall(r"^(\d+): loss [\d.]+, ranks (.*)$", done.stdout, re.M)
