@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fastgc.h"
+#include "pool.h"
 
 /* Rows that begin at lowest .. lowest + extent - 1 share memory with the output. One comparison finds them,
  * as numbers are unsigned: for a row below `lowest`, the difference wraps to a large number. */
@@ -151,13 +151,10 @@ FGC_KINDS(COMBINE_APART)
                                     real *out, const void *row, int64_t at, int flags)             \
     {                                                                                              \
         const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
-        const uintptr_t one = (uintptr_t)row;                                                      \
-        if (misplaced(&it, one))                                                                   \
+        if (misplaced(&it, (uintptr_t)row))                                                        \
             return FGC_MISPLACED;                                                                  \
-        *energy += fgc_encode_##kind(plan->mode, &one,                                             \
-                                     plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2),           \
-                                     weight + at, 1, plan->extent, plan->in_len, plan->out_len,    \
-                                     flags, out);                                                  \
+        const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);             \
+        *energy += fgc_add_row_##kind(plan, coef, weight[at], row, flags, out);                    \
         return FGC_OK;                                                                             \
     }
 FGC_KINDS(ADD_APART)

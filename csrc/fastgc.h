@@ -175,22 +175,13 @@ FGC_KINDS(FGC_COMBINE_APART)
 #undef FGC_COMBINE_APART
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
- * times its sum of squares to *energy. The row is checked as in fgc_combine_apart. Returns FGC_MISPLACED or
- * FGC_OK. */
+ * times its sum of squares to *energy, in one pass. The row is checked as in fgc_combine_apart. Not for
+ * FGC_REAL_PART. Returns FGC_MISPLACED or FGC_OK. */
 #define FGC_ADD_APART(kind, read, real)                                                            \
     fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
                                     real *out, const void *row, int64_t at, int flags);
 FGC_KINDS(FGC_ADD_APART)
 #undef FGC_ADD_APART
-
-/* The same as fgc_combine, in one pass with the sum over rows of weight[r] times the row's sum of squares,
- * which it returns. Not for FGC_REAL_PART. */
-#define FGC_ENCODE(kind, read, real)                                                               \
-    double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
-                             const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
-                             int64_t out_len, int flags, real *out);
-FGC_KINDS(FGC_ENCODE)
-#undef FGC_ENCODE
 
 /* The type of the reals of rows. */
 typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;

@@ -15,6 +15,13 @@ enum { FGC_PIECES = 1024 };
  * one call. `work`: about how many nanoseconds they take one thread. */
 void fgc_pool_run(fgc_job job, void *data, int pieces, int64_t work);
 
+/* Do fgc_add_apart for a row that is well placed; return its sum of squares times `weight`. */
+#define FGC_ADD_ROW(kind, read, real)                                                              \
+    double fgc_add_row_##kind(const fgc_apart *plan, const double *coef, double weight,            \
+                              const void *row, int flags, real *out);
+FGC_KINDS(FGC_ADD_ROW)
+#undef FGC_ADD_ROW
+
 /* Return the nanoseconds since some moment, which is the same for all processes of this machine. */
 int64_t fgc_now(void);
 

@@ -29,7 +29,7 @@ typedef struct {
     fgc_mode mode;
     int flags;
     const uintptr_t *rows;
-    const double *coef, *weight;
+    const double *coef;
     int64_t count, extent, in_len, out_len, part;
     void *out;
     atomic_int bad;
@@ -88,43 +88,41 @@ static double total(const double *sum, int pieces)
 /* So many elements of a row are still in the first cache when their squares are added up. */
 enum { NEAR = 4096 };
 
-#define ENCODE(kind, row, real)                                                                    \
-    static void encode_piece_##kind(combination *it, int piece)                                    \
+#define ADD_ROW(kind, read, real)                                                                  \
+    static void add_piece_##kind(combination *it, int piece)                                       \
     {                                                                                              \
         int64_t lo = piece * it->part;                                                             \
         const int64_t hi = end_of(it, piece + 1);                                                  \
         double sum = 0;                                                                            \
         for (int64_t to; lo < hi; lo = to) {                                                       \
             to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
-            fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, lo, to, it->in_len,   \
+            fgc_combine_part_##kind(it->mode, it->rows, it->coef, 1, lo, to, it->in_len,           \
                                     it->out_len, it->flags, it->out);                              \
-            const int64_t len = (to < it->in_len ? to : it->in_len) - lo;                          \
-            for (int64_t r = 0; r < it->count; r++) {                                              \
-                void *const from = (row *)it->rows[r] + lo;                                        \
-                sum += it->weight[r] * fgc_square_sum_part_##kind(&from, NULL, len);               \
-            }                                                                                      \
+            void *const from = (read *)it->rows[0] + lo;                                           \
+            sum += fgc_square_sum_part_##kind(&from, NULL,                                         \
+                                              (to < it->in_len ? to : it->in_len) - lo);           \
         }                                                                                          \
         it->sum[piece] = sum;                                                                      \
     }                                                                                              \
-    static void encode_pieces_##kind(void *data, int from, int to)                                 \
+    static void add_pieces_##kind(void *data, int from, int to)                                    \
     {                                                                                              \
         for (int piece = from; piece < to; piece++)                                                \
-            encode_piece_##kind(data, piece);                                                      \
+            add_piece_##kind(data, piece);                                                         \
     }                                                                                              \
-    double fgc_encode_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,             \
-                             const double *weight, int64_t count, int64_t extent, int64_t in_len,  \
-                             int64_t out_len, int flags, real *out)                                \
+    double fgc_add_row_##kind(const fgc_apart *plan, const double *coef, double weight,            \
+                              const void *row, int flags, real *out)                               \
     {                                                                                              \
         double sum[FGC_PIECES];                                                                    \
-        combination it = {.mode = mode, .flags = flags, .rows = rows, .coef = coef,                \
-                          .weight = weight, .count = count, .extent = extent, .in_len = in_len,    \
-                          .out_len = out_len, .part = part_of(extent, LEAST_OF_SUMS),              \
+        const uintptr_t one = (uintptr_t)row;                                                      \
+        combination it = {.mode = plan->mode, .flags = flags, .rows = &one, .coef = coef,          \
+                          .count = 1, .extent = plan->extent, .in_len = plan->in_len,              \
+                          .out_len = plan->out_len, .part = part_of(plan->extent, LEAST_OF_SUMS),  \
                           .out = out, .sum = sum};                                                 \
-        const int pieces = pieces_of(extent, it.part);                                             \
-        fgc_pool_run(encode_pieces_##kind, &it, pieces, 2 * work_of(&it));                         \
-        return total(sum, pieces);                                                                 \
+        const int pieces = pieces_of(it.extent, it.part);                                          \
+        fgc_pool_run(add_pieces_##kind, &it, pieces, 2 * work_of(&it));                            \
+        return weight * total(sum, pieces);                                                        \
     }
-FGC_KINDS(ENCODE)
+FGC_KINDS(ADD_ROW)
 
 /* A kernel that returns a sum over vectors of one length, with some numbers as parameters. */
 typedef double (*sum_kernel)(void *const *vector, const double *by, int64_t len);

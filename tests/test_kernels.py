@@ -360,29 +360,29 @@ def test_encoding_is_combining_and_measuring(mode, dtype, split, at_each_level, 
                 coef = coef + 1j * rng.standard_normal(count)
             wide = [array.astype(np.float64).astype(WIDE) for array in arrays]
             terms = [a * (row @ row) for a, row in zip(weights, wide, strict=True)]
-            listed = kernels.Rows.of(arrays, size, np.dtype(dtype))
-            rows = kernels.Rows(count, size, np.dtype(dtype))
+            listed = [kernels.Rows.of([array], size, np.dtype(dtype)) for array in arrays]
             for accumulate in (False, True):
                 for _ in at_each_level():
-                    expected, out = start.copy(), start.copy()
-                    kernels.combine(mode, listed, coef, expected, accumulate)
-                    encode = kernels.unchecked.bind_encode(
-                        mode, rows, coef, weights, out, accumulate
+                    expected, out, energy = start.copy(), start.copy(), np.zeros(1)
+                    add = kernels.unchecked.bind_add(
+                        mode, coef, weights, size, np.dtype(dtype), out, energy
                     )
-                    for array in arrays:
-                        rows.append(array)
-                    error = encode() - sum(terms)
-                    rows.clear()
+                    for at, (array, row) in enumerate(zip(arrays, listed, strict=True)):
+                        more = accumulate or at > 0
+                        kernels.combine(mode, row, coef[at : at + 1], expected, more)
+                        assert add(array, at, more) == kernels.Status.OK
+                    error = energy[0] - sum(terms)
                     np.testing.assert_array_equal(out, expected)
                     assert abs(error) <= (size + count) * 2.0**-53 * np.abs(terms).sum()
         for at in {0, size // 2, size - 1}:
             spoiled = np.ones(size, dtype)
             spoiled[at] = np.nan
-            rows = kernels.Rows(1, size, np.dtype(dtype))
             out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
-            encode = kernels.unchecked.bind_encode(mode, rows, one, np.ones(1), out, False)
-            rows.append(spoiled)
-            assert np.isnan(encode())
+            energy = np.zeros(1)
+            kernels.unchecked.bind_add(mode, one, np.ones(1), size, np.dtype(dtype), out, energy)(
+                spoiled, 0, False
+            )
+            assert np.isnan(energy[0])
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])

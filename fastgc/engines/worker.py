@@ -335,10 +335,16 @@ class _Encoded:
             # Coefficient 1: the message is the partial gradient.
             return _Alone(out, *_marked(out), kernels.unchecked.bind_square_sum(_reals(out)), out)
         reals = form.reals(self._partial, mode)
-        rows = kernels.Rows.of([reals], reals.size, reals.dtype)
-        encode = kernels.unchecked.bind_encode(
-            mode, rows, coefficients, np.abs(coefficients) ** 2, sums
+        energy, weights = np.zeros(1), np.abs(coefficients) ** 2
+        add = kernels.unchecked.bind_add(
+            mode, coefficients, weights, reals.size, reals.dtype, sums, energy
         )
+
+        def encode() -> float:
+            energy[0] = 0.0
+            add(reals, 0, False)
+            return energy.item()
+
         return _Alone(self._partial, self._bits, self._unwritten, encode, out)
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:

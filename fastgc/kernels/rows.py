@@ -28,9 +28,6 @@ LEAST_GROUP, LARGEST_GROUP = 4, 8
 # Combines the first `count` rows: ``combine(count) -> status``.
 CombineRows: TypeAlias = Callable[[int], int]
 
-# Combines all rows, and returns a sum of their squares: ``encode() -> sum``.
-EncodeRows: TypeAlias = Callable[[], float]
-
 # Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
 AddRow: TypeAlias = Callable[[NDArray[Any], int, bool], int]
 

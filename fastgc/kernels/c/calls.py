@@ -27,7 +27,6 @@ from ..rows import (
     AddRow,
     Combinations,
     CombineRows,
-    EncodeRows,
     Rows,
     alike,
     extent_of,
@@ -47,7 +46,6 @@ __all__ = [
     "bind_combine",
     "bind_decoding_vector",
     "bind_edges",
-    "bind_encode",
     "bind_functional",
     "bind_polar",
     "bind_square_sum",
@@ -161,7 +159,6 @@ def _functions(*names):
 
 
 _combine = _functions("combine", "combine_chosen")
-_encode = _functions("encode")
 _apart = _functions("combine_apart", "add_apart")
 
 
@@ -220,40 +217,6 @@ def bind_combine(
         ffi.from_buffer(kind, out, require_writable=True),
     )
     vars(call)["rows"] = rows  # the rows must live as long as the call, which has their addresses
-    return call
-
-
-def bind_encode(
-    mode: int, rows: Rows, coef: Array, weights: Floats, out: Array, accumulate: bool = False
-) -> EncodeRows:
-    """Prepare ``out = sum_r coef[r] * rows[r]``, or ``out +=``, and the rows' norms, in one pass.
-
-    Returns a function that combines the rows listed when it is called, and returns ``sum_r
-    weights[r] * ||rows[r]||^2`` in double precision; it is not finite if a row is not. Pointers are
-    taken once, here; the function keeps their arrays alive.
-
-    Parameters
-    ----------
-    mode, rows, coef, out, accumulate
-        As in `combine`, but not ``REAL_PART``, which is for decoding.
-    weights : (f,) float64 array
-        One for each of the f rows that will be listed, as in `coef`.
-    """
-    kind, function = _encode[rows.kind]
-    call = partial(
-        function,
-        mode,
-        rows.c or _addresses(rows),
-        ffi.from_buffer("double[]", coef),
-        ffi.from_buffer("double[]", weights),
-        coef.size,
-        extent_of(mode, rows.length, out.size),
-        rows.length,
-        out.size,
-        int(accumulate),  # FGC_ACCUMULATE
-        ffi.from_buffer(kind, out, require_writable=True),
-    )
-    vars(call)["rows"] = rows
     return call
 
 
