@@ -316,7 +316,7 @@ class Scheme(Recorded, ABC):
         H[np.abs(H) < max(rows.shape) * np.finfo(np.float64).eps] = 0  # messages not in a check
         return Parity.of(H, error=np.linalg.norm(H @ rows, axis=1))
 
-    # --------------------------------------------------- hooks: precision, and search for the worst
+    # ------------------------------------------------- hooks: precision, the worst, more messages
 
     @cached_property
     def precision(self) -> Precision:
@@ -340,7 +340,7 @@ class Scheme(Recorded, ABC):
         """Whether rounds wait for more messages than suffice. Default: none does."""
         return Gate(self)
 
-    # --------------------------------------------------------- hooks: where the data are coded
+    # ---------------------------------------------------- what follows: layout, and equations
 
     @property
     def layout(self) -> Layout:
@@ -430,7 +430,7 @@ class Scheme(Recorded, ABC):
             missing,
         )
 
-    # --------------------------------------------------------------- what follows: messages
+    # ------------------------------------------------------------------ what follows: loads
 
     @cached_property
     def loads(self) -> Ints:
