@@ -340,7 +340,7 @@ class Scheme(Recorded, ABC):
         """Whether rounds wait for more messages than suffice. Default: none does."""
         return Gate(self)
 
-    # ---------------------------------------------------- what follows: layout, and equations
+    # -------------------------------------------------------------------- layout, and equations
 
     @property
     def layout(self) -> Layout:
