@@ -34,19 +34,6 @@ def test_a_name_of_a_run_is_no_markup():
     assert NAMES[0] in shown(comparison_table([history], 0.05))
 
 
-def test_texts_beside_wide_numbers_are_whole():
-    """Texts are folded, not cut: the second column of a paper's table names the code."""
-    name = "rs-clustered:clusters=auto,root=1"
-    row = ["figure 2", name, "0.967 (0.955 to 0.979)", "0.924", "≤ 0.9123", "violated", "[1]"]
-    head = ["", "what", "here", "paper", "closed", "differ.", "note"]
-    console = Console(width=80, file=io.StringIO())
-    console.print(rich_table("ratios", head, [row], text=2))
-    lines = console.file.getvalue().splitlines()
-    body = [line[len("figure 2  ") :].split("  ")[0].strip() for line in lines[4:]]
-    assert "".join(body) == name
-    assert max(map(len, lines)) <= 80
-
-
 @pytest.mark.parametrize("bar", [task_bar, share_bar])
 def test_without_a_terminal_work_that_takes_long_says_so_in_one_line(bar, monkeypatch, capsys):
     times = iter([0.0, 1.0, 2.5, 9.0])
