@@ -605,3 +605,19 @@ def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
 def test_codes_whose_workers_are_asked(code):
     """With "auto", simulated rounds ask; rounds that cannot ask differ."""
     check(code, engines=["simulated"], report=lambda line: None)
+
+
+def test_names_of_a_schemes_objects_are_free():
+    """A code of one's own may keep its data by this name: no scheme reads it."""
+
+    class Keeps(fastgc.Code):
+        def __init__(self, n):
+            self.n = self.k = n
+            self.data, self.messages = [1.0] * n, "none"
+
+        def row(self, worker):
+            return [worker], [1.0]
+
+    code = Keeps(3)
+    np.testing.assert_array_equal(code.decoding_vector([0, 1, 2]), np.ones(3))
+    assert code.scheme.messages.count == 3

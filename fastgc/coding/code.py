@@ -135,7 +135,7 @@ class Code(Recorded):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        hooks = sorted(name for name in vars(cls) if name in _HOOKS)
+        hooks = sorted(name for name in vars(cls) if name in _HOOKS | _OBJECTS)
         if hooks:
             raise TypeError(
                 f"{cls.__name__} defines {', '.join(hooks)}: a subclass of Code writes row, and no "
@@ -809,6 +809,7 @@ _HOOKS = frozenset(
     (
         *("is_complex", "packed", "exact", "entries", "rule", "bind_vector", "methods"),
         *("equations", "parity", "rings"),
-        *("messages", "holders", "data", "gate", "precision"),
     )
 )
+# Its objects. A code of one's own may keep something else by these names.
+_OBJECTS = frozenset(("messages", "holders", "data", "gate", "precision"))
