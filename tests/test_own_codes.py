@@ -228,7 +228,7 @@ def test_what_a_scheme_forgets_is_named():
         nothing.decodable([0])
 
 
-@pytest.mark.parametrize("name", ["bind_vector", "rule", "exact", "messages"])
+@pytest.mark.parametrize("name", ["bind_vector", "rule", "exact", "parity"])
 def test_more_than_rows_is_said_by_a_scheme(name):
     says = rf"Eager defines {name}: a subclass of Code writes row.*write a subclass of .*Scheme"
     with pytest.raises(TypeError, match=says):
