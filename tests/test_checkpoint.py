@@ -832,7 +832,7 @@ MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
         (
             {},
             {"model": models.SoftmaxRegression(5, 3, l2=0.1)},
-            r"model: .*l2=0\) -> .*l2=0.1",
+            r"model: .*l2=0, .* -> .*l2=0.1",
         ),
         ({}, {"optimizer": SGD(0.3)}, r"optimizer: Nesterov\(lr=0.4, .* -> SGD\(lr=0.3"),
         ({}, {"optimizer": Nesterov(0.5)}, r"lr=0.4, momentum=None\) -> Nesterov\(lr=0.5"),

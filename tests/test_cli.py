@@ -518,7 +518,7 @@ def test_lists_of_codes():
         (["rs:root"], "once each; expected key=value"),
         (["linear:B=empty.npy"], "empty.npy"),
         (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
-        (["--json", "."], "is a folder"),
+        (["--json", "."], "must end in .json"),
         (["--csv", "runs.json"], "must end in .csv"),
         (["--csv", "-", "--json", "-"], "cannot both be printed"),
         (["--cost", "0.1"], "--cost is for --engine simulated: workers of 'local'"),

@@ -220,7 +220,7 @@ def public(name):
     """Return a module, or None if it cannot be imported."""
     try:
         return pkgutil.resolve_name(f"fastgc.{name}")
-    except ImportError:
+    except (ImportError, AttributeError):  # the latter of a submodule that cannot be imported
         assert re.match("torch|engines.(mpi|torch)", name)
         return None
 

@@ -177,7 +177,7 @@ def test_what_workers_cannot_import_goes_by_value(tmp_path, arguments):
 def test_a_pipe_without_cloudpickle_is_told_what_is_wrong():
     hidden = "import sys; sys.modules['cloudpickle'] = None\n"
     done = subprocess.run(
-        [sys.executable, "-"], input=hidden + WITHOUT_A_FILE, capture_output=True, text=True
+        [sys.executable, "-P", "-"], input=hidden + WITHOUT_A_FILE, capture_output=True, text=True
     )
     assert done.stdout == ""
     assert "cannot import what a program without a file, a session" in done.stderr

@@ -97,7 +97,7 @@ def made(target):
     if shutil.which("make") is None:
         pytest.skip("there is no make")
     done = subprocess.run(
-        ["make", "--dry-run", "--always-make", target],
+        ["make", "--no-print-directory", "--dry-run", "--always-make", target],
         cwd=ROOT,
         capture_output=True,
         text=True,
