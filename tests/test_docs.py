@@ -219,7 +219,9 @@ def shown():
 def public(name):
     """Return a module, or None if it cannot be imported."""
     try:
-        return pkgutil.resolve_name(f"fastgc.{name}")
+        module = pkgutil.resolve_name(f"fastgc.{name}")
+        getattr(module, next(iter(getattr(module, "__all__", ["__name__"]))))  # of torch: loads it
+        return module
     except (ImportError, AttributeError):  # the latter of a submodule that cannot be imported
         assert re.match("torch|engines.(mpi|torch)", name)
         return None

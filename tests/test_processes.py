@@ -136,6 +136,18 @@ def test_clusters_share_a_server_and_not_its_end():
     wait_for_ends(*both.values())
 
 
+def test_a_server_imports_the_package_of_its_program(tmp_path, monkeypatch):
+    """A folder that the program put first has another one."""
+    (tmp_path / "fastgc").mkdir()
+    (tmp_path / "fastgc" / "__init__.py").write_text("raise RuntimeError('another')")
+    worker_processes.end()
+    monkeypatch.syspath_prepend(tmp_path)
+    out = np.empty(2)
+    with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:
+        cluster.step(np.ones(2), out)
+    np.testing.assert_array_equal(out, 2.0)
+
+
 @pytest.mark.long  # test_engine_local.py tests most of it
 def test_workers_import_the_package_of_their_program(tmp_path):
     """They do not import another one from a folder that the program put first later."""

@@ -149,7 +149,7 @@ class _Server(forkserver.ForkServer):
     def __init__(self, modules: Sequence[str]) -> None:
         super().__init__()
         self.modules, self.ready = set(modules), False
-        self.set_forkserver_preload(list(modules))
+        self.set_forkserver_preload([__name__, *modules])  # with this one, no process finds another
         with _environment(), _short_folder(), _blocked(signal.SIGINT):  # Ctrl-C is for the program
             self.ensure_running()
 
@@ -227,11 +227,13 @@ def _environment() -> Iterator[None]:
     own = [folder for folder in path if _is_ours(os.path.join(folder, _PACKAGE.name))]
     changes = dict.fromkeys(THREADS, "1")
     changes |= {"PYTHONPATH": os.pathsep.join(own), "PYTHONSAFEPATH": "1"}
-    before = {name: os.environ.get(name) for name in changes}
+    before, searched = {name: os.environ.get(name) for name in changes}, sys.path[:]
     try:
         os.environ.update(changes)
+        sys.path[:] = own  # which the standard library hands to the server
         yield
     finally:
+        sys.path[:] = searched
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
