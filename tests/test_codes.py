@@ -21,7 +21,16 @@ from code_table import (
 )
 from strength import much
 
-from fastgc import BinaryCode, Grouped, LagrangeCode, ReedSolomon, Uncoded, stability, train
+from fastgc import (
+    BinaryCode,
+    Grouped,
+    LagrangeCode,
+    ReedSolomon,
+    Uncoded,
+    backend,
+    stability,
+    train,
+)
 from fastgc.codes import catalogue
 from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_stragglers
@@ -265,7 +274,8 @@ def all_verbs_once(code):
     assert received.trust().relative_error < 1e-9
     messages = np.array(job.messages)
     gradient = code.bind(messages, p=p)(order)
-    np.testing.assert_array_equal(gradient, job.decode(order))
+    # Bound calls are C's under every backend, and Numba's sums are rounded otherwise.
+    np.testing.assert_allclose(gradient, job.decode(order), rtol=0 if backend() == "c" else 1e-13)
     assert job.error(gradient) < 1e-9
     vector = code.decoding_vector(order)
     np.testing.assert_array_equal(code.decoder()(order), vector)

@@ -20,6 +20,7 @@ from fastgc import (
     NotDecodableError,
     ReedSolomon,
     Uncoded,
+    backend,
 )
 from fastgc.coding import round as rounds
 from fastgc.stability.precision import Experiment
@@ -807,7 +808,10 @@ def test_bound_encoder(code, dtype):
             for _ in range(2):
                 partials[:] = rng.standard_normal(shape)
                 assert bound() is out
-                np.testing.assert_array_equal(out, code.encode(worker, partials, index=index))
+                # Bound calls are C's under every backend, and Numba's sums are rounded otherwise.
+                off = 0 if backend() == "c" else 4 * np.finfo(out.dtype).eps
+                expected = code.encode(worker, partials, index=index)
+                np.testing.assert_allclose(out, expected, rtol=off, atol=off)
                 assert unbound() is unbound.message
                 np.testing.assert_array_equal(unbound.message, out)
 
