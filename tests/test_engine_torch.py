@@ -80,7 +80,7 @@ def run(ranks, *command):
         text=True,
         timeout=SECONDS,
         check=False,
-        env=environment | {"OMP_NUM_THREADS": "1"},
+        env=environment | {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},  # the installed fastgc
     )
 
 
