@@ -17,7 +17,7 @@ import numpy as np
 
 from fastgc import kernels
 from fastgc.coding.rules import Blocks, Cells, Parts, Tiling, Waiting
-from fastgc.kernels import Status
+from fastgc.kernels import Status, fourier
 from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
@@ -320,9 +320,7 @@ def _decoding_vector(name, method, cut):
         survivors = arguments["survivors"]
         out = np.empty(survivors.size, np.complex128)
         if method is None:
-            status = kernels.fourier.bind_fourier(arguments["plan"], survivors, out).vector(
-                survivors.size
-            )
+            status = fourier.bind_fourier(arguments["plan"], survivors, out).vector(survivors.size)
             assert status == kernels.Status.OK
         else:
             decode, where = kernels.unchecked.bind_decoding_vector(
