@@ -44,7 +44,7 @@ SILENCE = 100.0  # seconds without the end of a test: several times what the lon
 class Mutant:
     """A fault: the text `after` in place of the text `before`.
 
-    `tests` are the test files to run first, without ``test_`` and ``.py``; `where` is a part of the
+    `tests` are the test files to run first, as `file_of` reads them; `where` is a part of the
     path, needed if the text stands in several files.
     """
 
@@ -61,7 +61,7 @@ def read(path):
 
     def end():
         if head:
-            name, tests, where = re.fullmatch(r"(\w+): ([\w ]+?)(?: in (\S+))?", head).groups("")
+            name, tests, where = re.fullmatch(r"(\w+): ([\w/ ]+?)(?: in (\S+))?", head).groups("")
             before, after = ("\n".join(texts[mark]) for mark in "-+")
             found.append(Mutant(name, tests, before, after, where))
             texts["-"].clear()
@@ -77,6 +77,12 @@ def read(path):
             head = line
     end()
     return found
+
+
+def file_of(name):
+    """Return the test file of a name: codes/binary is tests/codes/test_binary.py."""
+    folder, _, stem = name.rpartition("/")
+    return str(Path("tests", folder, f"test_{stem}.py"))
 
 
 MUTANTS = read(Path(__file__).with_suffix(".txt"))
@@ -155,7 +161,7 @@ class Copy:
         configure += [f"-DPython_ROOT_DIR={environment}", "-DPython_FIND_VIRTUALENV=ONLY"]
         self._must(configure)
         self.build()
-        if self.test(["test_vandermonde"], ["--backend", "c"], None)[0]:
+        if self.test([file_of("numerics/vandermonde")], ["--backend", "c"], None)[0]:
             raise SystemExit(f"the tests fail in {self.tree} without any fault")
 
     def _must(self, command):
@@ -173,8 +179,7 @@ class Copy:
 
     def test(self, files, options, cache):
         """Run these test files, or all; return exit status, first failure and output."""
-        chosen = [name if "::" in name else f"tests/{name}.py" for name in files]
-        chosen = [name for name in chosen if (self.tree / name.partition("::")[0]).is_file()]
+        chosen = [name for name in files if (self.tree / name.partition("::")[0]).is_file()]
         if files and not chosen:
             return 0, "", ""
         command = [self._python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
@@ -238,7 +243,7 @@ class Copy:
                 if compiled or self._changed:
                     self.build()
                     self._changed = compiled
-                first = [f"test_{name}" for name in mutant.tests.split()]
+                first = [file_of(name) for name in mutant.tests.split()]
                 of_kernel = re.match(r"fastgc/kernels/(c|numba)\b|(csrc)", path)
                 name = (of_kernel[1] or "c") if of_kernel else None
                 under = ["--backend", name] if name else []

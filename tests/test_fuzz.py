@@ -970,7 +970,7 @@ REASONS = {
     "Decoder": "made by Code.decoder",
     "Evaluator": "made by Interpolator.at",
     "Encoder": "made by Code.encoder",
-    "Code": "takes a scheme: tests/test_own_codes.py",
+    "Code": "takes a scheme: tests/coding/test_scheme.py",
     "Round": "made by Code.round",
     "GroupedRound": "made by Grouped.group_round",
     "Choice": "made by planning.plan",
@@ -1012,9 +1012,9 @@ REASONS = {
         }.items()
         for event in events.split()
     },
-    "VerifiedRound": "made by Code.round: tests/test_parity.py",
+    "VerifiedRound": "made by Code.round: tests/coding/test_verify.py",
     "VerifiedRound.reset": "takes nothing",
-    "ReactiveRound": "as Round, and tests/test_reactive.py",
+    "ReactiveRound": "as Round, and tests/coding/test_reactive.py",
     "ReactiveRound.receive": "as Round.receive",
     "ReactiveRound.reset": "takes nothing",
     "GroupedRound.residual": "takes nothing",

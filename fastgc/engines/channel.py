@@ -18,7 +18,7 @@ The worker sends
     its messages, in order and each when it lies complete in memory, from the first one that it was
     ordered to send; LEFT in their place, if it sees that a newer round has begun; and answers.
 
-Invariants, which ``tests/test_channel.py`` checks in every state that can be reached:
+Invariants, which ``tests/engines/test_channel.py`` checks in every state that can be reached:
 
 1. An honest worker is never refused a record.
 2. A record that is accepted is one that an honest worker could have sent. So whatever a worker

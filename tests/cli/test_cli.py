@@ -24,7 +24,7 @@ from fastgc.delays import Pareto, parse
 from fastgc.delays.text import FORMS
 from fastgc.engines import ENGINES, RoundOptions
 
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parents[1] / "recorded.json"
 HEAVY = "pareto:scale=1,shape=0.9"
 
 
@@ -1573,7 +1573,7 @@ def test_fit_of_times(tmp_path):
 
 
 def test_fit_of_a_recording():
-    recorded = Path(__file__).parent / "recorded.json"
+    recorded = Path(__file__).parents[1] / "recorded.json"
     listed = json.loads(run("fit", str(recorded), "--json").stdout)
     kinds = {type(parse(entry["model"])).__name__ for entry in listed}
     assert kinds == {"Pareto", "ShiftedExponential", "Exponential"}

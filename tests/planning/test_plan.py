@@ -14,7 +14,7 @@ from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
 from fastgc.planning.simulation import simulate
 
 PARETO = Pareto(0.001, 1.1)
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parents[1] / "recorded.json"
 
 
 def times_of(found, name):

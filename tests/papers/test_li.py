@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-BENCHES = Path(__file__).parents[1] / "benches"
+BENCHES = Path(__file__).parents[2] / "benches"
 BESIDE = Path(sys.executable).with_name("mpiexec")
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 

@@ -314,7 +314,7 @@ def test_what_needs_a_master_or_none(tmp_path):
 def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     """torchrun runs it, and a guard starts the rank again."""
     pytest.importorskip("sklearn")
-    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_ranks.py"
+    example = Path(__file__).resolve().parents[2] / "docs" / "examples" / "coded_ranks.py"
     text, place = example.read_text(encoding="utf-8"), "        optimizer.zero_grad()\n"
     death = """
         died = os.path.exists("died")
@@ -339,7 +339,7 @@ def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
 @pytest.mark.long
 def test_what_torchrun_prints_of_a_rank_that_is_killed(tmp_path):
     """The page of questions quotes it, up to numbers and paths."""
-    page = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "faq.md"
     (quoted,) = re.findall(r"^```text\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     (tmp_path / "script.py").write_text(
         "import os, signal, time\n"

@@ -105,7 +105,7 @@ def test_impossible(arguments, error, says):
 
 @pytest.mark.parametrize("how", ["plain", "dead", "busy"])
 def test_table_of_the_clusters(how, monkeypatch):
-    path = Path(__file__).parent.parent / "benches" / "assignments.py"
+    path = Path(__file__).parents[2] / "benches" / "assignments.py"
     spec = importlib.util.spec_from_file_location("assignments", path)
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)

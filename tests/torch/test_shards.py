@@ -341,7 +341,7 @@ def test_what_is_no_replica_is_refused(tmp_path):
 
 def test_the_example_goes_on_when_a_rank_of_a_replica_is_killed(tmp_path):
     pytest.importorskip("sklearn")
-    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_replicas.py"
+    example = Path(__file__).resolve().parents[2] / "docs" / "examples" / "coded_replicas.py"
     text, place = example.read_text(encoding="utf-8"), "            optimizer.zero_grad()\n"
     death = (
         "            (rank, all_reduce.step) == (1, 25) and os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -105,7 +105,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import numpy as np
 import fastgc
-from test_jitted import arrays, rounds
+from test_njit import arrays, rounds
 
 code = fastgc.ReedSolomon(7, stragglers=2)
 sums = np.empty((1, 4))

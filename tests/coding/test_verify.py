@@ -1207,7 +1207,7 @@ def test_no_adaptive_attack_is_missed(code, e):
     """The theorem of `fastgc.coding.verify` holds for all numbers of liars that it covers.
 
     At most e workers lie. They collude, and know the checks, all messages, and the projections of
-    all earlier rounds. Longer: VERIFY_ATTACKS=143000 pytest tests/test_parity.py -k adaptive
+    all earlier rounds. Longer: VERIFY_ATTACKS=143000 pytest tests/coding/test_verify.py -k adaptive
     """
     rng = np.random.default_rng(e)
     job = Job(code)

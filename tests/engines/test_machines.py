@@ -197,7 +197,7 @@ def test_what_waits_for_some_is_placed_for_exact_rounds():
 
 
 def test_the_table_of_the_page():
-    page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text("utf-8")
     rows = [row.split(" | ") for row in re.findall(r"^\| (\d+ × \d+ \| .*) \|$", page, re.M)]
     assert len(rows) == 6
     for shape, *told in rows:

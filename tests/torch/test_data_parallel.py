@@ -856,7 +856,7 @@ def test_import_is_light():
 
 # ------------------------------------------------------------------------- the page's example
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_torch.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "coded_torch.py"
 
 
 def lines_of_the_plain_loop(steps=60, size=256, parts=8):

@@ -9,7 +9,7 @@ import pytest
 
 from fastgc._base import extras
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]

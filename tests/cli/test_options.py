@@ -20,7 +20,7 @@ from fastgc.cli import app
 from fastgc.cli.options import counts, named, pairs, repeated, size_of
 from fastgc.engines import SimulatedCluster
 
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parents[1] / "recorded.json"
 COMMANDS = typer.main.get_command(app).commands
 
 # A small call of each command that prints tables, without sizes.

@@ -959,7 +959,7 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
     pytest.importorskip("sklearn")
     from PIL import Image
 
-    script = Path(__file__).parents[1] / "docs" / "pictures.py"
+    script = Path(__file__).parents[2] / "docs" / "pictures.py"
     subprocess.run([sys.executable, "-P", str(script), "--out", str(tmp_path)], check=True)
     for name in ("assignment", "timeline", "accuracy"):
         drawn, kept = (

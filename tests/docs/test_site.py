@@ -102,7 +102,7 @@ def test_what_is_loaded_from_elsewhere_is_seen(tmp_path):
 def formula(text):
     for name in ("sphinx", "latex2mathml", "fontTools"):
         pytest.importorskip(name)
-    path = Path(__file__).parents[1] / "docs" / "_ext" / "formulas.py"
+    path = Path(__file__).parents[2] / "docs" / "_ext" / "formulas.py"
     spec = importlib.util.spec_from_file_location("formulas", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -2117,7 +2117,7 @@ def test_a_loader_with_workers_of_its_own():
 def test_the_example_is_the_plain_loop_though_a_rank_is_killed(tmp_path):
     """Each rank has its own agent of torchrun; the process of the last one is killed."""
     pytest.importorskip("sklearn")
-    example = Path(__file__).resolve().parents[1] / "docs" / "examples" / "coded_all_reduce.py"
+    example = Path(__file__).resolve().parents[2] / "docs" / "examples" / "coded_all_reduce.py"
     text, place = example.read_text(encoding="utf-8"), "            optimizer.zero_grad()\n"
     death = "            import os; all_reduce.step == 25 and os.kill(os.getpid(), 9)\n"
     assert place in text

@@ -1,7 +1,7 @@
 """The promises of schemes across rounds, at sizes too large to try all patterns.
 
 Patterns of stragglers are drawn from the models that schemes tolerate. Then no round waits, no job
-is late, and gradients are exact. tests/test_sequential.py tries all patterns of few workers.
+is late, and gradients are exact. tests/sequential/test_scheme.py tries all patterns of few workers.
 """
 
 import numpy as np

@@ -24,7 +24,7 @@ from fastgc import BinaryCode, data, simulation
 from fastgc.plotting import Line
 from fastgc.training.optimizers import CADA, GCADA
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def checked(figure):

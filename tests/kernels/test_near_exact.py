@@ -287,7 +287,7 @@ def test_equations_of_any_nodes(s, unit, at_each_level):
 def test_table_of_the_bench():
     pytest.importorskip("rich")
     pytest.importorskip("threadpoolctl")
-    folder = Path(__file__).parent.parent / "benches"
+    folder = Path(__file__).parents[2] / "benches"
     spec = importlib.util.spec_from_file_location("near_exact", folder / "near_exact.py")
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)

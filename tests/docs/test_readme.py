@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -163,7 +163,7 @@ def test_precision_is_as_the_command_says(tmp_path):
 
 def test_it_is_short_and_its_links_hold():
     assert len(TEXT.splitlines()) <= 300
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parents[2]
     for target in re.findall(r"\]\(([^)]*)\)", TEXT):
         if target.startswith("https://"):
             continue

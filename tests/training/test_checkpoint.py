@@ -45,6 +45,8 @@ CODES = {
 }
 CODE = fastgc.ReedSolomon(6, stragglers=2)
 ROUNDS = 7
+# This file is also a program, which imports what lies beside it in tests/.
+AROUND = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 def toy(dtype=np.float64, seed=7):
@@ -280,8 +282,8 @@ def sweep(method, dtype, folder):
 def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
     command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
     # One thread, as the process forks.
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    one = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=AROUND | one, timeout=300)
     assert done.returncode == 0, done.stderr
     kills, again = map(int, done.stdout.split())
     assert kills > 5 * 10  # five checkpoints, each of more than ten touches
@@ -305,7 +307,9 @@ def train_locally(method, kill_at, folder):
 
 def start(method, kill_at, folder):
     command = [sys.executable, __file__, "local", method, str(kill_at), folder]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=AROUND, start_new_session=True
+    )
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ from fastgc.torch.agreement import Answer, End, Life, Own, Record, Seen, decide 
 from fastgc.torch.membership import BrokenGroupError, Members  # noqa: E402
 
 spec = importlib.util.spec_from_file_location(
-    "membership_model", Path(__file__).with_name("membership_model.py")
+    "membership_model", Path(__file__).parents[1] / "membership_model.py"
 )
 model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(model)
