@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,12 @@ from .options import Size, named, repeated, size_of
 from .output import Column, Tables, check_pictures, draw, microseconds
 
 if TYPE_CHECKING:
-    from ..stability.survey import Figures
+    from ..stability import StabilityRow
 
 
 _ROUNDS = 200
+_P = 32  # elements of a gradient
+_SETS, _FEW, _FEWEST = 2000, 5000, 5  # sets whose residuals are computed, of up to _FEW workers
 
 APPROXIMATIONS = "Codes whose gradients may be approximations"
 
@@ -41,7 +43,6 @@ def codes(what: Asked, output: Tables) -> None:
     """Compare codes side by side: loads, messages needed, time of decoding, precision."""
     from .. import plotting
     from .._base.progress import share_bar
-    from ..stability.survey import measure
 
     output.check()
     check_pictures(what.width, what.plot)
@@ -49,10 +50,11 @@ def codes(what: Asked, output: Tables) -> None:
     trials = repeated(what.trials, _ROUNDS, n)
     made, notes = _made(what, n, s)
     with share_bar("measuring", len(made)) as show:
-        figures = {}
+        measured, held = [], {}
         for at, (name, code) in enumerate(made.items()):
             try:
-                figures[name] = measure(code, trials, what.seed, progress=partial(show, at))
+                row, held[name] = figures_of(name, code, trials, what.seed, partial(show, at))
+                measured.append(row)
             except MemoryError as error:
                 if what.names:
                     raise
@@ -61,14 +63,13 @@ def codes(what: Asked, output: Tables) -> None:
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
         f"rounds, messages in random order, seed {what.seed}"
     )
-    draw(lambda: plotting.cost_curves(figures, caption=title), what.plot, what.width)
-    held = {name: found._asdict() for name, found in figures.items()}
+    draw(lambda: plotting.cost_curves(measured, caption=title), what.plot, what.width)
     rows = [{"code": name, **each} for name, each in held.items()]
     if output.write(held, rows):
         return
     _show(title, rows, output)
-    output.explain(codes=figures)
-    if apart := _loads_apart(figures):
+    output.explain(codes=held)
+    if apart := _loads_apart(measured):
         echo(f"\n{apart}" if output.markdown else apart)
     for note in notes:
         echo(note, err=True)
@@ -100,6 +101,45 @@ def _made(what: Asked, n: int, s: int) -> tuple[dict[str, Code], list[str]]:
     if not made:
         raise ValueError(f"no code fits: {'; '.join(notes)}")
     return made, notes
+
+
+def figures_of(
+    name: str,
+    code: Code,
+    trials: int,
+    seed: int,
+    show: Callable[[float, int], object] = lambda done, steps: None,
+) -> tuple[StabilityRow, dict[str, Any]]:
+    """Run a code in rounds; return its row, and the figures of the tables."""
+    from ..stability import compare
+
+    [row] = compare(
+        {name: code}, stragglers=0, patterns=["late"], sets=trials, p=_P, seed=seed, progress=show
+    )
+    worst, known = row.worst_left_out, True
+    if code.scheme.approximate:
+        sets = max(_FEWEST, min(_SETS, _SETS * _FEW // code.n))
+        waiting = code.residuals(sets=sets, seed=seed)
+        worst = max(worst, waiting.worst)
+        # Of a code that waits for a number of workers, all sets of so many give the worst.
+        known = waiting.exhaustive and (code.scheme.wait is not None or waiting.sets == 0)
+    return row, {
+        "load": row.load,
+        "mean_load": row.mean_load,
+        "stragglers": code.stragglers,
+        "messages": code.scheme.messages.count,
+        "threshold": code.threshold,
+        "mean_workers": row.workers,
+        "mean_messages": row.messages,
+        "message_size": row.message_size,
+        "communication_load": row.messages * row.message_size,
+        "decode_seconds": row.decode_seconds,
+        "error": row.error,
+        "worst_error": row.worst_error,
+        "residual": row.left_out,
+        "worst_residual": worst,
+        "worst_is_known": known,
+    }
 
 
 def _worst(row: Mapping[str, Any]) -> str:
@@ -161,11 +201,11 @@ def _show(title: str, rows: list[dict[str, Any]], output: Tables) -> None:
     )
 
 
-def _loads_apart(figures: Mapping[str, Figures]) -> str:
+def _loads_apart(rows: Sequence[StabilityRow]) -> str:
     """Return a sentence on codes whose load differs from the most common load; "" if none does."""
     by_load: dict[int, list[str]] = {}
-    for name, found in figures.items():
-        by_load.setdefault(found.load, []).append(name)
+    for row in rows:
+        by_load.setdefault(row.load, []).append(row.code)
     common = max(by_load, key=lambda load: len(by_load[load]))
     others = [f"{', '.join(by_load[w])} at {w}" for w in sorted(by_load) if w != common]
     return f"Compared at a load of {common}; {'; '.join(others)}." if others else ""

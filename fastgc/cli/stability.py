@@ -44,8 +44,8 @@ class Measured(Options):
     )
     patterns: str = option(
         "random,neighbouring",
-        "Which workers straggle: random, contiguous (in number), or neighbouring (on the circle of "
-        "a code's evaluation points).",
+        "Which workers straggle: random, late (in a random order, all after the round is ready), "
+        "contiguous (in number), or neighbouring (on the circle of a code's evaluation points).",
     )
     worst: bool = option(
         False, "Also search for the stragglers that are worst for each code.", "--worst"
@@ -172,11 +172,11 @@ class _Survey:
         what, first = self.what, self.codes[0]
         if what.equal == "stragglers" or text == first:
             return wanted
-        key = (first, n, wanted)
-        like = next((r for r in self.rows if (r.code, r.n, r.stragglers) == key), None)
-        if like is None:
-            raise ValueError(f"--equal compares with {first}, which could not be measured")
-        return matched(lambda s: scheme_of(text, n, what.seed, s)[0], like)
+        try:
+            like, _ = scheme_of(first, n, what.seed, wanted)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"--equal compares with {first}, which could not be made") from error
+        return matched(lambda s: scheme_of(text, n, what.seed, s)[0], like, wanted)
 
 
 def _sizes(what: Any) -> list[tuple[int, int]]:

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ..planning.simulation import Simulation
     from ..sequential import Compared
     from ..stability import CircleValues, StabilityRow, StabilityTracker
-    from ..stability.survey import Figures
     from ..training.history import History, Record
 
 __all__ = [
@@ -509,34 +508,34 @@ def time_curves(found: Mapping[str, Simulation], caption: str = "") -> Figure:
     return panel_figure([panel], caption=caption)
 
 
-def cost_curves(found: Mapping[str, Figures], caption: str = "") -> Figure:
+def cost_curves(found: Sequence[StabilityRow], caption: str = "") -> Figure:
     """Draw the costs of codes against load: workers waited for, and the error of the gradient.
 
     A point is a code. Bars reach from the median error to the largest error.
 
     Parameters
     ----------
-    found : mapping of names of codes to Figures
-        Results of `fastgc.stability.survey.measure`.
+    found : sequence of StabilityRow
+        Results of `fastgc.stability.compare`, one for each code.
     caption
         As in `fastgc.plotting`.
     """
     if not found:
         raise ValueError("nothing to draw: no code was measured")
     waited, wrong = [], []
-    for name, each in found.items():
-        at, label = [each.mean_load], catalogue.describe(name)
-        note = leaves_out([each.residual])
+    for each in found:
+        at, label = [each.mean_load], catalogue.describe(each.code)
+        note = leaves_out([each.left_out])
         low, high = drawn_error(each.error), drawn_error(each.worst_error)
-        waited.append(Line(label, at, [each.mean_workers], "points", note=note))
+        waited.append(Line(label, at, [each.workers], "points", note=note))
         wrong.append(Line(label, at, [low], "points", ([low], [high]), note))
-    first = min(found, key=lambda name: found[name].mean_workers)
-    exact = [name for name, each in found.items() if not each.residual > APPROXIMATE]
-    worst = max(exact or found, key=lambda name: found[name].worst_error)
+    first = min(found, key=lambda each: each.workers)
+    exact = [each for each in found if not each.left_out > APPROXIMATE]
+    worst = max(exact or found, key=lambda each: each.worst_error)
     kind = "least precise exact code" if 0 < len(exact) < len(found) else "least precise"
     x_label = "load (partitions per worker)"
-    fewest = f"fewest: {_called(first)}, {found[first].mean_workers:.3g} workers"
-    least = f"{kind}: {_called(worst)}, {found[worst].worst_error:.0e}"
+    fewest = f"fewest: {_called(first.code)}, {first.workers:.3g} workers"
+    least = f"{kind}: {_called(worst.code)}, {worst.worst_error:.0e}"
     panels = [
         Panel(fewest, x_label, "workers waited for, mean", waited),
         Panel(least, x_label, "relative error of the gradient", wrong, log_y=True),

@@ -257,8 +257,8 @@ def rows_of(names, sizes, errors):
 
     return [
         StabilityRow(
-            *(name, n, n, 3, 3.0, n, 1.0, n // 8, "float64", "random", 7, 1e-5),
-            *(error, 10 * error, error, 1.0, 1.0, 1.0),
+            *(name, n, n, 3, 3.0, n, n, 1.0, n // 8, "float64", "random", 7, 1e-5),
+            *(error, 10 * error, error, 1.0, 1.0, 1.0, 0.0, 0.0),
         )
         for name in names
         for n, error in zip(sizes, errors, strict=True)
@@ -1249,22 +1249,20 @@ def test_points_of_many_codes_differ():
 
 
 def test_costs_of_codes_are_points():
-    from fastgc.stability.survey import measure
-
     codes = {
         "rs": fastgc.ReedSolomon(6, stragglers=2),
         "binary": fastgc.BinaryCode(6, stragglers=2),
     }
     codes["ignore"] = fastgc.codes.make("ignore", 6, stragglers=2)
-    found = {name: measure(code, 5) for name, code in codes.items()}
+    found = fastgc.stability.compare(codes, patterns=["late"], sets=5)
     waited, wrong = plotting.cost_curves(found).axes
-    for ax, value in ((waited, "mean_workers"), (wrong, "error")):
+    for ax, value in ((waited, "workers"), (wrong, "error")):
         points = {tuple(np.ravel(line.get_xydata())) for line in ax.lines if len(line.get_xdata())}
-        expected = {(each.mean_load, getattr(each, value)) for each in found.values()}
+        expected = {(each.mean_load, getattr(each, value)) for each in found}
         assert expected <= points
     assert waited.get_title().startswith("fewest: ")
     # A code that leaves out gradients does not compete in rounding errors.
     assert wrong.get_title().startswith("least precise exact code: ")
     assert "ignore" not in wrong.get_title()
     with pytest.raises(ValueError, match="no code was measured"):
-        plotting.cost_curves({})
+        plotting.cost_curves([])

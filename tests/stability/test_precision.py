@@ -540,8 +540,9 @@ def test_comparison_is_tidy():
         sets=9,
         progress=lambda *at: done.append(at),
     )
-    assert len(rows) == len({int(at) for at, _ in done}) == 24
-    assert [row.code for row in rows[::8]] == list(codes)
+    assert len(rows) == 30
+    assert {int(at) for at, _ in done} == set(range(3 * 2 * (1 + 5) + 1)) - {36}
+    assert [row.code for row in rows[::10]] == list(codes)
     for row in rows:
         assert row.error <= row.worst_error <= row.bound
         assert row.amplification <= row.worst_amplification
@@ -549,9 +550,10 @@ def test_comparison_is_tidy():
         assert row.error / 30 < row.predicted < 30 * row.error
         assert row.sets == (1 if row.pattern == "adversarial" else 9)
         assert (row.load, row.mean_load, row.message_size) == (3, 3.0, 1.0)
+        assert (row.left_out, row.worst_left_out) == (0, 0)
         assert row.decode_seconds > 0
-    assert [row.messages for row in rows[:16]] == [10.0] * 16
-    assert all(4 <= row.messages < 10 for row in rows[16:])
+    assert [row.messages for row in rows[:20]] == [row.workers for row in rows[:20]] == [10.0] * 20
+    assert all(4 <= row.messages == row.workers < 10 for row in rows[20:])
     again = stability.compare(codes, patterns=PATTERNS, dtypes=["f8", "f4"], sets=9)
     assert [row._replace(decode_seconds=0.0) for row in again] == [
         row._replace(decode_seconds=0.0) for row in rows
@@ -578,8 +580,8 @@ def test_exact_and_near_exact_vectors_side_by_side():
 
 def test_exact_vectors_beyond_float64_are_worth_nothing_and_near_exact_ones_are():
     code = ReedSolomon(256, stragglers=32)
-    lost = [code.scheme.rings()[0][:32]]
-    experiment = Experiment(code, p=4)
+    survivors = messages_without(code, code.scheme.rings()[0][:32])
+    given = (np.dtype(np.float64), Experiment(code, p=4), [survivors])
 
     class Beyond(ReedSolomon):
         def decoding_vector(self, survivors, method="auto", **options):
@@ -588,10 +590,10 @@ def test_exact_vectors_beyond_float64_are_worth_nothing_and_near_exact_ones_are(
             return super().decoding_vector(survivors, method, **options)
 
     beyond = Beyond(256, stragglers=32)
-    assert survey._measure(beyond, "spread", experiment, lost)[2:] == (math.inf,) * 6
-    figures = survey._measure(beyond, "auto", experiment, lost)
+    assert survey._measure(beyond, "spread", *given)[2:8] == (math.inf,) * 6
+    figures = survey._measure(beyond, "auto", *given)
     assert figures[2] < 1e-12
-    assert figures[2:] == survey._measure(code, "auto", experiment, lost)[2:]
+    assert figures[2:] == survey._measure(code, "auto", *given)[2:]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -685,33 +687,34 @@ def test_codes_are_made_comparable(n):
         for s in range(n):
             with contextlib.suppress(ValueError):
                 made[s] = make(s).load
-        for other, first in families.items():
+        for first in families.values():
             for s in (1, 3):
                 try:
-                    [reference] = stability.compare({other: first(s)}, stragglers=s, sets=1)
+                    reference = first(s)
                 except ValueError:
                     continue
                 good = {t: load for t, load in made.items() if load <= reference.load}
                 if not good:
                     with pytest.raises(ValueError, match="no such code has a load of at most"):
-                        stability.matched(make, reference)
+                        stability.matched(make, reference, s)
                     continue
                 alike = [t for t, load in good.items() if load == max(good.values())]
                 # Of two that are equally near, the smaller.
                 wanted = min(alike, key=lambda t: (abs(t - s), t))
-                assert stability.matched(make, reference) == wanted
+                assert stability.matched(make, reference, s) == wanted
 
 
 def test_codes_that_are_not_comparable():
     def none(s):
         raise ValueError(f"not for {s}")
 
-    [reference] = stability.compare({"rs": ReedSolomon(6, stragglers=1)}, sets=1)
+    reference = ReedSolomon(6, stragglers=1)
     with pytest.raises(ValueError, match="there is no such code for 6 workers: not for 0"):
         stability.matched(none, reference)
-    few = reference._replace(load=0)
-    with pytest.raises(ValueError, match="no such code has a load of at most 0"):
-        stability.matched(lambda s: BinaryCode(6, stragglers=s), few)
+    with pytest.raises(ValueError, match="no such code has a load of at most 1"):
+        stability.matched(lambda s: BinaryCode(6, stragglers=max(s, 2)), Uncoded(6))
+    with pytest.raises(TypeError, match="reference must be a code, not 6"):
+        stability.matched(lambda s: BinaryCode(6, stragglers=s), 6)
 
 
 def test_comparison_leaves_out_what_cannot_be_decoded():
@@ -973,10 +976,17 @@ def test_rounds_of_any_so_many_need_not_hear_each(monkeypatch):
     assert list(random_arrivals(scheme, 20, 4)) == found
 
 
-def test_who_measures_says_how_far_it_is():
-    done = []
-    survey.measure(fastgc.BinaryCode(6, stragglers=1), 3, progress=lambda *at: done.append(at))
-    assert done == [(step, 6 + 3) for step in range(6 + 3 + 1)]
+@pytest.mark.parametrize("code", [BinaryCode(8, stragglers=2), Uncoded(8, tolerance=0.5)])
+def test_late_workers_are_those_after_the_round_is_ready(code):
+    [row] = stability.compare({"code": code}, patterns=["late"], stragglers=0, sets=50, seed=3)
+    needs = code.recovery(50, seed=3)
+    assert (row.workers, row.messages) == (pytest.approx(needs.workers), needs.messages)
+    heard = list(random_arrivals(code.scheme, 50, 3))
+    left = [code.residual(each) for each in heard] if code.scheme.approximate else [0.0]
+    assert row.left_out == pytest.approx(np.sqrt(np.mean(np.square(left))))
+    assert row.worst_left_out == max(left)
+    factors = [stability.amplification(code, each) for each in heard]
+    assert (row.amplification, row.worst_amplification) == (np.median(factors), max(factors))
 
 
 def test_many_messages_are_encoded_together(monkeypatch):
@@ -1003,7 +1013,8 @@ def test_many_messages_are_encoded_together(monkeypatch):
             assert len(steps) == -(-code.scheme.messages.count // 3)
 
 
-def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
+def test_comparisons_say_how_far_they_are():
+    """They count the messages that are encoded, then the sets of each pattern."""
     steps = []
     codes = {"rs": fastgc.ReedSolomon(8, stragglers=2)}
     patterns = ("random", "contiguous")
@@ -1013,15 +1024,7 @@ def test_comparisons_say_how_many_sets_of_a_row_are_decoded():
         sets=3,
         progress=lambda *at: steps.append(at),
     )
-    assert steps == [(row + done / 3, 2) for row in range(2) for done in range(3)]
-
-
-def test_progress_of_measuring_counts_rounds_of_many_messages_as_several(monkeypatch):
-    """Otherwise the bar stands still while rounds of 100,000 messages are decoded."""
-    from fastgc.stability import survey
-
-    monkeypatch.setattr(survey, "_TOGETHER", 3)
-    steps = []
-    survey.measure(fastgc.BinaryCode(8, stragglers=3), 5, progress=lambda *at: steps.append(at))
-    assert {whole for _, whole in steps} == {8 + 3 * 5}
-    assert [done for done, _ in steps] == [*range(9), *range(8 + 3, 8 + 16, 3)]
+    encoded = [done / 8 for done in range(9)]
+    assert steps == [
+        (done, 3) for done in encoded + [row + done / 3 for row in (1, 2) for done in range(3)]
+    ]
