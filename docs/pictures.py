@@ -70,9 +70,9 @@ def accuracy(path: Path) -> None:
     """Draw the time to a test error, with a code, waiting for all, and ignoring stragglers."""
     runs = [train(code, name, 150, DELAYS, 0.001) for name, code in SCHEMES.items()]
     about = "digits sorted by label; 4 of 20 workers are always slow"
-    ax = plotting.error_curves(runs, caption=about, level=0.05)
-    ax.set_xlabel("simulated time (s)")
-    save(ax, path)
+    figure = plotting.error_curves(runs, caption=about, level=0.05)
+    figure.axes[0].set_xlabel("simulated time (s)")
+    save(figure, path)
 
 
 def main() -> None:

@@ -25,15 +25,10 @@ from .panels import (
     above,
     across,
     finish,
-    inches,
     legend_below,
-    legend_columns,
     legend_inches,
     new_figure,
-    one_line,
     panel_figure,
-    percent_axis,
-    plain_decades,
     plain_frame,
     settings,
     shorten,
@@ -70,20 +65,15 @@ _NOTHING_LEFT = 30.0  # end of the axis of relative errors
 _NORMAL = 1.96  # standard errors to each side of a mean that contain 95%
 _Q = np.linspace(0, 0.999, 400)
 
-_Curve = tuple[str, list[float], list[float]]  # a run's name, times, and errors at these times
-
 
 def error_curves(
-    histories: Sequence[Any],
-    ax: Axes | None = None,
-    caption: str | None = None,
-    level: float | None = None,
-) -> Axes:
+    histories: Sequence[Any], caption: str | None = None, level: float | None = None
+) -> Figure:
     """Draw the test error of training runs against time, with a line for each run.
 
-    The title says when runs reach the error `level`. The error axis is logarithmic if the errors
-    are positive and the largest is at least four times the smallest, and the axis of time if the
-    longest run is more than four times as long as the shortest.
+    The title says when the first and the last run reach the error `level`. The error axis is
+    logarithmic if the errors are positive and the largest is more than four times the smallest, and
+    the axis of time if the longest run is more than four times as long as the shortest.
 
     Parameters
     ----------
@@ -93,10 +83,8 @@ def error_curves(
         says otherwise (`fastgc.History.measure`). Rounds whose test error is None, NaN or
         infinite are left out. A run without a tested round appears only in the legend. For runs of
         type History, the legend also gives the residual of their gradients.
-    ax
-        As in `fastgc.plotting`.
     caption : str, optional
-        Heading of the legend of a new figure. Default: data and delays, if all runs share them.
+        As in `fastgc.plotting`. Default: data and delays, if all runs share them.
     level : float, optional
         Default, and where no run reaches it: the lowest error that all runs reach.
 
@@ -105,64 +93,35 @@ def error_curves(
     ValueError
         If no run has a tested round, or runs differ in their measure.
     """
-    measure = _measure(histories)
-    percent = measure == MISCLASSIFIED
-    curves = [(history.name, *_curve(history)) for history in histories]
-    notes = [_note(history) for history in histories]
-    ends = [x[-1] for _, x, _ in curves if x]
+    label, factor = _error_axis(_measure(histories))
+    lines = []
+    for history in histories:
+        x, y = _curve(history)
+        name = history.name if x else f"{history.name} (not tested)"
+        residual = [history.residual()] if hasattr(history, "residual") else []
+        lines.append(Line(name, x, factor * np.array(y), note=leaves_out(residual)))
+    ends = [line.x[-1] for line in lines if line.x.size]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
-    own, columns = ax is None, 1
-    if ax is None:
-        wide, high = settings()["figure.figsize"]
-        names = [f"{name}{note}" for (name, _, _), note in zip(curves, notes, strict=True)]
-        columns = legend_columns(names, wide)
-        ax = new_figure(height=high + legend_inches(names, columns)).add_subplot()
-    looks = zip(cycle(COLOURS), cycle(DASHES), strict=False)
-    # A dot marks the end of a run; without it, a single tested round would be invisible.
-    dot: Any = {"marker": "o", "markevery": [-1]}
-    for (name, x, y), note, (colour, dash) in zip(curves, notes, looks, strict=False):
-        label = f"{name}{note}" if x else f"{name} (not tested)"
-        ax.plot(x, y, dash, color=colour, label=label, zorder=above(dash), **dot)
-    _scale_errors(ax, [error for _, _, y in curves for error in y], percent)
-    if max(ends) > WIDE * min(ends) > 0:
-        ax.set_xscale("log")
-        plain_decades(ax.xaxis, percent=False)
-    else:
-        ax.set_xlim(left=0)
-    ax.set_xlabel("time of training (s)")
-    ax.set_ylabel(f"test {measure}")
-    title = one_line(inches(ax)[0], *_reached(curves, measure, level))
-    ax.set_title(title, fontsize="medium")
-    said = _run_title(histories) if caption is None else caption
-    finish(ax, own, said, ncols=columns)
-    return ax
+    wide = max(ends) > WIDE * min(ends) > 0
+    title = reached(histories, level)
+    panel = Panel(title, "time of training (s)", label, lines, log_x=wide, log_y=spread(lines))
+    return panel_figure([panel], caption=_run_title(histories) if caption is None else caption)
 
 
-def _scale_errors(ax: Axes, errors: Sequence[float], percent: bool) -> None:
-    """Make the axis of errors logarithmic if errors are positive and differ widely."""
-    if min(errors) > 0 and max(errors) >= WIDE * min(errors):
-        ax.set_yscale("log")
-        plain_decades(ax.yaxis, percent=percent)
-    else:
-        ax.set_ylim(bottom=0)
-        if percent:
-            percent_axis(ax.yaxis)
+def _error_axis(measure: str) -> tuple[str, float]:
+    """Return the label of an axis of test errors, and the factor of what it shows."""
+    return ("test error (%)", 100.0) if measure == MISCLASSIFIED else (f"test {measure}", 1.0)
 
 
 def reached(histories: Sequence[Any], level: float | None = None) -> str:
     """Return a title of `error_curves`: when the first and the last run reach an error."""
     curves = [(history.name, *_curve(history)) for history in histories]
-    return _reached(curves, _measure(histories), level)[1]
-
-
-def _reached(curves: Sequence[_Curve], measure: str, level: float | None) -> list[str]:
-    """Return titles of decreasing length: naming all runs, the first and the last, the first."""
     lowest = [min(y, default=math.inf) for _, _, y in curves]
     if level is None or level < min(lowest):
         level = max(lowest)
     if not math.isfinite(level):
-        return [""] * 3
+        return ""
 
     ranked = sorted(
         (next((at for at, error in zip(x, y, strict=True) if error <= level), math.inf), name)
@@ -170,12 +129,12 @@ def _reached(curves: Sequence[_Curve], measure: str, level: float | None) -> lis
     )
     said = [
         f"{name.partition(' (')[0]} {'never' if at == math.inf else f'after {duration(at)}'}"
-        for at, name in ranked
+        for at, name in (ranked[0], *ranked[1:][-1:])
     ]
+    measure = _measure(histories)
     percent = measure == MISCLASSIFIED
     what = f"{100 * level:.2g}% error" if percent else f"{measure} {level:.3g}"
-    ends = said if len(said) == 1 else [said[0], said[-1]]
-    return [f"{what}: {', '.join(each)}" for each in (said, ends, said[:1])]
+    return f"{what}: {', '.join(said)}"
 
 
 def _run_title(histories: Sequence[Any]) -> str:
@@ -396,8 +355,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
     residuals = [each.residual() for each in histories]
     notes = [leaves_out([each]) for each in residuals]
-    measure = _measure(histories)
-    percent = measure == MISCLASSIFIED
+    error_label, factor = _error_axis(_measure(histories))
     least = 0.0 if optimum is None else float(optimum)
     loss_label = "training loss" if optimum is None else "training loss above the optimum"
     times = [history.rounds[-1].time for history in histories]
@@ -409,7 +367,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
         return above if above > 0 or optimum is None else math.nan
 
     def error(record: Record) -> float:
-        return record.test_error * (100 if percent else 1)
+        return factor * record.test_error
 
     def against_time(y_label: str, of: Callable[[Record], float]) -> Panel:
         lines = []
@@ -429,16 +387,10 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     last = [loss(shown[-1]) for shown in evaluated]
     return [
         against_time(loss_label, loss),
-        against_time(f"test {measure} (%)" if percent else f"test {measure}", error),
+        against_time(error_label, error),
         against_load("residual, root mean square", residuals, False),
         against_load(f"{loss_label}, in the end", last, True),
     ]
-
-
-def _note(history: Any) -> str:
-    """Return the legend's text after the name of a run whose gradients are approximations."""
-    note = leaves_out([history.residual()]) if hasattr(history, "residual") else ""
-    return f": {note}" if note else ""
 
 
 def leaves_out(residuals: Iterable[float]) -> str:

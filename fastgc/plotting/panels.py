@@ -196,12 +196,6 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     Path(path).write_bytes(text)
 
 
-def one_line(long: float, *texts: str) -> str:
-    """Return the first text that fits into a line; if none does, the start of the last text."""
-    most = letters(long)
-    return next((text for text in texts if len(text) <= most), shorten(texts[-1], most))
-
-
 def shorten(text: str, most: int) -> str:
     """Return the text, cut off after `most` letters."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
@@ -248,12 +242,7 @@ def plain_frame(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def percent_axis(axis: Axis) -> None:
-    """Write the axis's fractions in percent."""
-    axis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-
-
-def plain_decades(axis: Axis, percent: bool) -> None:
+def plain_decades(axis: Axis) -> None:
     """Put ticks at 1, 2, 5 of each decade, as plain numbers; take fewer or more to fit the axis."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -264,9 +253,7 @@ def plain_decades(axis: Axis, percent: bool) -> None:
 
     wide = high > _DECADE**4 * low
     powers = wide and (low < _TINY or high > _HUGE)
-    if percent:
-        percent_axis(axis)
-    elif powers:
+    if powers:
         axis.set_major_formatter(lambda value, _: f"$10^{{{math.log10(value):.0f}}}$")
     else:
         axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -575,7 +562,7 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
     whole = bool(at.size) and bool((at == np.round(at)).all())
     if panel.log_x:
         ax.set_xscale("log")
-        plain_decades(ax.xaxis, percent=False)
+        plain_decades(ax.xaxis)
         if whole and at.size <= _TICKED and at[0] > 0 and _have_room(ax.xaxis, at.tolist()):
             ax.set_xticks(at)
     elif whole:
@@ -586,7 +573,7 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
             ax.set_xticks(at)
     if panel.log_y:
         ax.set_yscale("log")
-        plain_decades(ax.yaxis, percent=False)
+        plain_decades(ax.yaxis)
     wide, high = inches(ax)
     room = letters(_WIDER * wide)
     title = [even_lines(line, room) for line in panel.title.split("\n")]
@@ -610,6 +597,6 @@ def _draw_line(line: Line, label: str, look: tuple[str, str, str], ax: Axes) -> 
             color=colour,
             label=label,
             drawstyle="steps-post" if line.style == "step" else "default",
-            marker=marker if line.style == "joined" else None,
+            marker=marker if line.style == "joined" or line.x.size == 1 else None,
             zorder=above(dash),
         )

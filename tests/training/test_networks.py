@@ -599,7 +599,7 @@ def test_pictures_and_tables_show_what_was_evaluated(tmp_path):
     assert by_time.x.size == 7
     spent = np.cumsum([r.downloads + r.uploads for r in history.rounds])
     np.testing.assert_array_equal(by_messages.x, spent[[2, 5, 6]])
-    ax = plotting.error_curves([history])
+    [ax] = plotting.error_curves([history]).axes
     times = [r.time for r in shown]
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), times)
     console = Console(width=120)
