@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Bools, Ints, at_least, check_dtype, check_integer, gradient_dtype_of
+from .._base.arrays import Ints, at_least, check_dtype, check_integer, gradient_dtype_of
 from ..codes import Code
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
@@ -17,10 +17,6 @@ from ..errors import NotDecodableError
 __all__ = ["worst_stragglers"]
 
 _WINDOWS = 8  # windows of neighbours by number
-# Exchanges also accept sets that are less bad, by temperatures from _HOT to _COLD in logarithms of
-# the error: at 256/64, 256/128 and 1000/100 this finds sets three times as bad as exchanges that
-# always gain.
-_HOT, _COLD = 0.05, 0.0025
 _BEYOND = 1e4  # logarithm that stands for errors beyond float64
 
 
@@ -60,9 +56,9 @@ def worst_stragglers(
     """Search for the silent workers that make the decoded gradient least precise.
 
     It tries windows of workers, arcs of a circle of the code's evaluation points, windows that are
-    filled nearly evenly, and random sets. From the worst set it climbs: it exchanges stragglers,
-    and moves stretches of them. Sets with fewer stragglers than allowed are tried, too: half a
-    cluster can be worse than a whole one.
+    filled nearly evenly, and random sets. From the worst set it climbs: it exchanges a straggler
+    wherever that makes the set worse. Sets with fewer stragglers than allowed are tried, too: half
+    a cluster can be worse than a whole one.
 
     Parameters
     ----------
@@ -123,35 +119,21 @@ def worst_stragglers(
             f"tolerates {code.stragglers}",
             1,
         )
-    steps = 3 * trials if s else 0
-    value, now = most, np.isin(np.arange(code.n), worst)
-    for step in range(steps):
-        there = _neighbour(now, s, code.scheme.rings(), rng)
-        found = badness(np.flatnonzero(there))
-        heat = _HOT * (_COLD / _HOT) ** (step / steps)
-        if found > value or rng.random() < math.exp(max((found - value) / heat, -700.0)):
-            value, now = found, there
-        if value > most:
-            most, worst = value, np.flatnonzero(now)
+    for _ in range(3 * trials if s else 0):
+        lost = _neighbour(worst, code.n, s, rng)
+        if (found := badness(lost)) > most:
+            most, worst = found, lost
     return np.unique(worst)
 
 
-def _neighbour(lost: Bools, s: int, rings: list[Ints], rng: np.random.Generator) -> Bools:
-    """A random neighbour of a set of at most s silent workers, or the set itself."""
-    there, count, move = lost.copy(), int(lost.sum()), rng.random()
-    at = rng.integers(lost.size)
-    if move < 0.1 and (len(rings) > 1 or count < s):  # one silent worker more or less
-        if (count > 1) if lost[at] else (count < s):
-            there[at] = not lost[at]
-    elif move < 0.5:  # move one anywhere
-        there[rng.choice(np.flatnonzero(lost))] = False
-        there[rng.choice(np.flatnonzero(~lost))] = True
-    else:  # move a whole stretch by one place, or a single worker
-        ring = next(each for each in rings if at in each)
-        from_here = np.roll(ring, -np.flatnonzero(ring == at)[0])
-        stretch = from_here[: rng.integers(2, max(ring.size, 3))]
-        there[stretch] = np.roll(lost[stretch], rng.choice((-1, 1)))
-    return there
+def _neighbour(lost: Ints, n: int, s: int, rng: np.random.Generator) -> Ints:
+    """Exchange one of at most s silent workers; in a tenth of the moves, only drop or add one."""
+    others = rng.permutation(lost)[1:]
+    new = rng.choice(np.setdiff1d(np.arange(n), lost))
+    move = rng.random()
+    if move < 0.05 and lost.size > 1:
+        return others
+    return np.append(lost if move > 0.95 and lost.size < s else others, new)
 
 
 def _starts(code: Code, s: int, trials: int, rng: np.random.Generator) -> Iterator[Ints]:
