@@ -605,7 +605,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Schedule.enough": _of_schedule("enough", came=np.array([0, 1, 3])),
     "Schedule.end": _of_schedule("end", came=np.array([True, True, False, True])),
     "stability.amplification": _with_code(stability.amplification),
-    "stability.residual": _with_code(stability.residual),
     "stability.error_bound": _with_code(
         stability.error_bound, dtype="float64", streaming=False, terms=0
     ),

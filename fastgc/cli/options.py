@@ -298,11 +298,6 @@ class Source(NamedTuple):
     text: str  # a description
     recording: Recording | None = None
 
-    @classmethod
-    def of(cls, recording: Recording) -> Source:
-        """Make a source of recorded times."""
-        return cls(recording.delays, recording.source, recording)
-
     @property
     def said(self) -> str:
         """The description for a caption."""
@@ -330,7 +325,7 @@ def source_of(context: typer.Context, what: Any) -> Source:
     """Return the times of --recorded, or else those of --delays."""
     recording = read_recorded(context, what, "workers", "delays")
     if recording is not None:
-        return Source.of(recording)
+        return Source(recording.delays, recording.source, recording)
     from ..delays import parse
 
     return Source(parse(what.delays), what.delays)

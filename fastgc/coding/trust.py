@@ -500,14 +500,8 @@ def _fill_shortest(scheme: Scheme, masks: Bools, out: Floats) -> None:
             out[some[:, None], came] = target @ np.linalg.pinv(rows[came], rcond=cut)
 
 
-def residuals(
-    scheme: Scheme,
-    workers: int,
-    sets: int,
-    seed: int,
-    progress: Callable[[int], object] = lambda done: None,
-) -> Residuals:
-    """Return `fastgc.Code.residuals`, for checked arguments; call `progress` after each set."""
+def residuals(scheme: Scheme, workers: int, sets: int, seed: int) -> Residuals:
+    """Return `fastgc.Code.residuals`, for checked arguments."""
     known = scheme.precision.known_residuals(workers)
     if known is not None:
         return known
@@ -516,10 +510,6 @@ def residuals(
     drawn: Any = (rng.permutation(scheme.n)[:workers] for _ in range(sets))
     if exhaustive:
         drawn = map(np.array, combinations(range(scheme.n), workers))
-    found = []
-    for done, heard in enumerate(drawn, 1):
-        found.append(scheme.residual(scheme.messages.of(heard)))
-        progress(done)
-    left = np.array(found)
+    left = np.array([scheme.residual(scheme.messages.of(heard)) for heard in drawn])
     mean = float(np.sqrt(np.mean(left**2)))
     return Residuals(workers, mean, float(left.max()), left.size, exhaustive)

@@ -359,12 +359,11 @@ class Interpolator:
     True
     """
 
-    __slots__ = ("_given", "_prepared", "_scale", "_size", "_slopes")
+    __slots__ = ("_given", "_prepared", "_scale", "_slopes")
 
     def __init__(self, nodes: ArrayLike) -> None:
         self._given = check_line("nodes", nodes).copy()
         self._prepared, self._scale = _weighted(self._given)
-        self._size = self._given.shape
         self._slopes: Array | None = None
 
     def __call__(self, values: ArrayLike, points: ArrayLike, out: Output | None = None) -> Array:
@@ -389,30 +388,6 @@ class Interpolator:
         TypeError, ValueError
             As `basis`, and if `out` shares memory. Nothing has been written in that case.
         """
-        # The hot path: one test that nearly every call passes.
-        if (
-            type(values) is np.ndarray
-            and type(points) is np.ndarray
-            and values.dtype is (dtype := self._given.dtype)
-            and points.dtype is dtype
-            and values.shape == self._size
-            and points.ndim == 1
-            and (flags := values.flags).c_contiguous
-            and flags.aligned
-            and (flags := points.flags).c_contiguous
-            and flags.aligned
-            and points.size
-            and out is None
-        ):
-            found = np.empty(points.size, dtype=dtype)
-            if kernels.unchecked.lagrange_evaluate(
-                *self._prepared, values, points, self._scale, found
-            ):
-                return found
-        return self._evaluate(values, points, out)
-
-    def _evaluate(self, values: ArrayLike, points: ArrayLike, out: Output | None) -> Array:
-        """Evaluate for any arguments, which are checked here."""
         values, points = _values(values, self._given.size), check_numbers("points", points)
         single = points.ndim == 0
         points = points.reshape(1) if single else check_line("points", points)

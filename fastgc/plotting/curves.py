@@ -24,7 +24,6 @@ from .panels import (
     Panel,
     above,
     across,
-    finish,
     legend_below,
     legend_inches,
     new_figure,
@@ -221,7 +220,7 @@ def _draw_stability(
     plain_frame(ax)
 
 
-def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
+def circle_curves(values: CircleValues) -> Axes:
     """Draw the exact and the near-exact decoding vector around the circle, on a logarithmic axis.
 
     Stragglers' places are shaded. The exact polynomial is 0 there and has gaps.
@@ -230,14 +229,10 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ----------
     values : CircleValues
         The result of `fastgc.stability.circle_values`.
-    ax
-        As in `fastgc.plotting`.
     """
     from matplotlib.ticker import MaxNLocator
 
-    own = ax is None
-    if ax is None:
-        ax = new_figure().add_subplot()
+    ax = new_figure().add_subplot()
     place = np.arange(values.lost.size)
     steps = np.diff(values.lost.astype(np.int8), prepend=0, append=0)
     label = "stragglers"
@@ -255,7 +250,8 @@ def circle_curves(values: CircleValues, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("place i on the circle")
     ax.set_ylabel("n |p(α$^i$)|")
     ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
-    finish(ax, own, ncols=3)
+    plain_frame(ax)
+    legend_below(ax.figure, ncols=3)
     return ax
 
 

@@ -221,15 +221,6 @@ def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
     )
 
 
-def finish(ax: Axes, own: bool, caption: str = "", **entries: Any) -> None:
-    """Draw frame and legend; the legend is below a figure of our own, else inside the axes."""
-    plain_frame(ax)
-    if own:
-        legend_below(ax.figure, caption, **entries)
-    else:
-        ax.legend(frameon=False, fontsize=SMALL)
-
-
 def time_unit(seconds: float) -> tuple[str, float]:
     """Return the unit of an axis of so many seconds, and how many units make a second."""
     return ("s", 1.0) if seconds >= 1 else ("ms", 1e3)

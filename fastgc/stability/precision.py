@@ -40,7 +40,6 @@ __all__ = [
     "circle_values",
     "error_bound",
     "measured_error",
-    "residual",
 ]
 
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
@@ -88,31 +87,6 @@ def amplification_of(code: Code, survivors: Ints, vector: Array) -> float:
     used = np.flatnonzero(vector)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(code.scheme.precision.row_sums[survivors[used]] @ np.abs(vector[used]))
-
-
-def residual(code: Code, survivors: ArrayLike, vector: ArrayLike | None = None) -> float:
-    """How far a computed decoding vector is from an exact one: ``max_j |(a_F B_F - 1)_j|``.
-
-    Parameters
-    ----------
-    code, survivors
-        As in `amplification`.
-    vector : (f,) array, optional
-        Default: ``code.decoding_vector(survivors)``.
-
-    Returns
-    -------
-    float
-        For a vector that is as good as float64 allows, 0 to a few 1e-16 times the largest
-        ``|a_i B_ij|``. It is large for codes that are not exact (`Uncoded` with a tolerance).
-
-    Notes
-    -----
-    O(n d), in extended precision if the platform has it.
-    """
-    checked = code.scheme.check_survivors(survivors)
-    a = code.decoding_vector(checked) if vector is None else _checked(code, vector, checked)
-    return float(np.abs(code.scheme.precision.deviation(checked, a)).max())
 
 
 def _checked(code: Code, vector: ArrayLike, survivors: Ints) -> Array:
@@ -185,7 +159,7 @@ def error_bound(
 
 
 class Assessment(NamedTuple):
-    """`amplification`, `error_bound` and `residual` of one decoding vector."""
+    """`amplification` and `error_bound` of a decoding vector, and its largest ``|a_F B_F - 1|``."""
 
     amplification: float
     bound: float
@@ -542,14 +516,12 @@ class Experiment:
         error = _error(decoded, self._exact)
         return MeasuredError(_over(error, self.norm), _over(error, self.unit))
 
-    def trust(self, survivors: Ints, vector: Array | None = None) -> float:
-        """Relative error that `Code.trust` predicts; with `vector`, for that vector."""
-        if vector is None:
-            return self.code.trust(survivors, *self._trusted).relative_error
+    def trust(self, survivors: Ints, vector: Array) -> float:
+        """Relative error that `Code.trust` predicts, for this vector."""
         form = self.code.scheme.format(1, *self._trusted)
         return trust_by_rows(self.code.scheme, survivors, vector, form).relative_error
 
-    def bound(self, survivors: Ints, vector: Array | None = None) -> float:
+    def bound(self, survivors: Ints, vector: Array | None) -> float:
         """`error_bound`, relative to the norm of the exact gradient."""
         bound = error_bound(self.code, survivors, self.dtype, vector=vector, terms=self._terms)
         return _over(bound * self.unit, self.norm)

@@ -43,7 +43,7 @@ class TrackedRound(NamedTuple):
     bound : float
         As `fastgc.stability.error_bound`, in its unit.
     residual : float
-        As `fastgc.stability.residual`.
+        The largest of ``|a_F B_F - 1|`` over partitions; `Code.residual` is their norm.
     measured : float
         Error relative to the gradient's norm; NaN if it was not measured.
     """

@@ -385,7 +385,7 @@ def decoded_is_the_sum(subject: Subject) -> str:
             f"from {F.tolist()} the gradient is off by {error:.2g}, beyond the bound {bound:.2g}",
         )
         errors.append(error)
-        trusted.append(experiment.trust(F))
+        trusted.append(experiment.trust(F, vector))
     error, trust = (float(np.sqrt(np.mean(np.square(each)))) for each in (errors, trusted))
     require(
         error <= OFF * trust and trust <= OFF * max(error, 2.0**-53),

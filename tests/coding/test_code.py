@@ -72,7 +72,6 @@ def answers(code, job, survivors, messages):
         code.residual(survivors, vector),
         np.array(code.trust(survivors)),
         stability.amplification(code, survivors),
-        stability.residual(code, survivors),
         stability.error_bound(code, survivors),
         np.array(stability.measured_error(code, survivors)),
     ]
