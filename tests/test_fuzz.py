@@ -26,10 +26,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from code_table import FEATURES, OUTPUTS, SMALL, Job
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import FEATURES, OUTPUTS, SMALL, Job
 
 import fastgc
 from fastgc import (

@@ -6,8 +6,8 @@ import warnings
 import mpmath
 import numpy as np
 import pytest
-from code_table import Job
 from strength import much
+from tables import Job
 
 from fastgc import (
     InstabilityWarning,

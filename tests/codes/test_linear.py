@@ -5,9 +5,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from code_table import SMALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import SMALL
 
 from fastgc import (
     BinaryCode,

@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from code_table import (
+from strength import much
+from tables import (
     EVERY_LARGE,
     EVERY_SMALL,
     FEATURES,
@@ -19,7 +20,6 @@ from code_table import (
     claims_all_that_spans,
     spans,
 )
-from strength import much
 
 from fastgc import (
     BinaryCode,

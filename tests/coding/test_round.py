@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from code_table import EVERY_SMALL, Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import HALVES
+from tables import EVERY_SMALL, Job
 
 from fastgc import (
     BinaryCode,

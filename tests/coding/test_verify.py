@@ -12,10 +12,10 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-from code_table import EVERY_LARGE, EVERY_SMALL, LARGE, SMALL, Job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import EVERY_LARGE, EVERY_SMALL, LARGE, SMALL, Job
 
 import fastgc
 from fastgc import (

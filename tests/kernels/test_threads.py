@@ -12,9 +12,9 @@ import warnings
 import numpy as np
 import pytest
 from beside import beside
-from code_table import EVERY_SMALL, Job
 from kernel_table import COMPLETIONS, KERNELS, STEPS
 from strength import much
+from tables import EVERY_SMALL, Job
 
 import fastgc
 from fastgc.kernels import threads

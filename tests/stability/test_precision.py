@@ -11,10 +11,10 @@ import mpmath
 import numpy as np
 import oracles
 import pytest
-from code_table import LARGE, LARGE_IDS, SMALL, SMALL_IDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import LARGE, LARGE_IDS, SMALL, SMALL_IDS
 
 import fastgc
 from fastgc import (

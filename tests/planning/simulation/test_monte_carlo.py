@@ -5,9 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from code_table import SMALL, SMALL_IDS
 from scipy import stats
 from strength import much
+from tables import SMALL, SMALL_IDS
 
 from fastgc import (
     BinaryCode,
