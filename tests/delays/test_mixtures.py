@@ -150,6 +150,7 @@ def test_commands_deal_workers_out():
         ((None, NODES, 1.5, 60), ValueError, "probability must be in 0 .. 1"),
         ((None, NODES, -0.5, 60), ValueError, "probability"),
         ((None, NODES, 0.1, math.inf), ValueError, "seconds"),
+        ((None, NODES, 0.1, -1), ValueError, "seconds"),
         ((None, "aab", 0.1, 60), TypeError, "label for each worker"),
         ((None, 6, 0.1, 60), TypeError, "label for each worker"),
     ],

@@ -19,7 +19,6 @@ from fastgc.planning import (
     equal_time_loads,
     generalised_bcc,
     least_time_loads,
-    loads,
     optimal_loads,
 )
 from fastgc.planning.loads import _least_mean, _root
@@ -334,21 +333,26 @@ def test_least_time_is_found_where_larger_loads_help_too():
     assert found.time == pytest.approx(4.3333, abs=1e-3)
 
 
-@pytest.mark.long
-def test_searches_end_near_the_least_time(monkeypatch):
-    """For four workers, the test tries all loads, and follows the search."""
-    rng, above = np.random.default_rng(0), []
-    monkeypatch.setattr(loads, "_ALL", 0)
-    for _ in range(20):
-        needed = int(rng.integers(3, 6))
-        shifts, rates = rng.choice([0.5, 1.0, 2.0, 4.0], 4), rng.choice([0.3, 1.0, 3.0], 4)
-        pairs = zip(shifts.tolist(), rates.tolist(), strict=True)
-        delays = Heterogeneous([ShiftedExponential(*each) for each in pairs])
-        every = itertools.product(range(needed + 1), repeat=4)
-        least = min(received_mean(each, delays, needed) for each in every if sum(each) >= needed)
-        above.append(least_time_loads(needed, delays).time / least)
-    assert max(above) <= 1.05
-    assert np.mean(np.array(above) <= 1 + 1e-6) >= 0.8
+@pytest.mark.parametrize(
+    ("shifts", "rates", "least"),
+    [
+        # The best start is one of equal loads, of all workers or the fastest, or `optimal_loads`.
+        ([20, 4, 2], [0.3, 0.3, 0.05], [2, 8, 10]),
+        ([2, 2, 4], [5, 0.05, 0.05], [9, 1, 1]),
+        ([20, 1, 0.5], [0.3, 1, 5], [2, 2, 8]),
+        ([2, 2, 2], [0.3, 5, 0.3], [3, 7, 3]),
+        ([4, 1, 1], [5, 0.05, 0.3], [5, 5, 5]),
+    ],
+)
+def test_least_time_loads_searches_from_each_start(shifts, rates, least):
+    """No start is best for all: the first alone is 1 to 16 % slower, and without a search more."""
+    delays = Heterogeneous(map(ShiftedExponential, shifts, rates))
+    found = least_time_loads(10, delays)
+    assert found.time == pytest.approx(received_mean(least, delays, 10), rel=1e-6)
+    assert found.time == received_mean(found.loads, delays, 10)
+    if much(True, False):  # where `least` comes from: 1331 loads, 3 s
+        every = [loads for loads in itertools.product(range(11), repeat=3) if sum(loads) >= 10]
+        assert min(every, key=lambda loads: received_mean(loads, delays, 10)) == tuple(least)
 
 
 def test_least_time_may_be_that_of_whole_copies():

@@ -60,6 +60,7 @@ def test_exact_codes_train_as_one_process_does(code, digits):
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-10 * abs(expected).max())
     assert [r.round for r in history.rounds] == list(range(1, 9))
     assert all(code.decodable(r.survivors) for r in history.rounds)
+    assert all(r.selected == () for r in history.rounds)  # all are to compute
     assert np.all(np.diff([r.time for r in history.rounds]) > 0)
 
 
@@ -544,6 +545,8 @@ def test_coded_groups_train_as_repeated_ones(code, engine):
         asked = {code.group_of(i) for i in r.survivors}
         loads = [int(code.scheme.loads[i]) for g in asked for i in code.members(g)]
         assert (r.downloads, r.samples) == (4 * len(asked), 3 * sum(loads))
+        chosen = [i for g in range(3) for i in code.members(g) if g in asked]
+        assert sorted(r.selected) == (chosen if len(asked) < 3 else [])
 
 
 def test_adaptive_steps_are_its_equations():
