@@ -1,10 +1,10 @@
 """Workers of unequal speed: the assignments of `BinaryCode`, simulated, and on live workers.
 
 ``python benches/assignments.py`` prints tables in Markdown. Three tables have, for 27 clusters of
-20 workers, the mean time of a round with each assignment, and with the assignment that
-`fastgc.planning.assign` chooses, on rounds that it has not seen: workers are interrupted; s random
-workers of each round never answer; workers finish their computation. The last table is of 12 worker
-processes that sleep for as long as slow workers would compute.
+20 workers, the mean time of a round with each assignment, and with the one that
+`fastgc.planning.plan` ranks first, on rounds that it has not seen: workers are interrupted; s
+random workers of each round never answer; workers finish their computation. The last table is of
+12 worker processes that sleep for as long as slow workers would compute.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from fastgc import BinaryCode
 from fastgc._base.progress import markdown_table
 from fastgc.delays import Heterogeneous, ShiftedExponential
 from fastgc.engines import LocalCluster
-from fastgc.planning import assign
+from fastgc.planning import plan
 from fastgc.planning.simulation import simulate
 
 N, K = 20, 200
@@ -81,10 +81,12 @@ def sweep(rounds, seed, how):
         if how == "dead":
             delays = Dead(delays, s)
         options = {"cost": 0.0, "delays": delays, "interrupted": how != "busy"}
-        chosen = assign(speeds, K, stragglers=s, seed=seed, **options).code.assignment
+        codes = {name: coded(speeds, K, s, name) for name in ASSIGNMENTS}
+        found = plan(N, k=K, codes=[*codes.values()], rounds=10_000, seed=seed, **options)
+        chosen = found.choices[0].code.assignment
         mean = {
-            name: simulate(coded(speeds, K, s, name), rounds=rounds, seed=seed + 1, **options).mean
-            for name in ASSIGNMENTS
+            name: simulate(code, rounds=rounds, seed=seed + 1, **options).mean
+            for name, code in codes.items()
         }
         mean["auto"] = mean[chosen]
         before = min(mean["uniform"], mean["classes"])

@@ -76,7 +76,8 @@ class BinaryCode(Code):
     clusters "spread" takes at most 3 % longer than the better of "classes" and "uniform", "classes"
     up to 1.8 times as long, "uniform" 2.4, "aligned" 1.6. If s workers are dead, "spread" takes up
     to 1.5 times as long. This is with k = 10 n. With k = n blocks are rounded to whole partitions,
-    and "spread" may take 15 % longer. `fastgc.planning.assign` simulates all of them and chooses.
+    and "spread" may take 15 % longer. `fastgc.planning.plan` with ``speeds=`` simulates
+    all of them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Loads and assignments of partitions for workers that differ."""
+"""Loads for workers that differ."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Bools, Floats, Ints, at_least, check_cost, check_integer, check_reals
+from .._base.arrays import Bools, Floats, Ints, at_least, check_integer, check_reals
 from .._base.extras import scipy
-from ..codes import BinaryCode
-from ..codes.binary import ASSIGNMENTS
-from ..delays import DelayModel, Delays, Heterogeneous, ShiftedExponential
+from ..delays import Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
-from .simulation import Simulation, received_mean, simulate
+from .simulation import received_mean
 from .simulation.closed_forms import in_range
 
 __all__ = [
     "Allocation",
-    "Assigned",
     "CoverageBounds",
     "LeastTime",
-    "assign",
     "balanced_loads",
     "coverage_bounds",
     "equal_time_loads",
@@ -406,83 +402,6 @@ def _least_mean(k: int, shifts: Floats, rates: Floats) -> float:
     # P(fewer than k by t) falls with t, so in each step it is at least its value at the end.
     times = np.linspace(0, end, _STEPS + 1)[1:]
     return float(sum(1 - enough(t) for t in times.tolist())) * end / _STEPS
-
-
-class Assigned(NamedTuple):
-    """The result of `assign`.
-
-    Attributes
-    ----------
-    code : BinaryCode
-        The code with the assignment that has the shortest mean round.
-    simulations : dict of str to Simulation
-        Simulated rounds of each assignment, the fastest first.
-    """
-
-    code: BinaryCode
-    simulations: dict[str, Simulation]
-
-
-def assign(
-    speeds: ArrayLike,
-    k: int | None = None,
-    *,
-    stragglers: int,
-    delays: DelayModel | None = None,
-    cost: ArrayLike | None = None,
-    rounds: int = 10_000,
-    seed: int = 0,
-    interrupted: bool = True,
-) -> Assigned:
-    """Choose the assignment of a `BinaryCode` for workers of these speeds.
-
-    This simulates all assignments on the same delays, because none is always best.
-
-    Parameters
-    ----------
-    speeds : (n,) array
-        Relative speeds of the workers, positive.
-    k : int, optional
-        Partitions, n by default. With more partitions, blocks fit the speeds better.
-    stragglers : int
-        Stragglers to tolerate, s.
-    delays : DelayModel, optional
-        The delays of the workers. If slow workers are later in proportion, use
-        ``Heterogeneous([Exponential(0.5 / v, per="computation") for v in speeds])``. Default: none.
-    cost : float or (n,) array, optional
-        Seconds to compute one partial gradient. Default: ``1 / speeds``.
-    rounds, seed, interrupted
-        As in `fastgc.simulation.simulate`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a parameter is impossible or has a wrong type; the message says why.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastgc import delays, planning
-    >>> speeds = np.linspace(1, 4, 12)
-    >>> late = delays.Heterogeneous([delays.Exponential(1 / v, per="computation") for v in speeds])
-    >>> found = planning.assign(speeds, 120, stragglers=2, delays=late)
-    >>> found.code.assignment
-    'spread'
-    >>> paper, mine = found.simulations["classes"], found.simulations["spread"]
-    >>> bool(mine.mean < 0.9 * paper.mean)
-    True
-    """
-    given = check_reals("speeds", speeds)
-    if given.ndim != 1 or not given.size:
-        raise ValueError(f"speeds must be one number a worker, not of shape {given.shape}")
-    n, how = given.size, {"stragglers": stragglers, "speeds": given.tolist()}
-    codes = {name: BinaryCode(n, k, assignment=name, **how) for name in ASSIGNMENTS}
-    with np.errstate(over="ignore"):  # `simulate` refuses Inf
-        seconds = 1 / given if cost is None else check_cost(n, cost)
-    how = {"cost": seconds, "rounds": rounds, "seed": seed, "interrupted": interrupted}
-    found = {name: simulate(code, delays, **how) for name, code in codes.items()}
-    names = sorted(found, key=lambda name: found[name].mean)
-    return Assigned(codes[names[0]], {name: found[name] for name in names})
 
 
 def _parameters(delays: Delays) -> tuple[Floats, Floats]:
