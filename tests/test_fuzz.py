@@ -528,12 +528,6 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "interpolation.basis": _plain(
         interpolation.basis, nodes=LINE, points=LINE[:3] / 3, out=np.zeros((3, 5))
     ),
-    "interpolation.evaluate": _plain(
-        interpolation.evaluate, nodes=LINE, values=LINE**2, points=LINE[:3] / 3, out=np.zeros(3)
-    ),
-    "interpolation.derivative": _plain(
-        interpolation.derivative, nodes=LINE, values=LINE**2, points=LINE[:3] / 3, der=2
-    ),
     "Functionals": _plain(interpolation.Functionals, nodes=LINE, points=LINE / 3),
     "Functionals.__call__": _plain(interpolation.Functionals(LINE, LINE / 3), chosen=[3, 0, 1]),
     "Functionals.bind": _plain(

@@ -48,8 +48,6 @@ __all__ = [
     "Interpolator",
     "basis",
     "chebyshev",
-    "derivative",
-    "evaluate",
     "functional",
     "roots_of_unity",
     "weights",
@@ -537,34 +535,6 @@ def _values(values: ArrayLike, m: int) -> Array:
     if checked.ndim not in (1, 2) or len(checked) != m:
         raise ValueError(f"values must have shape ({m},) or ({m}, r), not {checked.shape}")
     return checked
-
-
-def evaluate(
-    nodes: ArrayLike, values: ArrayLike, points: ArrayLike, out: Output | None = None
-) -> Array:
-    """Values at `points` of the polynomial that takes `values` at `nodes`.
-
-    This is `Interpolator` in one call, with the same parameters and errors.
-    """
-    return _interpolator(nodes, points)(values, points, out)
-
-
-def derivative(
-    nodes: ArrayLike, values: ArrayLike, points: ArrayLike, der: int = 1, out: Output | None = None
-) -> Array:
-    """Derivatives at `points` of the polynomial that takes `values` at `nodes`.
-
-    This is `Interpolator.derivative` in one call, with the same parameters and errors.
-    """
-    return _interpolator(nodes, points).derivative(values, points, der, out)
-
-
-def _interpolator(nodes: ArrayLike, points: ArrayLike) -> Interpolator:
-    """Interpolator whose nodes are complex if points are: faster than a matrix."""
-    nodes = check_line("nodes", nodes)
-    if nodes.dtype is _FLOAT and check_numbers("points", points).dtype is _COMPLEX:
-        nodes = nodes.astype(_COMPLEX)
-    return Interpolator(nodes)
 
 
 def chebyshev(m: int) -> Floats:

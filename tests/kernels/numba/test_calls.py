@@ -144,7 +144,7 @@ def test_polynomials_in_a_compiled_loop(complex_):
         np.testing.assert_allclose(x, vandermonde.solve(nodes, b), rtol=1e-9)
         np.testing.assert_allclose(xs, vandermonde.solve(nodes, columns, True), rtol=1e-10)
         np.testing.assert_allclose(total, interpolation.functional(nodes, points), rtol=1e-11)
-        wanted = interpolation.evaluate(nodes, np.exp(nodes), points)
+        wanted = interpolation.Interpolator(nodes)(np.exp(nodes), points)
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
         np.testing.assert_allclose(together, interpolation.weights(nodes), rtol=1e-13)
     nodes = np.array([1e-200, 2e-200, 1.0]).astype(nodes.dtype)
