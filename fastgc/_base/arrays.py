@@ -148,6 +148,8 @@ def _lends_memory(array: Any) -> bool:
 
 def view_of(what: str, array: Output) -> Array:
     """Return `array` as a NumPy array that shares its memory; or raise TypeError."""
+    if type(array) is np.ndarray:
+        return array
     if isinstance(array, np.ndarray):
         refuse_masks(what, array)
         return array

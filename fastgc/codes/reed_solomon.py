@@ -393,8 +393,8 @@ class ReedSolomonScheme(Scheme):
         }
 
         def fill(f: int, method: str) -> None:
-            if method in ways:
-                status = ways[method](f)
+            if (way := ways.get(method)) is not None:
+                status = way(f)
                 if status and (method == "auto" or status != Status.IMPRECISE):
                     self._raise(Status(status), where[0], survivors[:f])
             elif method in self.methods:
@@ -402,11 +402,11 @@ class ReedSolomonScheme(Scheme):
             else:
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
 
-        many = partial(self._fill_many, longest, unit)
+        vars(fill)["many"] = partial(self._fill_many, longest, unit)
         decoder = getattr(run, "decoder", None)
-        if decoder is not None:
-            decoder = partial(decoder, method=direct) if least > most else None
-        return VectorFunction(fill, decoder, many)
+        if decoder is not None and least > most:
+            vars(fill)["decoder"] = partial(decoder, method=direct)
+        return fill
 
     def _anew(self, survivors: Ints, method: str, unit: float) -> Complexes:
         """The vector by "near-exact", or by a method that solves the system."""

@@ -13,6 +13,7 @@ from .._base.arrays import (
     Array,
     Ints,
     Output,
+    as_rows,
     at_least,
     check_dtype,
     check_output,
@@ -26,7 +27,7 @@ from ..kernels.rows import DOUBLE
 from . import display
 from .arguments import Recorded, check_between, made_as
 from .orders import random_arrivals
-from .plan import BoundDecoder, BoundEncoder, Encoder, decode, encode, planned
+from .plan import BoundDecoder, BoundEncoder, Encoder, EncodingPlan, planned
 from .precision import Residuals
 from .round import Round
 from .scheme import Decoder, Scheme, empty_vector, fill_vectors
@@ -35,6 +36,7 @@ from .trust import (
     Partial,
     Trust,
     Watch,
+    check_partial,
     expected_trust,
     nearest_vector,
     residuals,
@@ -264,8 +266,9 @@ class Code(Recorded):
         OverflowError
             If a message of float16 has a number beyond 65504.
         """
-        found: Array = encode(self.scheme, worker, partials, out, index, message_dtype)
-        return found
+        given = as_rows("the partial gradients", partials)
+        plan = EncodingPlan.kept(self.scheme, worker, index, given, message_dtype)
+        return plan.encode(given, out)  # type: ignore[no-any-return]
 
     def encoder(
         self,
@@ -553,11 +556,15 @@ class Code(Recorded):
         TypeError, ValueError
             If anything else does not fit; nothing has been written then.
         """
+        if partial is not None:
+            check_partial(partial, None)
+            if not len(as_rows("the messages", messages)):
+                raise ValueError("there is no approximation without any message")
+        plan, given = planned(self.scheme, survivors, messages, out, p, check_finite)
+        if partial is None and tracker is None:
+            return plan.decode(survivors, given, out, method)  # type: ignore[no-any-return]
         came = check_workers("survivors", survivors, self.scheme.messages.count)
-        found: Array | Approximation = decode(
-            self.scheme, came, messages, out, p, method, partial, check_finite, tracker
-        )
-        return found
+        return plan.assess(came, given, out, method, partial, tracker)  # type: ignore[no-any-return]
 
     def combine(
         self,

@@ -35,7 +35,7 @@ from .._base.arrays import (
 from ..errors import InstabilityWarning, warn_caller
 from .format import Format, real_of
 from .scheme import FORMATS_KEPT, Decoder, Scheme, empty_vector, make_room
-from .trust import Approximation, check_partial, expected_trust, nearest_vector
+from .trust import Approximation, expected_trust, nearest_vector
 
 # ------------------------------------------------------------------------------------- decoding
 
@@ -47,9 +47,9 @@ class Plan:
 
     Attributes
     ----------
-    run : Combinations or None
-        Combines messages, wherever they lie, by the decoder's vector. None if decoding takes more
-        than one combination, or may warn.
+    run : callable or None
+        Combines messages, wherever they lie, by the decoder's vector: see `bind_apart`. None if
+        decoding takes more than one combination, or may warn.
     """
 
     __slots__ = ("check", "decoder", "form", "run", "scheme", "shape")
@@ -57,44 +57,50 @@ class Plan:
     def __init__(self, decoder: Decoder, form: Format, check_finite: bool) -> None:
         self.decoder, self.scheme, self.form = decoder, decoder.scheme, form
         self.check, self.shape = check_finite, (form.gradient_size,)
-        self.run: kernels.rows.Combinations | None = None
+        self.run: kernels.rows.CombineApart | None = None
         whole = form.decoded_dtype == form.gradient_dtype
         if whole and not self.scheme.gate.waits:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
             self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
 
-    @classmethod
-    def of_thread(
-        cls, scheme: Scheme, given: Any, out: Output | None, p: int | None, check_finite: bool
-    ) -> Plan:
-        """Return this thread's plan for such messages, of which there is one or more."""
-        kind, size = as_array("a message", given[0]), _size_of(out, p)
-        if kind.ndim != 1:
-            raise ValueError(f"a message must be a vector, not of shape {kind.shape}")
-        key = kind.dtype, kind.size, size, check_finite
-        known: dict[Any, Plan] = vars(scheme._kept.thread).setdefault("plans", {})
-        plan = known.get(key)
-        if plan is None:
-            form = format_of(scheme, kind, size)
-            decoder = scheme.decoder(form.unit)
-            if len(known) >= FORMATS_KEPT:
-                known.clear()
-            known[key] = plan = cls(decoder, form, check_finite)
-        return plan
-
-    def decode(self, survivors: Ints, messages: Any, out: Output | None, method: str) -> Any:
+    def decode(self, survivors: ArrayLike, messages: Any, out: Output | None, method: str) -> Any:
         """Decode the gradient. Returns `out`, or a new array."""
-        run, form = self.run, self.form
-        if (
-            run is not None
-            and (target := fitting(out, form.gradient_dtype, self.shape)) is not None
-        ):
-            f = self.decoder._compute(survivors, method)
-            if not _ran(run, messages, target, f):
-                return target
-        vector = self.decoder(survivors, method).copy()
-        warn_of_doubt(self.scheme, survivors, vector, form)
-        return self.combine(vector, survivors, messages, out)
+        form, run, decoder = self.form, self.run, self.decoder
+        target = None if run is None else fitting(out, form.gradient_dtype, self.shape)
+        f = decoder._take(survivors)
+        _check_count(f, messages)
+        decoder._fill(f, method)
+        if run is not None and target is not None and not run(messages, target, f):
+            return target
+        came, vector = decoder.survivors[:f].copy(), decoder.vector[:f].copy()
+        warn_of_doubt(self.scheme, came, vector, form)
+        return self.combine(vector, came, messages, out)
+
+    def assess(
+        self,
+        survivors: Ints,
+        messages: Any,
+        out: Output | None,
+        method: str,
+        partial: Any,
+        tracker: Any,
+    ) -> Any:
+        """Decode, approximately if `partial` says so, and tell a tracker of it."""
+        scheme, form, residual, mean = self.scheme, self.form, 0.0, 1.0
+        if partial is None:
+            vector = self.decoder(survivors, method).copy()
+            warn_of_doubt(scheme, survivors, vector, form)
+        else:
+            checked = scheme.check_survivors(survivors)
+            vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
+        if tracker is not None:
+            predicted = residual
+            if not scheme.rule.missing(survivors):
+                kinds = form.gradient_dtype, form.message_dtype
+                predicted = expected_trust(scheme, survivors, *kinds).relative_error
+            tracker.record(scheme, survivors, vector, form, predicted)
+        gradient = self.combine(vector, survivors, messages, out)
+        return gradient if partial is None else Approximation(gradient, residual, mean)
 
     def checked_vector(self, vector: ArrayLike, size: int) -> Array:
         """Return a copy of a user's vector for `size` messages; ValueError if it does not fit."""
@@ -110,6 +116,7 @@ class Plan:
 
     def combine(self, vector: Array, survivors: Ints, messages: Any, out: Output | None) -> Any:
         """Combine messages by a vector, as `Code.combine` does. Returns `out`, or a new array."""
+        _check_count(survivors.size, messages)
         form = self.form
         target = form.output(out)
         rows = form.messages(_senders(self.scheme, survivors), messages)
@@ -125,55 +132,37 @@ class Plan:
 
 def planned(
     scheme: Scheme,
-    survivors: Ints,
+    survivors: ArrayLike,
     messages: Any,
     out: Output | None,
     p: int | None,
     check_finite: bool,
 ) -> tuple[Plan, Any]:
-    """Return this thread's plan for messages of these survivors, and the messages as rows."""
+    """Return this thread's plan for messages of these survivors, and the messages as rows.
+
+    Whether they are as many is checked by the plan.
+    """
     given = as_rows("the messages", messages)
-    if len(given) != survivors.size:
-        raise ValueError(f"{survivors.size} survivors, but {len(given)} messages")
-    if not survivors.size:
-        scheme.raise_too_few(survivors)
-    return Plan.of_thread(scheme, given, out, p, check_finite), given
+    if not len(given):
+        came = scheme.check_survivors(survivors)
+        _check_count(came.size, given)
+        scheme.raise_too_few(came)
+    first, known = as_array("a message", given[0]), scheme._kept.thread.plans
+    key = first.dtype, first.shape, (size := _size_of(out, p)), check_finite
+    plan = known.get(key)
+    if plan is None:
+        if first.ndim != 1:
+            raise ValueError(f"a message must be a vector, not of shape {first.shape}")
+        form = format_of(scheme, first, size)
+        if len(known) >= FORMATS_KEPT:
+            known.clear()
+        known[key] = plan = Plan(scheme.decoder(form.unit), form, check_finite)
+    return plan, given
 
 
-def decode(
-    scheme: Scheme,
-    came: Ints,
-    messages: Any,
-    out: Output | None,
-    p: int | None,
-    method: str,
-    partial: Any,
-    check_finite: bool,
-    tracker: Any,
-) -> Any:
-    """Decode as `Code.decode` does."""
-    if partial is None and tracker is None:
-        plan, given = planned(scheme, came, messages, out, p, check_finite)
-        return plan.decode(came, given, out, method)
-    check_partial(partial, None)
-    if partial is not None and not came.size:
-        raise ValueError("there is no approximation without any message")
-    plan, given = planned(scheme, came, messages, out, p, check_finite)
-    form, residual, mean = plan.form, 0.0, 1.0
-    if partial is None:
-        vector = scheme.decoder(form.unit)(came, method).copy()
-        warn_of_doubt(scheme, came, vector, form)
-    else:
-        checked = scheme.check_survivors(came)
-        vector, residual, mean = nearest_vector(scheme, checked, form.unit, partial)
-    if tracker is not None:
-        predicted = residual
-        if not scheme.rule.missing(came):
-            kinds = form.gradient_dtype, form.message_dtype
-            predicted = expected_trust(scheme, came, *kinds).relative_error
-        tracker.record(scheme, came, vector, form, predicted)
-    gradient = plan.combine(vector, came, given, out)
-    return gradient if partial is None else Approximation(gradient, residual, mean)
+def _check_count(survivors: int, messages: Any) -> None:
+    if survivors != len(messages):
+        raise ValueError(f"{survivors} survivors, but {len(messages)} messages")
 
 
 def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
@@ -183,17 +172,6 @@ def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | N
     if type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray:
         return out
     return None
-
-
-def _ran(run: kernels.rows.Combinations, rows: Any, target: Array, count: int) -> int:
-    """Combine rows if they fit. Returns a status: anything but 0 means that they may not."""
-    if type(rows) is not np.ndarray:
-        if type(rows[0]) is not np.ndarray:  # C compares the others with the first one
-            return kernels.Status.MISPLACED
-        return run.separate(rows, target, count)
-    if rows.ndim == 2 and rows.flags.c_contiguous:
-        return run.stacked(rows, target, count)
-    return kernels.Status.MISPLACED
 
 
 class BoundDecoder:
@@ -250,7 +228,6 @@ class BoundDecoder:
             self._combine = kernels.unchecked.bind_combine(
                 mode, rows, decoder.survivors, decoder.vector, reals, check=check_finite
             )
-            # A scheme's own function has no `decoder`.
             if (bind := getattr(decoder.fill_vector, "decoder", None)) is not None:
                 self._decode = bind(mode, rows, reals, check_finite)
 
@@ -288,9 +265,9 @@ class BoundDecoder:
 
 def _size_of(out: Output | None, p: int | None) -> int | None:
     """Return the gradient dimension that a caller gives: p, or the size of `out`, or None."""
-    if p is not None or out is None:
-        return p if p is None else check_integer("the gradient dimension p", p)
-    return view_of("out", out).size
+    if p is not None:
+        return check_integer("the gradient dimension p", p)
+    return None if out is None else view_of("out", out).size
 
 
 def format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
@@ -345,10 +322,10 @@ class EncodingPlan:
     Attributes
     ----------
     coef : (w,) array
-    run : Combinations or None
-        Computes that combination, wherever the partial gradients lie. None if encoding takes more,
-        or if a coefficient is 0: `run` would not read that partial gradient, and NaN in it would be
-        lost. Use `encode` then.
+    run : callable or None
+        Computes that combination, wherever the partial gradients lie: see `bind_apart`. None if
+        encoding takes more, or if a coefficient is 0: `run` would not read that partial gradient,
+        and NaN in it would be lost. Use `encode` then.
     """
 
     __slots__ = ("coef", "form", "run", "shape")
@@ -369,7 +346,7 @@ class EncodingPlan:
             raise ValueError(f"a partial gradient must be a vector, not of shape {first.shape}")
         self.form = form = _partial_format(scheme, first, message_dtype)
         self.coef, self.shape = np.ascontiguousarray(coef), (form.message_size,)
-        self.run: kernels.rows.Combinations | None = None
+        self.run: kernels.rows.CombineApart | None = None
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
             self.run = _bind(form, form.encode_mode, self.coef, row, message)
@@ -382,9 +359,8 @@ class EncodingPlan:
         known: dict[Any, EncodingPlan] = scheme._kept.encodings
         key = None
         first = given[0] if len(given) else None
-        if type(first) is np.ndarray and first.ndim == 1 and type(worker) is type(index) is int:
-            what = first.dtype, first.size, len(given), message_dtype
-            key = worker, index, *what
+        if type(first) is np.ndarray and type(worker) is type(index) is int:
+            key = worker, index, first.dtype, first.shape, len(given), message_dtype
         try:
             return known[key]
         except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
@@ -397,12 +373,11 @@ class EncodingPlan:
 
     def encode(self, given: Any, out: Output | None) -> Any:
         """Return a message, in `out` or in a new array."""
-        form, coef, mode = self.form, self.coef, self.form.encode_mode
-        run, made = self.run, None
-        if run is not None:
-            made = fitting(out, form.message_dtype, self.shape)
-        if run is not None and made is not None and not _ran(run, given, made, len(coef)):
+        form, coef, run = self.form, self.coef, self.run
+        made = None if run is None else fitting(out, form.message_dtype, self.shape)
+        if run is not None and made is not None and not run(given, made, len(coef)):
             return made
+        mode = form.encode_mode
         what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
         rows = form.rows(what, range(len(coef)), given, kind, size, mode)
         if out is None:
@@ -421,19 +396,6 @@ class EncodingPlan:
         return message if out is None else out
 
 
-def encode(
-    scheme: Scheme,
-    worker: Any,
-    partials: Any,
-    out: Output | None,
-    index: Any,
-    message_dtype: DTypeLike | None,
-) -> Any:
-    """Encode as `Code.encode` does."""
-    given = as_rows("the partial gradients", partials)
-    return EncodingPlan.kept(scheme, worker, index, given, message_dtype).encode(given, out)
-
-
 def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:
     """Return the format of messages that are made from partial gradients like this one."""
     dtype = check_dtype(first.dtype, halves=True)
@@ -449,7 +411,7 @@ def _bind(
     row: tuple[np.dtype[Any], int],
     out: tuple[np.dtype[Any], int],
     check: bool = False,
-) -> kernels.rows.Combinations:
+) -> kernels.rows.CombineApart:
     """Prepare combinations of rows to an output; `row` and `out` are (dtype, elements)."""
     (dtype, length), (_, size) = (
         (reals, count * kind.itemsize // reals.itemsize)

@@ -498,10 +498,9 @@ class Round(Gathering):
     def _vector(self, method: str = "auto") -> Array:
         """The decoding vector of the messages so far."""
         f = len(self._rows.arrays)
-        if self._filled == method:
-            return self._decoder.vector[:f]
-        self._decoder._run(f, method)
-        self._filled = method
+        if self._filled != method:
+            self._decoder.fill(f, method)
+            self._filled = method
         return self._decoder.vector[:f]
 
     def _require_sound(self) -> None:
@@ -538,8 +537,8 @@ class Round(Gathering):
         """
         if self._directly is not None and self._decodable and not self._lapsed:
             found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
-            combine = self._directly.listed
-            if found is not None and not combine(self._rows, found, len(self._vector(method))):
+            f = len(self._vector(method)) if found is not None else 0
+            if found is not None and not self._directly(self._rows, found, f):
                 return found
         target = self._output(out)
         if self._decodable:

@@ -53,38 +53,22 @@ _ROWS_KEPT, _NUMBERS_KEPT = 256, 1 << 17
 Row = tuple[Ints, Array]
 
 
-# ``bind(mode, rows, out, check)`` returns ``decode(f) -> status``.
-BindDecoder = Callable[[int, kernels.Rows, Array, bool], Callable[[int], int]]
+# What `Scheme.bind_vector` returns: ``function(f, method)`` writes the vector of the first f bound
+# survivors. The function may have two attributes:
+# - ``decode = function.decoder(mode, rows, out, check)`` binds the vector by "auto", and a
+#   combination of rows by it, to one compiled call. If ``decode(f)`` returns another status than
+#   ``OK``, do it step by step; the function says what is wrong.
+# - ``function.many(masks, method, out)`` writes the vectors of many sets to `out`, which is 0, and
+#   returns whether each could be decoded; or None if it does not know the method.
+VectorFunction = Callable[[int, str], None]
 
 
-class VectorFunction:
-    """Writes decoding vectors on bound buffers: what `Scheme.bind_vector` returns.
+class _OfThread(threading.local):
+    """What each thread has of its own: decoders by unit, and `fastgc.coding.plan`'s plans."""
 
-    ``function(f, method)`` writes the vector of the first f survivors in the buffer.
-
-    Attributes
-    ----------
-    decoder : callable or None
-        Binds the vector by "auto", and a combination of rows by it, to one compiled call:
-        ``decode = decoder(mode, rows, out, check)``. If ``decode(f)`` returns another status than
-        ``OK``, do it step by step; the function says what is wrong.
-    many : callable or None
-        ``many(masks, method, out)`` writes the vectors of many sets to `out`, which is 0, and
-        returns whether each could be decoded; or None if it does not know the method.
-    """
-
-    __slots__ = ("_fill", "decoder", "many")
-
-    def __init__(
-        self,
-        fill: Callable[[int, str], None],
-        decoder: BindDecoder | None = None,
-        many: Callable[[Bools, str, Array], Bools | None] | None = None,
-    ) -> None:
-        self._fill, self.decoder, self.many = fill, decoder, many
-
-    def __call__(self, f: int, method: str = "auto") -> None:
-        self._fill(f, method)
+    def __init__(self) -> None:
+        self.decoders: dict[float, Decoder] = {}
+        self.plans: dict[Any, Any] = {}
 
 
 class _Kept:
@@ -101,7 +85,7 @@ class _Kept:
         self.formats: dict[Any, Format] = {}
         self.encodings: dict[Any, Any] = {}
         self.precisions: dict[Any, float] = {}
-        self.thread = threading.local()
+        self.thread = _OfThread()
 
 
 class _Required:
@@ -390,7 +374,7 @@ class Scheme(Recorded, ABC):
 
     def decoder(self, unit: float = DOUBLE) -> Decoder:
         """Return the thread's decoder; binding takes as long as five calls."""
-        known: dict[float, Decoder] = vars(self._kept.thread).setdefault("decoders", {})
+        known = self._kept.thread.decoders
         found = known.get(unit)
         if found is None:
             known[unit] = found = Decoder(self, unit)
@@ -525,7 +509,8 @@ def vector_function(scheme: Scheme, run: Callable[[int], int], survivors: Ints) 
         if run(f):
             scheme.raise_too_few(scheme.check_survivors(survivors[:f]))
 
-    return VectorFunction(fill, getattr(run, "decoder", None))
+    vars(fill)["decoder"] = getattr(run, "decoder", None)
+    return fill
 
 
 def empty_vector(scheme: Scheme, size: int) -> Array:
@@ -640,7 +625,7 @@ class Decoder:
         If the scheme sets `wait`: so many messages are always enough. Otherwise 0.
     """
 
-    __slots__ = ("_buffer", "fill_vector", "least", "scheme", "survivors", "vector")
+    __slots__ = ("_buffer", "_fill", "fill_vector", "least", "scheme", "survivors", "vector")
 
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
@@ -649,6 +634,7 @@ class Decoder:
         self.vector = empty_vector(scheme, scheme.messages.count)
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.least = 0 if scheme.wait is None else scheme.messages.count - scheme.n + scheme.wait
+        self._fill = self._fill_enough if self.least else self.fill_vector
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.scheme!r}>"
@@ -663,11 +649,11 @@ class Decoder:
     def _compute(self, survivors: ArrayLike, method: str = "auto") -> int:
         """Write `vector`, as in a call. Returns the number of survivors."""
         f = self._take(survivors)
-        self._run(f, method)
+        self._fill(f, method)
         return f
 
-    def _run(self, f: int, method: str = "auto") -> None:
-        """Write the vector of ``self.survivors[:f]``, if these are as many as rounds wait for."""
+    def _fill_enough(self, f: int, method: str) -> None:
+        """`fill_vector`, if rounds do not wait for more than ``self.survivors[:f]``."""
         if f < self.least:
             came = self.survivors[:f].copy()
             if self.scheme.rule.missing(self.scheme.check_survivors(came)):
@@ -677,6 +663,8 @@ class Decoder:
 
     def _take(self, survivors: Any) -> int:
         """Write `survivors`, whose numbers are not checked. Returns how many there are."""
+        if type(survivors) is not np.ndarray:
+            survivors = check_workers("survivors", survivors, self.survivors.size)
         try:  # a memoryview takes aligned vectors of int64 only, and no more than fit
             f = len(survivors)
             self._buffer[:f] = survivors
@@ -692,7 +680,7 @@ class Decoder:
         """Return the decoding vector of ``self.survivors[:f]``; ValueError if there are fewer."""
         if not 0 <= f <= self.survivors.size:
             raise ValueError(f"f must be in 0 .. {self.survivors.size}, not {f}")
-        self._run(f, method)
+        self._fill(f, method)
         return self.vector[:f]
 
 

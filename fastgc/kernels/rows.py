@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,44 +27,14 @@ LEAST_GROUP, LARGEST_GROUP = 4, 8
 # Combines the first `count` rows: ``combine(count) -> status``.
 CombineRows: TypeAlias = Callable[[int], int]
 
+# Combines rows that are given with each call: see `bind_apart`.
+CombineApart: TypeAlias = Callable[[Any, Array, int], int]
+
 # Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
 AddRow: TypeAlias = Callable[[NDArray[Any], int, bool], int]
 
 # The names in C of the reals of a dtype; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
-
-
-class Combinations(NamedTuple):
-    """Combinations of rows and into an array that are given with each call: see `bind_apart`.
-
-    Attributes
-    ----------
-    stacked : callable
-        ``stacked(memory, out, count)``: the rows lie one after the other in `memory`.
-    separate : callable
-        ``separate(arrays, out, count)``: a list of `count` objects, of which the first is an array.
-        ``MISPLACED`` unless all are contiguous vectors of its dtype and length.
-    listed : callable
-        ``listed(rows, out, count)``: the first `count` of `Rows`.
-    """
-
-    stacked: Callable[[Any, Array, int], int]
-    separate: Callable[[Sequence[Any], Array, int], int]
-    listed: Callable[[Rows, Array, int], int]
-
-
-_dtype_of, _shape_of = attrgetter("dtype"), attrgetter("shape")
-
-
-def alike(arrays: Sequence[Any]) -> bool:
-    """Whether all are vectors of the first one's dtype and length."""
-    # To compare one property of all at a time takes half the time of comparing array by array.
-    count, first = len(arrays), arrays[0]
-    return (
-        [*map(type, arrays)].count(np.ndarray) == count
-        and [*map(_dtype_of, arrays)].count(first.dtype) == count
-        and [*map(_shape_of, arrays)].count((first.size,)) == count
-    )
 
 
 _FEW = 16  # rows
@@ -192,7 +161,7 @@ class Rows:
                 and int(self.addresses[count - 1]) == (first + step * (count - 1)) % 2**64
             )
         rows, shape = list(arrays), (self.length,)
-        # Row by row: for few rows, in a third of the time that `alike` takes.
+        # Row by row: for few rows, in a third of the time that one property of all at a time takes.
         fits = [
             type(row) is np.ndarray
             and row.dtype == dtype

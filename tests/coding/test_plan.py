@@ -43,9 +43,9 @@ def three_ways(run, rows, out, count):
     """Return functions that call `run`, one for each way of giving rows."""
     listed = kernels.Rows.of(list(rows), rows.shape[1], rows.dtype)
     return (
-        lambda: run.stacked(rows, out, count),
-        lambda: run.separate(list(rows[:count]), out, count),
-        lambda: run.listed(listed, out, count),
+        lambda: run(rows, out, count),
+        lambda: run(list(rows[:count]), out, count),
+        lambda: run(listed, out, count),
     )
 
 
@@ -107,9 +107,9 @@ def test_no_byte_of_a_row_is_written(mode):
     for at in range(start - 48, start + 72, 4):
         out = room[at : at + size * made.itemsize].view(made)
         for way, arrays in (
-            (partial(run.separate, two, out, 2), two),
-            (partial(run.listed, listed, out, 2), two),
-            (partial(run.stacked, stacked, out, 2), [stacked]),
+            (partial(run, two, out, 2), two),
+            (partial(run, listed, out, 2), two),
+            (partial(run, stacked, out, 2), [stacked]),
         ):
             room[:] = 0
             shared = any(np.shares_memory(out, array) for array in arrays)
@@ -121,10 +121,11 @@ def test_no_byte_of_a_row_is_written(mode):
     for off in (1, 2, 3):
         begin = start + off
         rows = [room[begin + at : begin + at + length * row.itemsize].view(row) for at in (0, 32)]
-        assert run.separate(rows, out, 2) == Status.MISPLACED
+        assert run(rows, out, 2) == Status.MISPLACED
         assert (out == 3).all()
     gaps = [np.zeros(2 * length, row)[::2], two[1]]
-    assert run.separate(gaps, out, 2) == Status.MISPLACED
+    assert run(gaps, out, 2) == Status.MISPLACED
+    assert run(np.zeros((2, 2 * length), row)[:, ::2], out, 2) == Status.MISPLACED
     assert (out == 3).all()
 
 

@@ -25,10 +25,9 @@ from .._cffi import ffi, lib
 from ..cyclic import CyclicPlan, Decode, Polar, Status, Where
 from ..rows import (
     AddRow,
-    Combinations,
+    CombineApart,
     CombineRows,
     Rows,
-    alike,
     extent_of,
     kind_of,
 )
@@ -255,15 +254,17 @@ _HEAD = _layout()
 
 def bind_apart(
     mode: int, coef: Array, length: int, dtype: np.dtype[Any], size: int, check: bool = False
-) -> Combinations:
+) -> CombineApart:
     """Prepare ``out = sum_r coef[r] * rows[r]`` for rows and an `out` that each call is given.
 
-    Rows and `out` must fit; `out` is contiguous and aligned. Rows whose coefficient is 0 are not
-    read. The functions return one of these:
+    Returns a function ``combine(rows, out, count) -> status``. Its rows are those of a matrix, the
+    first `count` of `Rows`, or a sequence of `count` objects, which are arrays or refused. They
+    fit otherwise, as does `out`, which is contiguous and aligned. Rows whose coefficient is 0 are
+    not read. The status is
 
     - ``Status.OK``;
-    - ``MISPLACED`` if a row is not aligned, not contiguous, or shares memory with `out`, or
-      ``NO_MEMORY``; nothing is written then;
+    - ``MISPLACED`` if a row is no array like the first one, not aligned, not contiguous, or shares
+      memory with `out`, or ``NO_MEMORY``; nothing is written then;
     - ``NOT_FINITE`` if `combine` would return False.
 
     Parameters
@@ -293,31 +294,24 @@ def bind_apart(
     given = ffi.new("fgc_apart *", fields | {"head": _HEAD})
     pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
     kind, function, _ = _apart[kind_of(dtype)]
-    real, pointers, ids = ffi.typeof(kind), ffi.typeof("char *[]"), ffi.typeof("uintptr_t[]")
-    buffer, new, misplaced = ffi.from_buffer, ffi.new, int(Status.MISPLACED)
+    real, ids = ffi.typeof(kind), ffi.typeof("uintptr_t[]")
+    buffer, array, misplaced = ffi.from_buffer, np.ndarray, int(Status.MISPLACED)
 
-    def stacked(rows, out, count):
-        return function(stack, buffer(rows), buffer(real, out), count)
-
-    def separate(rows, out, count):
-        if _HEAD:  # an array of objects holds their addresses; C reads the rest from the objects
-            table = np.fromiter(rows, object, count)
-            return function(given, buffer(ids, table), buffer(real, out), count)
-        if not alike(rows):
-            return misplaced
+    def combine(rows, out, count):
+        kind = type(rows)
         try:
-            addresses = new(pointers, list(map(buffer, rows)))
-        except ValueError:  # some row is not contiguous
-            return misplaced
-        return function(anywhere, addresses, buffer(real, out), count)
+            if kind is array:
+                return function(stack, buffer(rows), buffer(real, out), count)
+            if kind is Rows:
+                return function(anywhere, rows.c or _addresses(rows), buffer(real, out), count)
+            if _HEAD and type(rows[0]) is array:  # C compares the others with the first one
+                table = np.fromiter(rows, object, count)  # which holds their addresses
+                return function(given, buffer(ids, table), buffer(real, out), count)
+        except ValueError:  # the matrix is not contiguous
+            pass
+        return misplaced
 
-    def listed(rows, out, count):
-        addresses = rows.c
-        if addresses is None:
-            addresses = rows.c = buffer(ids, rows.addresses)
-        return function(anywhere, addresses, buffer(real, out), count)
-
-    return Combinations(stacked, separate, listed)
+    return combine
 
 
 def bind_add(
