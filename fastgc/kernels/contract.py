@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ _USABLE = 0x101  # contiguous, aligned
 
 _MOST = 2**63  # integers fit 64 bits
 
+_DTYPES = f"{REALS} {NODES} float16 complex64 int64 uint64".split()
+
 
 class _Array(NamedTuple):
     """Contract of an array parameter.
@@ -40,10 +42,11 @@ class _Array(NamedTuple):
     """
 
     dtype: str
+    dtypes: tuple[np.dtype[Any], ...]
     shape: tuple[str, ...]
     optional: bool
     least: int
-    written: bool
+    flags: int
     same: tuple[str, ...]
 
 
@@ -51,12 +54,17 @@ def reads(
     dtype: str, shape: str, *, optional: bool = False, least: int = 0, same: str = ""
 ) -> _Array:
     """An array that is read. It may be the same as a written one named in `same`."""
-    return _Array(dtype, tuple(shape.split()), optional, least, False, tuple(same.split()))
+    return _contract(dtype, shape, optional, least, _USABLE, same)
 
 
 def writes(dtype: str, shape: str, *, optional: bool = False, same: str = "") -> _Array:
     """An array that is written. It shares no memory with others, unless it is one of `same`."""
-    return _Array(dtype, tuple(shape.split()), optional, 0, True, tuple(same.split()))
+    return _contract(dtype, shape, optional, 0, _USABLE | _WRITEABLE, same)
+
+
+def _contract(dtype: str, shape: str, optional: bool, least: int, flags: int, same: str) -> _Array:
+    dtypes = tuple(np.dtype(each) for each in dtype.split() if each in _DTYPES)
+    return _Array(dtype, dtypes, tuple(shape.split()), optional, least, flags, tuple(same.split()))
 
 
 def takes(
@@ -90,18 +98,34 @@ class _Contract:
         also: Callable[..., None] | None,
     ) -> None:
         self.signature, self.also = inspect.signature(function), also
-        named = self.signature.parameters
-        self.parameters = {n: parameters.get(n, each.annotation) for n, each in named.items()}
-        self.defaults = tuple(each.default for each in named.values())
+        self.names = names = [*self.signature.parameters]
+        self.defaults = tuple(each.default for each in self.signature.parameters.values())
         self.required = self.defaults.count(inspect.Parameter.empty)
-        self.asked = [*inspect.signature(also).parameters] if also else []
-        arrays = {n: each for n, each in self.parameters.items() if isinstance(each, _Array)}
-        self.apart = [  # pairs of arrays that must share no memory; whether they may be the same
-            (name, other, other in each.same or name in arrays[other].same)
-            for name, each in arrays.items()
-            for other in arrays
-            if each.written and other != name and not (arrays[other].written and other < name)
-        ]
+        asked = inspect.signature(also).parameters if also else ()
+        self.asked = [names.index(name) for name in asked]
+        # By place: arrays, each with the places of those whose dtype and whose shape it has (or of
+        # itself); other parameters; and pairs of arrays that must share no memory, with whether
+        # they may be the same.
+        self.arrays: list[tuple[int, _Array, int, int]] = []
+        self.others: list[tuple[int, Any, type | None]] = []
+        self.apart: list[tuple[int, int, bool]] = []
+        shapes: dict[tuple[str, ...], int] = {}
+        for at, (name, parameter) in enumerate(self.signature.parameters.items()):
+            each = parameters.get(name, parameter.annotation)
+            if not isinstance(each, _Array):
+                self.others.append((at, each, _TYPES.get(each)))
+                continue
+            if each.shape[0] in names:
+                shapes[each.shape] = names.index(each.shape[0])
+            like = names.index(each.dtype) if each.dtype in names else at
+            self.arrays.append((at, each, like, shapes.get(each.shape, at)))
+            if not each.optional:
+                shapes.setdefault(each.shape, at)
+            for before, other, _, _ in self.arrays[:-1]:
+                if (each.flags | other.flags) & _WRITEABLE:
+                    same = names[before] in each.same or name in other.same
+                    pair = (before, at) if other.flags & _WRITEABLE else (at, before)
+                    self.apart.append((*pair, same))
 
     def settle(self, given: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Return the arguments as they are passed on, or raise TypeError or ValueError."""
@@ -109,71 +133,85 @@ class _Contract:
             bound = self.signature.bind(*given, **named)
             bound.apply_defaults()
             given = bound.args
-        arguments = dict(zip(self.parameters, given + self.defaults[len(given) :], strict=True))
+        arguments = [*given, *self.defaults[len(given) :]]
         sizes: dict[str, int] = {}
-        for name, each in self.parameters.items():
-            value = arguments[name]
-            if not isinstance(each, _Array):
-                arguments[name] = _number(name, each, value)
-            elif value is not None or not each.optional:
-                arguments[name] = _array(name, each, arguments, sizes)
-        for name, other, same in self.apart:
-            _check_apart(name, arguments[name], other, arguments[other], same)
+        distinct, own = set(), _OWN
+        for at, each, typed_as, shaped_as in self.arrays:
+            array = arguments[at]
+            if array is None and each.optional:
+                distinct.add(at)  # no array has such an id
+                continue
+            if type(array) is not np.ndarray:
+                array = arguments[at] = _array(self.names[at], array)
+            dtypes = each.dtypes if typed_as == at else (arguments[typed_as].dtype,)
+            if array.dtype not in dtypes:
+                _refuse_dtype(self.names[at], array.dtype, each.dtype.split(), dtypes)
+            if shaped_as == at:
+                _check_shape(self.names[at], array.shape, each, sizes)
+            elif array.shape != arguments[shaped_as].shape:
+                _refuse_shape(self.names[at], array.shape, arguments[shaped_as].shape)
+            flags = array.flags.num
+            if flags & each.flags != each.flags:
+                _refuse_flags(self.names[at], array)
+            own &= flags
+            distinct.add(id(array))
+        # Arrays that own their memory share none of it.
+        if not (own and len(distinct) == len(self.arrays)):
+            for one, other, same in self.apart:
+                what = self.names[one], self.names[other]
+                _check_apart(what, arguments[one], arguments[other], same)
+        for at, wanted, usual in self.others:
+            if type(value := arguments[at]) is not usual:
+                arguments[at] = _number(self.names[at], wanted, value)
         if self.also is not None:
-            self.also(*(arguments[name] for name in self.asked))
-        return [*arguments.values()]
+            self.also(*[arguments[at] for at in self.asked])
+        return arguments
 
 
-def _array(name: str, each: _Array, given: dict[str, Any], sizes: dict[str, int]) -> Array:
-    """Return an array as it is passed on. `sizes` are those known, by name; its own are added."""
-    array = given[name]
-    if type(array) is not np.ndarray:
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"{name} must be a NumPy array, not {type(array).__name__}")
-        refuse_masks(name, array)
-        array = array.view(np.ndarray)
-    _check_dtype(name, array.dtype, each.dtype, given)
-    if each.shape[0] in given:
-        if array.shape != given[each.shape[0]].shape:
-            _refuse_shape(name, array.shape, [*map(str, given[each.shape[0]].shape)])
-    else:
-        dims = each.shape
-        fits = array.ndim == len(dims) or (dims[-1] == "..." and array.ndim >= len(dims) - 1)
-        for dim, size in zip(dims, array.shape, strict=False):
-            fits = fits and (dim == "..." or sizes.get(dim, size) == size)
-        if not fits:
-            _refuse_shape(name, array.shape, [str(sizes.get(dim, dim)) for dim in dims])
-        sizes |= zip(dims, array.shape, strict=False)
-    if array.shape and array.shape[0] < each.least:
-        raise ValueError(f"{name} must not be empty: its shape is {array.shape}")
-    wanted = _USABLE | _WRITEABLE if each.written else _USABLE
-    if array.flags.num & wanted != wanted:
-        if not array.flags.c_contiguous:
-            raise ValueError(f"{name} must be contiguous: it has strides {array.strides} bytes")
-        if not array.flags.aligned:
-            raise ValueError(f"{name} must be aligned: it begins inside an element's place")
-        raise ValueError(f"{name} is read-only: it must be writable")
-    return array
+# Types whose values are passed on as they are, by the annotation.
+_TYPES = {"float": float, "bool": bool}
 
 
-_DTYPES = {name: np.dtype(name) for name in (*REALS.split(), *NODES.split(), "float16")}
-_DTYPES |= {name: np.dtype(name) for name in ("complex64", "int64", "uint64")}
+def _array(name: str, array: Any) -> Array:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, not {type(array).__name__}")
+    refuse_masks(name, array)
+    return array.view(np.ndarray)
 
 
-def _check_dtype(name: str, dtype: np.dtype[Any], wanted: str, given: dict[str, Any]) -> None:
-    if wanted in given:
-        if dtype == given[wanted].dtype:
-            return
-        wanted = given[wanted].dtype.name
-    for each in wanted.split():
-        if dtype == _DTYPES.get(each) or (each == "bfloat16" == dtype.name and is_half(dtype)):
-            return
-    raise TypeError(f"{name} must have dtype {' or '.join(wanted.split())}, not {dtype}")
+def _check_shape(name: str, shape: tuple[int, ...], each: _Array, sizes: dict[str, int]) -> None:
+    """Refuse a shape that is not of the contract. `sizes`, by name, gets those that are new."""
+    dims = each.shape
+    fits = len(shape) == len(dims) or (dims[-1] == "..." and len(shape) >= len(dims) - 1)
+    for dim, size in zip(dims, shape, strict=False):
+        fits = fits and (dim == "..." or sizes.setdefault(dim, size) == size)
+    if not fits:
+        _refuse_shape(name, shape, [sizes.get(dim, dim) for dim in dims])
+    if shape and shape[0] < each.least:
+        raise ValueError(f"{name} must not be empty: its shape is {shape}")
 
 
-def _refuse_shape(name: str, shape: tuple[int, ...], wanted: list[str]) -> None:
-    text = ", ".join(wanted) + ("," if len(wanted) == 1 else "")
+def _refuse_shape(name: str, shape: tuple[int, ...], wanted: Sequence[int | str]) -> NoReturn:
+    text = ", ".join(map(str, wanted)) + ("," if len(wanted) == 1 else "")
     raise ValueError(f"{name} must have shape ({text}), not {shape}")
+
+
+def _refuse_dtype(
+    name: str, dtype: np.dtype[Any], names: list[str], dtypes: tuple[np.dtype[Any], ...]
+) -> None:
+    if "bfloat16" in names and is_half(dtype):  # known by name: ml_dtypes may not be installed
+        return
+    if len(dtypes) == 1:
+        names = [dtypes[0].name]
+    raise TypeError(f"{name} must have dtype {' or '.join(names)}, not {dtype}")
+
+
+def _refuse_flags(name: str, array: Array) -> None:
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be contiguous: it has strides {array.strides} bytes")
+    if not array.flags.aligned:
+        raise ValueError(f"{name} must be aligned: it begins inside an element's place")
+    raise ValueError(f"{name} is read-only: it must be writable")
 
 
 def _number(name: str, wanted: Any, value: Any) -> Any:
@@ -199,18 +237,14 @@ def _number(name: str, wanted: Any, value: Any) -> Any:
 
 
 def _check_apart(
-    name: str, one: Array | None, other_name: str, other: Array | None, same: bool
+    names: tuple[str, str], one: Array | None, other: Array | None, same: bool
 ) -> None:
-    if one is None or other is None:
-        return
-    if one is not other and one.flags.num & other.flags.num & _OWN:
-        return
-    if not np.may_share_memory(one, other):
+    if one is None or other is None or not np.may_share_memory(one, other):
         return
     if same and one.ctypes.data == other.ctypes.data:  # they have one dtype and shape
         return
     how = "be the same array, or share no memory" if same else "share no memory"
-    raise ValueError(f"{name} and {other_name} overlap: they must {how}")
+    raise ValueError(f"{' and '.join(names)} overlap: they must {how}")
 
 
 def check_power_of_two(name: str, value: float, most: int) -> None:
