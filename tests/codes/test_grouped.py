@@ -469,3 +469,67 @@ def test_cells_that_are_missing_are_the_heaviest():
     rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
     sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
     assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]
+
+
+def test_residual_of_a_round_is_that_of_the_groups_that_take_part():
+    """Groups of 2 and of 9 partitions, of which only the larger leaves some out."""
+    code = Grouped([Uncoded(2), Uncoded(3, 9, tolerance=0.5, rescale=False)])
+    partials, messages = sent(code)
+    rnd = code.group_round(3)
+    assert rnd.residual() == 0.0  # no group takes part
+    for groups, heard in (([0, 1], [0, 2, 3, 1]), ([1], [4, 2]), ([0], [1, 0])):
+        rnd.reset(groups)
+        for worker in heard:
+            rnd.receive(worker, messages[worker])
+        assert rnd.ready
+        held = [j for g in groups for j in code.partitions_of(g)]
+        came = {j for worker in heard for j in code.partitions(worker)}
+        left = np.sqrt(len(set(held) - came) / len(held))
+        assert rnd.residual() == pytest.approx(left, rel=1e-12)
+    assert left == 0.0
+
+
+def test_lapse_ends_every_group():
+    code = Grouped.repetition(4, 2)
+    rnd = code.group_round(1)
+    rnd.reset([0, 1])
+    for worker in (0, 2):
+        rnd.receive(worker, np.ones(1))
+    rnd.lapse("the next round began")
+    for g in (0, 1):
+        with pytest.raises(RuntimeError, match="the next round began"):
+            rnd.gradient(g)
+
+
+def test_verified_rounds_of_groups():
+    """A corrupt worker is named by its number in the whole code, and its messages are dropped."""
+    code = Grouped([Uncoded(2), ReedSolomon(5, stragglers=3), FractionalRepetition(3, stragglers=2)])
+    partials, messages = sent(code)
+    assert not code.group_round(3).verifies
+    with pytest.raises(ValueError, match="verify"):
+        code.group_round(3, verify=True)  # a group without spare messages
+    code = Grouped(code.codes[1:])
+    partials, messages = sent(code)
+    rnd = code.group_round(3, verify=True)
+    assert rnd.verifies
+    rnd.reset([1, 0])
+    heard = []
+    for worker in (0, 1, 2, 3, 4):
+        message = messages[worker] + (worker == 1)
+        if rnd.wants(worker):
+            rnd.receive(worker, message)
+            heard.append(worker)
+    assert rnd.corrupt == [1]
+    assert rnd.survivors.tolist() == [worker for worker in heard if worker != 1]
+    assert not rnd.verified  # the other group lacks messages
+    for worker, lie in ((7, 0), (6, 5), (5, 0)):
+        if rnd.wants(worker):
+            rnd.receive(worker, messages[worker] + lie)
+    assert rnd.ready
+    assert rnd.verified
+    assert rnd.corrupt == [6, 1]  # in the order of the groups
+    for g in (0, 1):
+        exact = partials[code.partitions_of(g)].sum(axis=0)
+        np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-9)
+    rnd.reset([0])
+    assert rnd.corrupt == []
