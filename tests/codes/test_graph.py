@@ -1,4 +1,4 @@
-"""Codes whose workers are edges of a graph, and their graphs."""
+"""Codes whose workers are edges of a graph: whom they tolerate, and what they leave out."""
 
 import itertools
 
@@ -8,57 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastgc import GraphCode, NotDecodableError, codes
-from fastgc.numerics import graphs
-
-
-def simple(edges):
-    return (edges[:, 0] != edges[:, 1]).all() and len(np.unique(np.sort(edges), axis=0)) == len(
-        edges
-    )
-
-
-# ------------------------------------------------------------------------------------- graphs
-
-
-@given(st.integers(3, 30), st.data())
-@settings(max_examples=60, deadline=None)
-def test_random_graphs_are_simple_connected_and_even(vertices, data):
-    most = vertices * (vertices - 1) // 2
-    count = data.draw(st.integers(min(most, int(1.5 * vertices)), most))
-    edges = graphs.random(vertices, count, data.draw(st.integers(0, 9)))
-    assert len(edges) == count
-    assert simple(edges)
-    assert not graphs.components(edges, vertices).any()
-    assert np.ptp(np.bincount(edges.ravel(), minlength=vertices)) <= 1
-
-
-def test_sparse_random_graphs_are_connected():
-    # At degree 2, graphs are circles: most pairings give several circles.
-    for seed in range(20):
-        assert not graphs.components(graphs.random(9, 9, seed), 9).any()
-
-
-def test_random_graphs_differ_by_seed():
-    first, again, other = (graphs.random(20, 40, seed) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-    # All edges are equally likely.
-    drawn = sum(graphs.adjacency(graphs.random(6, 9, seed), 6) for seed in range(400))
-    assert abs(drawn[~np.eye(6, dtype=bool)] / 400 - 0.6).max() < 5 * np.sqrt(0.24 / 400)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_edge_connectivity_against_all_cuts(seed):
-    rng = np.random.default_rng(seed)
-    pairs = np.array(list(itertools.combinations(range(6), 2)))
-    edges = pairs[rng.random(15) < 0.6]
-    edges = np.concatenate([edges, pairs[:1]])
-    least = min(
-        sum((u in side) != (v in side) for u, v in edges.tolist())
-        for size in (1, 2, 3)
-        for side in itertools.combinations(range(6), size)
-    )
-    assert graphs.edge_connectivity(edges, 6) == least
 
 
 @pytest.mark.parametrize(
@@ -87,9 +36,6 @@ def test_errors_say_what_is_possible(arguments, says):
 def test_edges_must_be_integers():
     with pytest.raises(TypeError, match="numbers of vertices, not float64"):
         GraphCode(2, graph=[[0.0, 1.0], [1.0, 2.0]])
-
-
-# -------------------------------------------------------------------------------------- codes
 
 
 @pytest.mark.few(6)

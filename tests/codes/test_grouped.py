@@ -465,16 +465,10 @@ def test_what_is_left_out_is_that_of_the_whole_sum():
     assert code.scheme.precision.left_out(F, vector) == pytest.approx(left, rel=1e-12)
 
 
-def test_cells_that_are_missing_are_the_heaviest():
-    rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
-    sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
-    assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]
-
-
 def test_residual_of_a_round_is_that_of_the_groups_that_take_part():
     """Groups of 2 and of 9 partitions, of which only the larger leaves some out."""
     code = Grouped([Uncoded(2), Uncoded(3, 9, tolerance=0.5, rescale=False)])
-    partials, messages = sent(code)
+    _, messages = sent(code)
     rnd = code.group_round(3)
     assert rnd.residual() == 0.0  # no group takes part
     for groups, heard in (([0, 1], [0, 2, 3, 1]), ([1], [4, 2]), ([0], [1, 0])):
@@ -503,8 +497,9 @@ def test_lapse_ends_every_group():
 
 def test_verified_rounds_of_groups():
     """A corrupt worker is named by its number in the whole code, and its messages are dropped."""
-    code = Grouped([Uncoded(2), ReedSolomon(5, stragglers=3), FractionalRepetition(3, stragglers=2)])
-    partials, messages = sent(code)
+    code = Grouped(
+        [Uncoded(2), ReedSolomon(5, stragglers=3), FractionalRepetition(3, stragglers=2)]
+    )
     assert not code.group_round(3).verifies
     with pytest.raises(ValueError, match="verify"):
         code.group_round(3, verify=True)  # a group without spare messages

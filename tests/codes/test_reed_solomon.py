@@ -15,7 +15,6 @@ from strength import much
 import fastgc
 from fastgc import NotDecodableError, ReedSolomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
-from fastgc.coding.clusters import DIRECT, Cluster, stable_root
 
 # ------------------------------------------------------------------ the paper, word for word
 
@@ -112,15 +111,6 @@ def test_balance_and_tolerance():
         assert mask.sum(axis=0).min() == code.stragglers + 1
 
 
-def test_load_is_the_smallest_that_tolerates():
-    for n, k in itertools.product(range(1, 9), range(1, 12)):
-        for s in range(n):
-            code = ReedSolomon(n, k, stragglers=s)
-            assert code.stragglers >= s
-            if code.load > 1:
-                assert n * (code.load - 1) // k - 1 < s
-
-
 @pytest.mark.parametrize("clusters", [1, "auto"])
 def test_matrix_of_large_codes_in_extended_precision(clusters):
     """Entries of tau agree to 40 digits; column weights far exceed one run of factors."""
@@ -137,51 +127,6 @@ def test_matrix_of_large_codes_in_extended_precision(clusters):
                 others = [r for r in range(m) if r not in set(support.tolist())]
                 expected = mpmath.fprod(factor[(x - r) % m] for r in others)
                 assert abs(dense[first + x, j] / complex(expected) - 1) < 1e-13
-
-
-def test_stable_root_is_the_best():
-    for n, d in [(5, 2), (8, 3), (12, 5), (16, 4), (30, 7), (31, 31), (9, 1), (1, 1), (2, 2)]:
-        largest = {}
-        for q in range(1, n + 1):
-            if math.gcd(q, n) == 1:
-                dense = algorithm_2(n, n, d, q)
-                largest[q] = np.abs(dense).max()
-        assert largest[stable_root(n, d)] <= min(largest.values()) * (1 + 1e-9)
-
-
-def test_clusters_are_codes_of_their_own():
-    code = ReedSolomon(23, 29, stragglers=3, clusters="auto")
-    assert code.scheme.clusters == 23 // 4
-    assert code.stragglers >= 3
-    mask = code.matrix() != 0
-    assert mask.sum(axis=1).max() == code.load
-    # Clusters share no partition, and are nearly equal.
-    sizes = [c.m for c in code.scheme._clusters]
-    assert max(sizes) - min(sizes) <= 1
-    ends = np.cumsum([0, *sizes])
-    owner = np.array([[mask[a:b, j].any() for a, b in itertools.pairwise(ends)] for j in range(29)])
-    assert (owner.sum(axis=1) == 1).all()
-
-
-def test_every_number_of_clusters():
-    made = refused = 0
-    for n, k in itertools.product(range(2, much(13, 10)), range(1, 15)):
-        for s in range(n):
-            whole = ReedSolomon(n, k, stragglers=s)
-            for clusters in range(1, n // (s + 1) + 1):
-                try:
-                    code = ReedSolomon(n, k, stragglers=s, clusters=clusters)
-                except ValueError as error:
-                    assert "cannot be shared" in str(error)  # noqa: PT017
-                    refused += 1
-                    continue
-                made += 1
-                assert code.scheme.clusters == clusters
-                assert code.stragglers >= s
-                assert code.load <= whole.load
-                assert sorted(set(np.flatnonzero(code.matrix().any(axis=0)))) == list(range(k))
-    assert made > much(500, 200)
-    assert refused > much(50, 20)
 
 
 # ----------------------------------------------------------------------------------- decoding
@@ -457,91 +402,3 @@ def test_docstring_example():
     failed, tried = doctest.testmod(reed_solomon, extraglobs={"fastgc": fastgc})
     assert tried > 0
     assert failed == 0
-
-
-@pytest.mark.parametrize("direct", [0, DIRECT])
-def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
-    """For every small cluster, term by term and by transforms; for larger ones of two weights."""
-    monkeypatch.setattr("fastgc.coding.clusters.DIRECT", direct)
-    rng = np.random.default_rng(0)
-    sizes = [(m, k, w) for m in range(1, 10) for k in range(1, 12) for w in range(1, k + 1)]
-    for m, k, w in [*sizes, (96, 80, 33), (60, 77, 41), (100, 100, 40), (64, 64, 16)]:
-        if m * w < k:
-            continue
-        cluster = Cluster(3, 5, m, k, w, 1)
-        wide = rng.integers(2)  # a range of values so wide that transforms lose the smallest
-        values = {d: rng.uniform(0.5, 2, d) ** (1 + 40 * wide) for d in cluster.weights}
-        found = sum(cluster.totals(d, values[d]) for d in cluster.weights)
-        for worker in range(m):
-            _, place, weight = cluster.row(3 + worker)
-            each = [values[d][at] for d, at in zip(weight.tolist(), place.tolist(), strict=True)]
-            assert found[worker] == pytest.approx(sum(each), rel=1e-13)
-
-
-# ------------------------------------------------------------------------ workers that differ
-
-
-def test_clusters_share_by_speed():
-    """Six fast and six slow workers, s = 1, in clusters of three that wait for two."""
-    code = ReedSolomon(12, 60, stragglers=1, clusters=4, speeds=[4] * 6 + [1] * 6)
-    assert code.scheme.loads.tolist() == [16] * 6 + [4] * 6  # clusters of 24, 24, 6, 6 partitions
-    assert code.stragglers == 1
-    # One worker of a cluster may straggle, so the second of three counts.
-    code = ReedSolomon(6, 36, stragglers=1, clusters=2, speeds=[1, 9, 5, 1, 2, 1])
-    assert code.scheme.loads.tolist() == [20] * 3 + [4] * 3
-    # Of two, the faster counts.
-    code = ReedSolomon(4, 8, stragglers=1, clusters="auto", speeds=[1, 3, 1, 1])
-    assert (code.scheme.clusters, code.scheme.loads.tolist()) == (2, [6, 6, 2, 2])
-    # No speeds are the same as equal ones.
-    for k in (12, 17):
-        even = ReedSolomon(12, k, stragglers=2, clusters=3, speeds=[2.0] * 12)
-        assert np.ptp(even.scheme.loads) <= 1
-
-
-@pytest.mark.parametrize("n", range(1, 9))
-def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
-    """For all s, all numbers of clusters, and all sets."""
-    rng = np.random.default_rng(n)
-    for s in range(n):
-        for clusters in range(1, n // (s + 1) + 1):
-            speeds = rng.uniform(1, 4, n).tolist()
-            code = ReedSolomon(n, n + 3, stragglers=s, clusters=clusters, speeds=speeds)
-            assert code.stragglers >= s
-            B = code.matrix()
-            assert ((B != 0).sum(axis=0) >= s + 1).all()
-            np.testing.assert_array_equal((B != 0).sum(axis=1), code.scheme.loads)
-            for F in itertools.combinations(range(n), n - s):
-                vector = code.decoding_vector(F)
-                np.testing.assert_allclose(vector @ B[list(F)], 1, atol=1e-9)
-
-
-def test_clusters_of_like_speed_are_faster():
-    """Ten fast and ten slow workers in two clusters; times are exponential order statistics."""
-    rng = np.random.default_rng(0)
-    speeds = np.repeat([4.0, 1.0], 10)
-    unit = rng.standard_exponential((2000, 20)) / speeds
-    even = ReedSolomon(20, 100, stragglers=4, clusters=2)
-    fair = ReedSolomon(20, 100, stragglers=4, clusters=2, speeds=speeds.tolist())
-
-    def mean(code):
-        each = (unit * code.scheme.loads).reshape(-1, 2, 10)
-        return np.sort(each, axis=2)[:, :, 5].max(axis=1).mean()
-
-    assert fair.stragglers == even.stragglers == 4
-    assert mean(fair) < 0.7 * mean(even)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"load": 3}, "speeds= goes with stragglers= alone"),
-        ({"load": 3, "stragglers": 1}, "speeds= goes with stragglers= alone"),
-        ({"stragglers": 1, "clusters": 4}, r"min\(floor\(n / \(s\+1\)\), k\) = 3, not 4"),
-        ({"stragglers": 1, "k": 1, "clusters": 2}, r"k\) = 1, not 2"),
-        ({"stragglers": 1, "speeds": [1, 2]}, "6 workers need 6 speeds"),
-        ({"stragglers": 1, "speeds": [1, 2, 3, 0, 1, 1]}, "positive and finite"),
-    ],
-)
-def test_speeds_that_cannot_be(arguments, says):
-    with pytest.raises(ValueError, match=says):
-        ReedSolomon(**{"n": 6, "speeds": [1.0] * 6, **arguments})

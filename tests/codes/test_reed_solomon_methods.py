@@ -228,35 +228,6 @@ def test_a_million_workers(large, s):
         assert abs(vector[at] / complex(exact) - 1) < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("n", "k", "load"),
-    [(7, 7, 3), (12, 12, 12), (10, 6, 3), (6, 10, 5), (9, 4, 2), (13, 40, 11), (40, 13, 7)],
-)
-def test_rows_are_those_of_algorithm_4(n, k, load):
-    code = ReedSolomon(n, k, load=load)
-    offset, weight = code.scheme._clusters[0].columns()
-    held = [code.partitions(i) for i in range(n)]
-    for i, mine in enumerate(held):
-        np.testing.assert_array_equal(mine, np.flatnonzero((i - offset) % n < weight))
-    assert {mine.size for mine in held} == {load}
-
-
-@pytest.mark.parametrize(("m", "d"), [(4096, 513), (5040, 631), (3000, 97), (1024, 5)])
-def test_a_search_among_some_roots_finds_good_ones(m, d, monkeypatch):
-
-    from fastgc.coding import clusters
-
-    def largest(q):
-        return float(np.exp(clusters.log_tau(m, d, q).max()))
-
-    best = largest(clusters.stable_root(m, d))
-    monkeypatch.setattr(clusters, "SEARCHED", 1)
-    tried = clusters._roots_to_try(m, d)
-    assert tried.size <= 100
-    assert all(math.gcd(q, m) == 1 for q in tried.tolist())
-    assert best <= min(largest(q) for q in tried.tolist()) <= 2.5 * best
-
-
 # ---------------------------------------------------------------------------- where methods cross
 
 

@@ -5,7 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from fastgc import NotDecodableError, Uncoded
+from fastgc import (
+    NotDecodableError,
+    Uncoded,
+)
 
 
 @pytest.mark.parametrize("rescale", [True, False])
@@ -86,3 +89,108 @@ def test_impossible(arguments, says):
 def test_other_methods_are_refused():
     with pytest.raises(ValueError, match='method "auto"'):
         Uncoded(3).decoding_vector(range(3), "locator")
+
+
+# ------------------------------------------------------------------------------------------- UC-MMC
+
+
+def test_circular_shift():
+    """Eq. (11): A(j, :) = circshift([1 : N], -(j - 1))."""
+    code = Uncoded(5, load=3)
+    A = np.array([[code.partitions(i, t)[0] for i in range(5)] for t in range(3)])
+    np.testing.assert_array_equal(A, [np.roll(np.arange(5), -t) for t in range(3)])
+    np.testing.assert_array_equal(Uncoded(3, 6, load=4).partitions(2), [4, 5, 0, 1])
+
+
+@pytest.mark.parametrize("n", range(1, 5))
+def test_every_tolerance_of_uc_mmc(n):
+    """Thresholds and stragglers agree with their definitions, by trying all sets."""
+    for m, tolerance in itertools.product((1, 2), (0, 0.2, 0.34, 0.5, 0.75)):
+        k = m * n
+        for load in range(m, k + 1):
+            if (load + 1) ** n > 3000:
+                continue
+            code = Uncoded(n, k, load=load, tolerance=tolerance)
+            need = max(1, int(np.ceil(round((1 - tolerance) * k, 9))))
+            most = 0
+            for sent in itertools.product(range(load + 1), repeat=n):
+                held = [(i * m + t) % k for i in range(n) for t in range(sent[i])]
+                F = [code.scheme.messages.number(i, t) for i in range(n) for t in range(sent[i])]
+                ready = len(set(held)) >= need
+                assert code.decodable(F) == ready
+                if not ready:
+                    most = max(most, len(F))
+            assert code.threshold == most + 1, code
+            for s in range(n + 1):
+                every = all(
+                    len({(i * m + t) % k for i in set(range(n)) - set(lost) for t in range(load)})
+                    >= need
+                    for lost in itertools.combinations(range(n), s)
+                )
+                assert every == (s <= code.stragglers), (code, s)
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+def test_partial_gradients_are_summed_once(rescale):
+    code = Uncoded(6, load=3, tolerance=0.5, rescale=rescale)
+    rng = np.random.default_rng(0)
+    partials = rng.standard_normal((6, 4))
+    messages = [
+        code.encode(i, partials[code.partitions(i, t)], index=t) for i in range(6) for t in range(3)
+    ]
+    for _ in range(50):
+        F = rng.permutation(18)[: rng.integers(1, 18)]
+        came = {int(code.partitions(*code.scheme.messages.sender(m))[0]) for m in F}
+        if len(came) < 3:
+            with pytest.raises(NotDecodableError) as caught:
+                code.decoding_vector(F)
+            assert caught.value.missing == 3 - len(came)
+            continue
+        expected = partials[sorted(came)].sum(axis=0) * (6 / len(came) if rescale else 1)
+        gradient = code.decode(F, [messages[m] for m in F])
+        np.testing.assert_allclose(gradient, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+@pytest.mark.parametrize("load", [None, 3])
+def test_trust_counts_what_is_left_out(rescale, load):
+    code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
+    rng = np.random.default_rng(0)
+    F = [code.scheme.messages.number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
+    errors, norms, decoded = [], [], []
+    for _ in range(30):
+        partials = rng.standard_normal((12, 50))
+        received = code.round(50)
+        for m in F:
+            i, t = code.scheme.messages.sender(m)
+            received.receive(i, code.encode(i, partials[code.partitions(i, t)], index=t))
+        errors.append(np.sum((received.gradient() - partials.sum(axis=0)) ** 2))
+        norms.append(np.sum(partials.sum(axis=0) ** 2))
+        decoded.append(np.sum(received.gradient() ** 2))
+    error = np.sqrt(np.mean(errors) / np.mean(norms))
+    assert error == pytest.approx(code.trust(F).relative_error, rel=0.1)
+    error = np.sqrt(np.mean(errors) / np.mean(decoded))
+    assert error == pytest.approx(received.trust().relative_error, rel=0.2)
+    everything = range(code.scheme.messages.count)
+    assert code.trust(everything).relative_error < 1e-15
+
+
+def test_five_percent_of_forty():
+    """Section V: at N = 40, 5% tolerance leaves out two partial gradients."""
+    exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
+    assert exact.scheme.rule.need == 40
+    assert tolerant.scheme.rule.need == 38
+    assert tolerant.recovery(200).messages < exact.recovery(200).messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 4, "k": 6, "load": 2}, "k must be a multiple of n=4, not 6"),
+        ({"n": 4, "k": 8, "load": 1}, "load must be in k/n = 2 .. k = 8, not 1"),
+        ({"n": 4, "load": 5}, "load must be in k/n = 1 .. k = 4, not 5"),
+    ],
+)
+def test_impossible_uc_mmc(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        Uncoded(**arguments)

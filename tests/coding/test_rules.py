@@ -7,6 +7,8 @@ from math import comb
 import numpy as np
 import pytest
 from examples import example
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from strength import much
 
 import fastgc
@@ -15,16 +17,16 @@ from fastgc import (
     GraphCode,
     Grouped,
     LinearCode,
+    NotDecodableError,
     Uncoded,
 )
 from fastgc.cli.codes import figures_of
 from fastgc.codes import Scheme
 from fastgc.coding.messages import Messages
-from fastgc.coding.rules import Blocks, Waiting
+from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
-from fastgc.errors import NotDecodableError
 from fastgc.planning.simulation import simulate
 from fastgc.testing.codes import check
 
@@ -471,3 +473,31 @@ def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
         rnd.receive(worker, np.arange(4.0))
     assert rnd.residual() == pytest.approx(np.sqrt(3 / 7))
     assert rnd.trust().relative_error < 1e-7
+
+
+@settings(deadline=None, max_examples=much(500, 60))
+@given(seed=st.integers(0, 2**32), points=st.integers(2, 9), edges=st.integers(1, 24))
+def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
+    """This holds for any intervals, even if one is reached only from its end."""
+    rng = np.random.default_rng(seed)
+    start, stop = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2]).T
+    survivors = rng.permutation(edges)[: rng.integers(1, edges + 1)]
+    sums = np.zeros((survivors.size, points))  # intervals as differences of sums up to their ends
+    sums[np.arange(survivors.size), start[survivors]] = -1
+    sums[np.arange(survivors.size), stop[survivors]] = 1
+    checks = []
+    for positions, signs in Tiling(start, stop, points - 1).cycles(survivors):
+        assert set(signs) <= {1, -1}
+        for row in positions:
+            assert len(set(row.tolist())) == row.size
+            checks.append(np.zeros(survivors.size))
+            checks[-1][row] = signs
+            assert not (checks[-1] @ sums).any()
+    assert len(checks) == survivors.size - np.linalg.matrix_rank(sums)
+    assert not checks or np.linalg.matrix_rank(checks) == len(checks)
+
+
+def test_cells_that_are_missing_are_the_heaviest():
+    rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
+    sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
+    assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]

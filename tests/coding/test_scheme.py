@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import fastgc
+from fastgc import CyclicRepetition
 from fastgc.codes import Precision, Scheme, catalogue
+from fastgc.coding import scheme
 from fastgc.coding.messages import Messages
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
@@ -621,3 +623,35 @@ def test_names_of_a_schemes_objects_are_free():
     code = Keeps(3)
     np.testing.assert_array_equal(code.decoding_vector([0, 1, 2]), np.ones(3))
     assert code.scheme.messages.count == 3
+
+
+# ---------------------------------------------------------------------------- vectors that are kept
+
+
+def test_cache_is_bounded_and_keeps_the_last_used(monkeypatch):
+    monkeypatch.setattr(scheme, "SOLUTIONS_BYTES", 3 * (32 * 8 + 500))
+    code = CyclicRepetition(8, stragglers=2)
+    solved = []
+    kind = type(code.scheme)
+    solve = kind._solve
+    monkeypatch.setattr(
+        kind,
+        "_solve",
+        lambda self, F, unit: solved.append(tuple(F)) or solve(self, F, unit),
+    )
+    sets = [(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), (2, 3, 4, 5, 6, 7), (0, 2, 3, 4, 5, 6)]
+    first = code.decoding_vector(sets[0])
+    backwards = code.decoding_vector(sets[0][::-1])  # the same set in another order
+    np.testing.assert_array_equal(first, backwards[::-1])
+    assert solved == sets[:1]
+    for F in (sets[1], sets[2], sets[0], sets[3]):  # the last one evicts sets[1]
+        code.decoding_vector(F)
+    assert solved == [sets[0], sets[1], sets[2], sets[3]]
+    code.decoding_vector(sets[0])
+    assert len(solved) == 4
+    code.decoding_vector(sets[1])
+    assert solved[4:] == [sets[1]]
+    first[:] = 0  # callers get copies
+    assert code.decoding_vector(sets[0]).any()
+    code.decoding_vector(sets[1], message_dtype=np.float32)
+    assert solved[5:] == [sets[1]]  # another vector, if it is near-exact

@@ -1,14 +1,11 @@
 """Finding liars in polynomial time agrees with brute force where that is feasible."""
 
-import itertools
 import math
 import random
 import secrets
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from strength import much
 
 from fastgc import (
@@ -20,10 +17,8 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.rules import Tiling
 from fastgc.coding.verified import VerifiedRound
 from fastgc.numerics import parity as parities
-from fastgc.numerics.graphs import Network, parallel
 
 P = 16
 
@@ -219,28 +214,6 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
     assert named
 
 
-@settings(deadline=None, max_examples=much(500, 60))
-@given(seed=st.integers(0, 2**32), points=st.integers(2, 9), edges=st.integers(1, 24))
-def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
-    """This holds for any intervals, even if one is reached only from its end."""
-    rng = np.random.default_rng(seed)
-    start, stop = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2]).T
-    survivors = rng.permutation(edges)[: rng.integers(1, edges + 1)]
-    sums = np.zeros((survivors.size, points))  # intervals as differences of sums up to their ends
-    sums[np.arange(survivors.size), start[survivors]] = -1
-    sums[np.arange(survivors.size), stop[survivors]] = 1
-    checks = []
-    for positions, signs in Tiling(start, stop, points - 1).cycles(survivors):
-        assert set(signs) <= {1, -1}
-        for row in positions:
-            assert len(set(row.tolist())) == row.size
-            checks.append(np.zeros(survivors.size))
-            checks[-1][row] = signs
-            assert not (checks[-1] @ sums).any()
-    assert len(checks) == survivors.size - np.linalg.matrix_rank(sums)
-    assert not checks or np.linalg.matrix_rank(checks) == len(checks)
-
-
 # --------------------------------------------------------------------------- lies that are alike
 
 
@@ -310,49 +283,3 @@ def test_neighbours_on_the_circle(code, lies, dtype):
         if dtype is np.float64 and code.n == 31:
             assert sorted(rnd.corrupt) == sorted(bad)
     assert told < much(100, 10)
-
-
-# --------------------------------------------------------------------------------- the graph
-
-
-def cut(capacity, source, target, points):
-    """Return the least cut, by trying all."""
-    others = [point for point in points if point not in (source, target)]
-    return min(
-        sum(count for (u, v), count in capacity.items() if ((u in side) != (v in side)))
-        for size in range(len(others) + 1)
-        for some in itertools.combinations(others, size)
-        for side in [{source, *some}]
-    )
-
-
-@settings(deadline=None, max_examples=much(500, 60))
-@given(seed=st.integers(0, 2**32), points=st.integers(2, 7), edges=st.integers(0, 20))
-def test_disjoint_paths_are_as_many_as_the_least_cut(seed, points, edges):
-    rng = np.random.default_rng(seed)
-    ends = rng.integers(0, points, (edges, 2))
-    ends = ends[ends[:, 0] != ends[:, 1]]
-    strands = parallel(ends, np.arange(len(ends)))
-    assert sorted(np.concatenate([*strands.values(), []]).tolist()) == list(range(len(ends)))
-    capacity = {pair: len(each) for pair, each in strands.items()}
-    source, target = rng.permutation(points)[:2].tolist()
-    most = int(rng.integers(1, 8))
-    expected = min(most, cut(capacity, source, target, range(points)))
-    network = Network(strands)
-    assert network.flow(source, target, most)[0] == expected
-    for pair in strands:
-        rest = {each: count for each, count in capacity.items() if each != pair}
-        others = cut(rest, *pair, range(points))
-        assert network.flow(*pair, most, without=pair)[0] == min(most, others)
-        assert network.others(pair) >= others
-    paths = network.disjoint_paths(source, target, most)
-    assert len(paths) == expected
-    taken = [edge for path in paths for edge, _ in path]
-    assert len(set(taken)) == len(taken)
-    for path in paths:
-        here = source
-        for edge, sign in path:
-            low, high = sorted(ends[edge].tolist())
-            assert here == (low if sign == 1 else high)
-            here = high if sign == 1 else low
-        assert here == target

@@ -1,55 +1,47 @@
-"""Peers: methods of the first research codes, written from their papers, agree with fastgc."""
+"""Fractional repetition of Tandon et al., and ErasureHead of Wang et al. from its paper."""
+
+from math import comb
 
 import numpy as np
 import pytest
 
-from fastgc import CyclicRepetition, FractionalRepetition, LinearCode
+from fastgc import (
+    FractionalRepetition,
+)
 from fastgc.delays import Empirical
 from fastgc.planning.simulation import simulate
 
 
-def cyclic_by_the_paper(H):
-    """Return B by Algorithm 2 of Tandon et al. 2017: rows of s + 1 entries in H's null space."""
-    s, n = H.shape
-    B = np.zeros((n, n))
-    for worker in range(n):
-        others = [(worker + step) % n for step in range(1, s + 1)]
-        B[worker, worker] = 1
-        B[worker, others] = np.linalg.solve(H[:, others], -H[:, worker])
-    return B
+def test_fractional_repetition_is_replicas():
+    code = FractionalRepetition(6, stragglers=1)
+    expected = np.repeat(np.eye(3), 2, axis=1)
+    np.testing.assert_array_equal(code.matrix(), np.vstack([expected, expected]))
+    assert code.decoding_vector([5, 2, 1, 3]).tolist() == [1, 0, 1, 1]  # the first of each block
 
 
-def random_null_space(rng, n, s):
-    """Return H of Algorithm 2: random, with rows that add up to 0."""
-    H = rng.standard_normal((s, n))
-    H[:, n - 1] = -H[:, : n - 1].sum(axis=1)
-    return H
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"n": 7, "stragglers": 2}, "multiple of s \\+ 1 = 3, not 7; BinaryCode"),
+        ({"n": 6, "stragglers": 6}, "stragglers must be in 0"),
+        ({"n": 6, "k": 2, "stragglers": 1}, "at least n / \\(s \\+ 1\\) = 3, not 2"),
+    ],
+)
+def test_impossible_fractional_repetition(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        FractionalRepetition(**arguments)
 
 
-@pytest.mark.parametrize(("n", "s"), [(10, 1), (12, 2), (15, 3), (20, 2)])
-def test_cyclic_codes_decode_as_by_least_squares(n, s):
-    """Gradients agree to 1e-11 of the sum of moduli, for 50 sets each, 200 in all."""
-    rng = np.random.default_rng(n)
-    B = cyclic_by_the_paper(random_null_space(rng, n, s))
-    code = LinearCode(B)
-    partials = rng.standard_normal((n, 7))
-    messages = B @ partials
-    for _ in range(50):
-        came = np.sort(rng.permutation(n)[: n - s])
-        by_least_squares = np.linalg.lstsq(B[came].T, np.ones(n), rcond=None)[0]
-        ours = code.decode(came, messages[came])
-        terms = np.abs(by_least_squares) @ np.abs(messages[came])
-        difference = np.abs(ours - by_least_squares @ messages[came])
-        assert (difference <= 1e-11 * terms).all()
-        assert (np.abs(ours - partials.sum(axis=0)) <= 1e-11 * terms).all()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_our_cyclic_code_is_the_papers(seed):
-    n, s = 14, 3
-    H = random_null_space(np.random.default_rng(seed), n, s)
-    B = CyclicRepetition(n, stragglers=s, seed=seed).matrix()
-    np.testing.assert_allclose(B, cyclic_by_the_paper(H), rtol=1e-9)
+def test_recovery_of_fractional_repetition():
+    """The mean number of workers needed, by inclusion and exclusion over blocks not heard."""
+    n, s = 100, 9
+    expected = sum(
+        sum((-1) ** (j + 1) * comb(10, j) * comb(n - 10 * j, m) / comb(n, m) for j in range(1, 11))
+        for m in range(n)
+    )
+    found = FractionalRepetition(n, stragglers=s).recovery(trials=4000).workers
+    assert found == pytest.approx(expected, rel=0.02)
+    assert 24 < found < 27  # the worst case is 91
 
 
 def erasurehead(groups, arrivals, most, messages):
