@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 class Found(NamedTuple):
     """A factory that a text names, by its registered name or as ``module:Class``.
 
-    `listed` is the text of its arguments, for `split_arguments` or `read_arguments`.
+    `listed` is the text of its arguments, for `read_arguments`.
     """
 
     name: str
@@ -233,29 +233,8 @@ def is_path(text: str) -> bool:
     return _PATH.fullmatch(text) is not None
 
 
-def _items(listed: str) -> Iterator[list[str]]:
-    """Yield each item of a list, its key, the sign ``=`` or nothing, and its value."""
-    for item in filter(str.strip, listed.split(",")):
-        yield [part.strip() for part in (item, *item.partition("="))]
-
-
-def split_arguments(listed: str) -> dict[str, str]:
-    """Return keys and values of a list ``"key=value,key=value"``, as texts.
-
-    Raises ValueError if an item has no key or no ``=``, or if a key occurs twice.
-    """
-    given: dict[str, str] = {}
-    for item, key, equals, value in _items(listed):
-        if not equals or not key:
-            raise ValueError(f"expected key=value, not {item!r}")
-        if key in given:
-            raise ValueError(f"{key} is given twice")
-        given[key] = value
-    return given
-
-
 def read_arguments(
-    factory: Factory, listed: str, what: str, given: Iterable[str] = ()
+    factory: Factory, listed: str, what: str, given: Iterable[str] = (), whole: bool = True
 ) -> dict[str, Any]:
     """Return the keyword arguments that a text lists for a factory, read by its signature.
 
@@ -264,20 +243,21 @@ def read_arguments(
     takes any key. `read_value` reads the values, but parameters annotated as ``float`` take a
     number.
 
-    Raises ValueError, which begins with `what`, if a key is unknown or occurs twice, a parameter
-    without a default is missing, or a value should be a number and is not. The error says what the
-    factory takes.
+    Raises ValueError, which begins with `what`, if a key is unknown or occurs twice, a value should
+    be a number and is not, or, for a `whole` list, a parameter without a default is missing. The
+    error says what the factory takes.
     """
     parameters, anything = keywords(factory, frozenset(given))
-    needed = [name for name, each in parameters.items() if each.default is each.empty]
+    needed = [name for name, each in parameters.items() if whole and each.default is each.empty]
     canonical = {name.lower(): name for name in parameters}
     values: dict[str, Any] = {}
-    for item, key, equals, value in _items(listed):
+    for item in filter(str.strip, listed.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
         key = canonical.get(key.lower(), key)
         known = key in parameters
         number = known and parameters[key].annotation in (float, "float")
         if not key or key in values or not (known or anything) or not (equals or number):
-            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item!r}")
+            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item.strip()!r}")
         try:
             values[key] = float(value) if number else read_value(value)
         except ValueError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.arrays import at_least, check_integer
 from .._base.files import read_npy
-from .._base.registry import Found, Registry, keywords, read_value, split_arguments
+from .._base.registry import Registry, keywords, read_arguments
 from ..coding.arguments import arguments_of, check_stragglers
 from ..coding.code import Code
 from ..numerics.graphs import max_degree
@@ -258,7 +258,8 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
     stragglers = check_stragglers(stragglers, n)
     load = min(-(-(stragglers + 1) * k // n), k)
     known = {"n": n, "k": k, "s": stragglers, "load": load, "seed": seed}
-    given = listed_arguments(f"code {text!r}", found, "n", "k")
+    what = f"code {text!r}"
+    given = read_arguments(found.factory, found.listed, what, ("n", "k"), whole=False)
     if found.factory is LinearCode:
         return _linear(n, given)
     defaults = _DEFAULTS.get(found.name)
@@ -284,24 +285,6 @@ def make(text: str, n: int, k: int | None = None, stragglers: int = 0, seed: int
 def _needs(factory: Callable[..., Code], name: str) -> bool:
     parameter = keywords(factory)[0].get(name)
     return parameter is not None and parameter.default is parameter.empty
-
-
-def listed_arguments(what: str, found: Found, *given: str) -> dict[str, Any]:
-    """The arguments that a text lists; the caller gives those named in `given`.
-
-    ValueError, which begins with `what`, if the factory does not take them.
-    """
-    takes, anything = keywords(found.factory, frozenset(given))
-    try:
-        listed = split_arguments(found.listed)
-        strange = next((key for key in listed if not (anything or key in takes)), None)
-        if strange is not None:
-            raise ValueError(f"not {strange}={listed[strange]}")
-    except ValueError as error:
-        raise ValueError(
-            f"{what}: {found.name} takes {', '.join(takes) or 'no arguments'}, once each; {error}"
-        ) from None
-    return {key: read_value(value) for key, value in listed.items()}
 
 
 def _fitting(factory: Callable[..., Code], known: dict[str, int], k: int | None) -> dict[str, Any]:

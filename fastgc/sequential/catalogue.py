@@ -6,7 +6,7 @@ import warnings
 from typing import Any, NamedTuple
 
 from .._base.arrays import at_least
-from .._base.registry import Found, Registry, keywords
+from .._base.registry import Found, Registry, keywords, read_arguments
 from ..codes import catalogue
 from ..coding.arguments import unasked
 from ..errors import InstabilityWarning
@@ -157,7 +157,8 @@ def _found(text: str) -> Found | None:
 
 def _listed(found: Found, text: str) -> dict[str, Any]:
     """Return the arguments that a text gives; a code's name stands for what makes the code."""
-    values = catalogue.listed_arguments(f"scheme {text!r}", found, "n")
+    what = f"scheme {text!r}"
+    values = read_arguments(found.factory, found.listed, what, ("n",), whole=False)
     if isinstance(values.get("code"), str):
         values["code"] = catalogue.factory(values["code"])
     return values

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fastgc._base.registry import Registry, load_object, read_arguments, read_value, split_arguments
+from fastgc._base.registry import Registry, load_object, read_arguments, read_value
 
 
 class Thing:
@@ -234,15 +234,6 @@ def test_objects_are_loaded_from_modules(tmp_path, monkeypatch):
 # -------------------------------------------------------------------------------------- arguments
 
 
-def test_lists_are_split_into_keys_and_values():
-    assert split_arguments("") == split_arguments(" ,") == {}
-    assert split_arguments("a=1, b = x/y ,c=") == {"a": "1", "b": "x/y", "c": ""}
-    assert split_arguments("a=b=c") == {"a": "b=c"}
-    for text, message in (("a", "not 'a'"), ("=1", "not '=1'"), ("a=1,a=2", "a is given twice")):
-        with pytest.raises(ValueError, match=message):
-            split_arguments(text)
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -277,6 +268,11 @@ def test_arguments_are_those_of_the_signature():
     assert read_arguments(Thing, " SIZE = 3 ,", "a thing") == {"size": 3}
     assert read_arguments(Thing, "scale=2", "a thing", ["size"]) == {"scale": 2}
     assert read_arguments(lambda **options: options, "any=1", "a thing") == {"any": 1}
+    assert read_arguments(lambda **options: options, "a=x=y, b=", "a thing") == {
+        "a": "x=y",
+        "b": "",
+    }
+    assert read_arguments(Thing, " ,", "a thing", whole=False) == {}
     read = read_arguments(typed, "size=3,scale=2,shape=1e3", "a thing")
     assert [repr(value) for value in read.values()] == ["3", "2.0", "1000.0"]
 

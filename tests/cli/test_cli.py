@@ -486,11 +486,12 @@ def test_codes_of_the_data_that_memory_has_no_room_for(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
-def test_hopeless_code_is_one_line():
-    result = run("codes", "rs:root=1", "-n", "3000", "-s", "1500", "--trials", "1")
-    assert result.exit_code == 2
-    assert "beyond float64" in result.output
-    assert "Traceback" not in result.output
+def test_codes_whose_coefficients_are_beyond_float64_have_no_precision():
+    size = "-n", "3000", "-s", "1500", "--trials", "1"
+    hopeless, _ = json.loads(run("codes", "rs:root=1,uncoded", *size, "--json").stdout).values()
+    assert hopeless["load"] == 1501
+    assert hopeless["error"] is hopeless["worst_error"] is None
+    assert re.search(r"rs:root=1 .* inf +inf", run("codes", "rs:root=1", *size).stdout)
 
 
 def test_lists_of_codes():
@@ -515,7 +516,7 @@ def test_lists_of_codes():
         (["--plot", "no/such/folder/runs.png"], "no folder"),
         (["turbo"], "unknown code 'turbo': choose among rs, rs-clustered, binary"),
         (["adam"], "adam is a method, not a code: name it by --method adam"),
-        (["rs:root"], "once each; expected key=value"),
+        (["rs:root"], "once each; got 'root'"),
         (["linear:B=empty.npy"], "empty.npy"),
         (["--compare", "lcc", "--model", "softmax"], "--model least-squares"),
         (["--json", "."], "must end in .json"),
