@@ -1,10 +1,11 @@
 """Run the examples of the documentation."""
 
 import importlib.util
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+
+import programs
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -21,11 +22,4 @@ def example(name):
 
 
 def printed(name, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-P", str(EXAMPLES / f"{name}.py"), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return programs.run(programs.python(EXAMPLES / f"{name}.py", *arguments)).stdout

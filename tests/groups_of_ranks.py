@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -288,15 +289,9 @@ def in_a_job(folder, run):
 
 def torchrun(folder, count, *program, seconds=120):
     """Run a program on `count` ranks of torchrun; return it when it has ended."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*command, f"--nproc-per-node={count}", *program],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
-    )
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = programs.torchrun(count, *program)
+    return programs.run(command, status=None, folder=folder, seconds=seconds, env=path)
 
 
 def kill(rank, at, seconds=None):

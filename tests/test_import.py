@@ -1,8 +1,6 @@
 """The cost and the names of an import, and the choice of kernels."""
 
-import subprocess
-import sys
-
+import programs
 import pytest
 
 import fastgc
@@ -20,14 +18,7 @@ HEAVY = (
 
 
 def python(source, **environment):
-    import os
-
-    return subprocess.run(
-        [sys.executable, "-P", "-c", source],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
+    return programs.run(programs.python("-c", source), status=None, env=environment)
 
 
 def test_import_is_light():

@@ -2,16 +2,15 @@
 
 import ast
 import importlib
-import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 
+import programs
 import pytest
 
 import fastgc
@@ -152,15 +151,8 @@ def test_folders_of_the_guide_are_all_there_are():
 
 def shown(*words):
     """Return the help of a command of Python."""
-    done = subprocess.run(
-        [sys.executable, *words, "--help"],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "100"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    command = [sys.executable, *words, "--help"]
+    return programs.run(command, folder=ROOT, env={"COLUMNS": "100"}).stdout
 
 
 @pytest.mark.few(12)
@@ -196,9 +188,7 @@ def test_commands_of_the_guide_exist(command):
 
 def test_a_code_of_the_guide_is_checked_as_it_says():
     (command,) = (each for each in BLOCKS if "fastgc.testing.codes" in each)
-    command = ["-P", *shlex.split(command)[1:]]  # -P: the installed fastgc, with its kernels
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = programs.run(programs.python(*shlex.split(command)[1:]))
     assert "engines run it: simulated" in done.stdout
 
 

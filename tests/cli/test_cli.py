@@ -4,15 +4,14 @@ import base64
 import csv
 import hashlib
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from strength import much
 from typer.testing import CliRunner
@@ -106,13 +105,7 @@ def test_options_of_train_are_in_groups():
 def test_completion_is_offered():
     environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     environment |= {"COMP_WORDS": "fastgc train rs-"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "fastgc"],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = programs.run(programs.python("-m", "fastgc"), env=environment)
     assert set(done.stdout.split()) == {"rs-clustered"}, done.stderr
     for words, found in (
         ("fastgc train rs-", {"rs-clustered"}),
@@ -1595,14 +1588,9 @@ def test_fit_of_no_times_is_one_line(tmp_path, text):
 @pytest.mark.parametrize("threads", ["5000", "0", "x"])
 def test_numbers_of_threads_are_checked(threads):
     """The error is one line, not a traceback, and comes before any thread starts."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "fastgc", "info"],
-        env=os.environ | {"FASTGC_NUM_THREADS": threads},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    done = programs.run(
+        programs.python("-m", "fastgc", "info"), status=2, env={"FASTGC_NUM_THREADS": threads}
     )
-    assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "threads" in done.stderr.lower()
 
@@ -1621,18 +1609,17 @@ def test_numbers_of_threads_are_checked(threads):
     ids=["table", "markdown", "simulate", "help"],
 )
 def test_an_encoding_without_our_characters(arguments, says):
-    ran = subprocess.run(
-        [sys.executable, "-P", "-m", "fastgc", *arguments],
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-        capture_output=True,
+    ran = programs.run(
+        programs.python("-m", "fastgc", *arguments), env={"PYTHONIOENCODING": "ascii"}
     )
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    assert says in ran.stdout.decode("ascii")
+    assert ran.stderr == ""
+    assert ran.stdout.isascii()
+    assert says in ran.stdout
 
 
 def test_an_interrupt_while_it_imports_ends_it_in_silence():
     """It ends by the signal, like any program that does not catch it, without a traceback."""
-    program = """
+    source = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Finder:
@@ -1644,5 +1631,5 @@ sys.argv = ["fastgc", "codes", "rs"]
 from fastgc.__main__ import main
 main()
 """
-    ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
+    ran = programs.run(programs.python("-c", source), status=-signal.SIGINT)
+    assert (ran.stdout, ran.stderr) == ("", "")

@@ -2,12 +2,11 @@
 
 import contextlib
 import re
-import subprocess
-import sys
 import warnings
 
 import ml_dtypes
 import numpy as np
+import programs
 import pytest
 from kernel_table import HALVES
 
@@ -247,9 +246,9 @@ def test_bfloat16_by_name():
         "fastgc.Uncoded(3).round(4, numpy.float32, 'float16')\n"
         "fastgc.Uncoded(3).round(4, numpy.float32, 'bfloat16')"
     )
-    run = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
-    assert run.stderr.splitlines()[-1].startswith("ImportError: bfloat16")
-    assert pip_install("half") in run.stderr
+    ran = programs.run(programs.python("-c", source), status=1)
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: bfloat16")
+    assert pip_install("half") in ran.stderr
 
 
 def fill(theta, shard, out):

@@ -3,11 +3,11 @@
 import copy
 import json
 import pickle
-import subprocess
 import sys
 import textwrap
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -432,14 +432,7 @@ def folder(tmp_path):
 
 
 def run(folder, *words):
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return programs.run([sys.executable, "-m", *words], status=None, folder=folder)
 
 
 NAME = "mine:RegularGraph:load=4,stragglers=3"
@@ -497,7 +490,7 @@ def test_packages_offer_codes_as_entry_points(folder):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     offers = "[fastgc.codes]\nregular = mine:RegularGraph\nbroken = nowhere:Nothing\n"
     (about / "entry_points.txt").write_text(offers)
-    program = """
+    source = """
         import fastgc
         assert {"regular", "broken"} < set(fastgc.codes.names())
         print(fastgc.codes.make("regular", 8, stragglers=1))
@@ -506,13 +499,7 @@ def test_packages_offer_codes_as_entry_points(folder):
         except ImportError as error:
             print(error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = programs.run([sys.executable, "-c", textwrap.dedent(source)], folder=folder)
     first, second = done.stdout.splitlines()
     assert first == "RegularGraph(n=8, load=2, stragglers=1, seed=0)"
     assert "'broken' is the entry point 'nowhere:Nothing'" in second

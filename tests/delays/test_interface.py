@@ -4,13 +4,12 @@ import importlib.util
 import inspect
 import json
 import math
-import os
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -404,11 +403,8 @@ def command(*arguments, folder, module=False):
     if not module and not script.exists():
         pytest.skip("the command is not installed beside this Python")
     start = [sys.executable, "-m", "fastgc"] if module else [str(script)]
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    environment.pop("PYTHONPATH", None)
-    return subprocess.run(
-        [*start, *arguments], capture_output=True, text=True, cwd=folder, env=environment
-    )
+    environment = {"COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": None}
+    return programs.run([*start, *arguments], status=None, folder=folder, env=environment)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="needs typer")

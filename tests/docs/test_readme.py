@@ -4,11 +4,11 @@ import importlib.util
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -96,14 +96,8 @@ def made(target):
     """Return the commands that make would run for a target in a fresh checkout."""
     if shutil.which("make") is None:
         pytest.skip("there is no make")
-    done = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", "--always-make", target],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.replace("\\\n", "").splitlines()
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", target]
+    return programs.run(command, folder=ROOT).stdout.replace("\\\n", "").splitlines()
 
 
 def test_quick_start_is_two_commands(tmp_path):
@@ -124,13 +118,9 @@ def test_quick_start_is_two_commands(tmp_path):
 
 def run(command, folder):
     """Return the output of a README's command, run in a folder."""
-    program, *words = shlex.split(command)
-    words = words if program == "python" else ["-m", program, *words]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    name, *words = shlex.split(command)
+    words = words if name == "python" else ["-m", name, *words]
+    return programs.run([sys.executable, *words], folder=folder).stdout
 
 
 @pytest.mark.few(1)

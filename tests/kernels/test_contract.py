@@ -1,12 +1,11 @@
 """Kernels get arguments that do not fit: some calls of kernels_fuzz.py."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import kernels_fuzz
 import numpy as np
+import programs
 import pytest
 from strength import much
 
@@ -226,6 +225,4 @@ def test_fastgc_itself_does_not_check_again():
 
 @pytest.mark.long
 def test_calls_in_processes_of_their_own():
-    command = [sys.executable, str(Path(kernels_fuzz.__file__)), "--seconds", "60", "--seed", "1"]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    programs.run(programs.python(kernels_fuzz.__file__, "--seconds", 60, "--seed", 1), seconds=600)

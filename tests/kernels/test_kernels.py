@@ -5,7 +5,6 @@ import inspect
 import pickle
 import platform
 import re
-import subprocess
 import sys
 import warnings
 import weakref
@@ -14,6 +13,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import oracles
+import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -299,9 +299,7 @@ def test_simd_levels_are_those_of_the_processor():
     compiled = pytest.importorskip("fastgc.kernels.c")
     has = set(re.search(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.M)[1].split())
     expected = [level for level, needed in FLAGS.items() if needed <= has]
-    source = "from fastgc.kernels.c import simd; print(simd())"
-    chosen = subprocess.run([sys.executable, "-P", "-c", source], capture_output=True, text=True)
-    assert chosen.stdout.strip() == expected[-1], chosen.stderr
+    assert programs.printed("from fastgc.kernels.c import simd; print(simd())") == expected[-1]
     before = compiled.simd()
     try:
         assert [level for level in FLAGS if compiled.select_simd(level)] == expected

@@ -3,17 +3,16 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from strength import much
 
-import fastgc
 from fastgc import kernels
 from fastgc.kernels import threads
 
@@ -40,15 +39,8 @@ def wait_until(true):
 
 def fresh(code, **environment):
     """Return what a new Python prints as JSON."""
-    found = subprocess.run(
-        [sys.executable, "-P", "-W", "ignore", "-c", code],
-        env=os.environ | environment,
-        cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (found.returncode, found.stderr) == (0, "")
+    found = programs.run(programs.python("-W", "ignore", "-c", code), env=environment)
+    assert found.stderr == ""
     return json.loads(found.stdout)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -10,6 +9,7 @@ import time
 import warnings
 
 import numpy as np
+import programs
 import pytest
 from beside import beside
 from kernel_table import COMPLETIONS, KERNELS, STEPS
@@ -228,26 +228,16 @@ print(wrong)
 @pytest.mark.every_backend
 def test_first_calls_of_a_process():
     """In all threads, kernels are made or compile, and codes fill their caches."""
-    found = _program(COLD)
+    found = programs.run(programs.python("-c", COLD))
     assert (found.stdout, found.stderr) == ("[]\n", "")
 
 
 @pytest.mark.every_backend
 @pytest.mark.skipif(not FREE_THREADED, reason="this Python has a global interpreter lock")
 def test_no_kernel_brings_the_lock_back():
-    found = _program("import sys, fastgc; fastgc.backend(); print(sys._is_gil_enabled())")
+    source = "import sys, fastgc; fastgc.backend(); print(sys._is_gil_enabled())"
+    found = programs.run(programs.python("-c", source))
     assert (found.stdout, found.stderr) == ("False\n", "")
-
-
-def _program(source):
-    """Run a program in a new process."""
-    return subprocess.run(
-        [sys.executable, "-P", "-c", source],
-        cwd=os.path.dirname(os.path.dirname(fastgc.__file__)),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
 
 
 @pytest.mark.every_backend

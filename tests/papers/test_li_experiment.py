@@ -1,25 +1,15 @@
 """The experiment of Li et al. on MPI: a small run, and its data."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
-BESIDE = Path(sys.executable).with_name("mpiexec")
-MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
-pytestmark = [
-    pytest.mark.skipif(
-        find_spec("mpi4py") is None or MPIEXEC is None, reason="needs the extra mpi"
-    ),
-]
+pytestmark = programs.needs_mpi
 
 DATA = """
 import sys
@@ -45,20 +35,9 @@ print((li.samples((3, 2, 9, 50))[0] != li.samples((3, 1, 9, 50))[0]).all())
 
 
 def run(ranks, *command):
-    found = subprocess.run(
-        [MPIEXEC, "-n", str(ranks), sys.executable, *command],
-        cwd=BENCHES,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        },
-    )
+    path = {"PYTHONPATH": str(BENCHES)}
+    command = programs.mpiexec(ranks, *command)
+    found = programs.run(command, status=None, folder=BENCHES, env=path)
     return found.returncode, found.stdout, found.stderr
 
 

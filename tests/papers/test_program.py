@@ -1,10 +1,10 @@
 """The program of papers' figures: what it prints, draws and refuses."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import programs
 import pytest
 from papers import __main__ as program
 from papers import halbawi
@@ -69,8 +69,7 @@ def test_wrong_words_are_named(words, says, capsys):
 
 
 def test_it_runs_from_a_checkout():
-    command = [sys.executable, "-m", "benches.papers", "--list"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = programs.run([sys.executable, "-m", "benches.papers", "--list"], folder=ROOT)
     assert done.stdout.startswith("charalambides-5: ")
 
 

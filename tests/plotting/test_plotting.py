@@ -2,13 +2,13 @@
 
 import itertools
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -947,7 +947,7 @@ def test_pictures_of_the_readme_are_drawn(tmp_path):
     from PIL import Image
 
     script = Path(__file__).parents[2] / "docs" / "pictures.py"
-    subprocess.run([sys.executable, "-P", str(script), "--out", str(tmp_path)], check=True)
+    programs.run(programs.python(script, "--out", tmp_path), seconds=600)
     for name in ("assignment", "timeline", "accuracy"):
         drawn, kept = (
             np.asarray(Image.open(folder / f"{name}.png").convert("RGB"), dtype=float)

@@ -1,23 +1,16 @@
 """Coding across rounds runs on all engines, in separate programs, with late and dying workers."""
 
-import os
-import shutil
-import subprocess
-import sys
 import textwrap
-from importlib.util import find_spec
-from pathlib import Path
 
+import programs
 import pytest
 
 SECONDS = 200.0  # time for a job to end on a busy machine
-BESIDE = Path(sys.executable).with_name("mpiexec")
-MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 RUN = {
-    "local": [sys.executable],
-    "ray": [sys.executable],
-    "mpi": [MPIEXEC, "-n", "5", sys.executable, "-m", "mpi4py"],
-    "torch": [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "5"],
+    "local": programs.python(),
+    "ray": programs.python(),
+    "mpi": programs.mpiexec(5, "-m", "mpi4py"),
+    "torch": programs.torchrun(5),
 }
 
 LONG = [pytest.mark.long]  # they take long to start
@@ -95,26 +88,12 @@ def launch(tmp_path, engine, source, *arguments):
 
 def started(tmp_path, engine, *arguments):
     """Run program.py with the engine's name; return what it prints."""
-    if engine == "mpi" and (find_spec("mpi4py") is None or MPIEXEC is None):
-        pytest.skip("needs the extra mpi")
+    if engine == "mpi" and programs.MPIEXEC is None:
+        pytest.skip("there is no mpiexec")
     if engine in ("ray", "torch"):
         pytest.importorskip(engine)
-    job = subprocess.run(
-        [*RUN[engine], str(tmp_path / "program.py"), engine, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        env={
-            **{k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")},
-            "OMP_NUM_THREADS": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        },
-    )
-    assert job.returncode == 0, job.stderr
-    return job.stdout
+    command = [*RUN[engine], tmp_path / "program.py", engine, *arguments]
+    return programs.run(command, seconds=SECONDS, env={"PYTHONPATH": str(tmp_path)}).stdout
 
 
 @pytest.mark.parametrize("engine", [RAY, "mpi", "torch"])

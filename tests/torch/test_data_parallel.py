@@ -5,11 +5,11 @@ import copy
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -478,21 +478,19 @@ for run in range(2):
         coded.backward()
         print(f"{coded.backward().loss:.4f}", flush=True)
 """
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
 
 
 def command_of(engine, ranks, *script):
     """Return the command that runs a script with this engine, by `ranks` ranks if it has any."""
     if engine == "torch":
-        start = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
-        return [sys.executable, *start, *script]
+        return programs.torchrun(ranks, *script)
     if engine == "mpi":
-        if not MPIEXEC.exists():
-            pytest.skip("no mpiexec beside Python")
-        return [str(MPIEXEC), "-n", str(ranks), sys.executable, *script]
+        if programs.MPIEXEC is None:
+            pytest.skip("there is no mpiexec")
+        return programs.mpiexec(ranks, *script)
     if engine == "ray":
         pytest.importorskip("ray")
-    return [sys.executable, *script]
+    return programs.python(*script)
 
 
 @pytest.mark.parametrize("engine", ["local", "simulated", "mpi", "ray"])
@@ -502,15 +500,13 @@ def test_a_script_of_lambdas_and_classes_without_a_guard_by_any_engine(engine, t
     if engine == "ray":  # its workers import torch anew for each cluster
         script, runs = script.replace("range(2)", "range(1)"), 1
     (tmp_path / "script.py").write_text(script)
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
-    )
+    done = programs.run(command, folder=tmp_path, seconds=180)
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 1)
     x, y = torch.randn(40, 4), torch.randn(40, 1)
     second = order(1, count=40, size=12)
     found = float(((model(x[second]) - y[second]) ** 2).mean().detach())
-    assert (done.stdout, done.returncode) == (f"{found:.4f}\n" * runs, 0), done.stderr
+    assert done.stdout == f"{found:.4f}\n" * runs, done.stderr
 
 
 # ------------------------------------------------------------------------------------- mistakes
@@ -848,10 +844,8 @@ def test_callable_engines_get_what_others_get():
 
 
 def test_import_is_light():
-    code = "import sys, fastgc, fastgc.engines; print('torch' in sys.modules)"
-    command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    source = "import sys, fastgc, fastgc.engines; print('torch' in sys.modules)"
+    assert programs.printed(source) == "False"
 
 
 # ------------------------------------------------------------------------- the page's example
@@ -903,8 +897,7 @@ def test_the_example_is_the_plain_loop_by_any_engine(engine, tmp_path):
         path.write_text(text.replace(code, "BinaryCode(4, stragglers=1)"))
     command = command_of(engine, workers + 1, str(path), engine)
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 40
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    done = programs.run(command, seconds=300)
     shown = re.findall(r"\d+: loss ([\d.]+), (\d+) of 256", done.stdout)
     plain = lines_of_the_plain_loop(parts=workers)
     for (loss_, hits), expected in zip(shown, plain, strict=True):

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -283,8 +284,7 @@ def test_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
     command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
     # One thread, as the process forks.
     one = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=AROUND | one, timeout=300)
-    assert done.returncode == 0, done.stderr
+    done = programs.run(command, env=AROUND | one, seconds=300)
     kills, again = map(int, done.stdout.split())
     assert kills > 5 * 10  # five checkpoints, each of more than ten touches
     assert again > 1

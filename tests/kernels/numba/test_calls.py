@@ -1,11 +1,10 @@
 """All public functions of fastgc.kernels.numba work in a user's compiled code."""
 
 import copy
-import subprocess
-import sys
 
 import numpy as np
 import oracles
+import programs
 import pytest
 from kernel_table import nodes_of
 
@@ -213,9 +212,7 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
     """A second process compiles nothing."""
     (tmp_path / "users.py").write_text(USERS)
     for kept in ("0 1", "1 0"):
-        command = [sys.executable, "-P", "-W", "error", str(tmp_path / "users.py")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        done = programs.run(programs.python("-W", "error", tmp_path / "users.py"), seconds=600)
         assert done.stdout.strip() == kept
 
 

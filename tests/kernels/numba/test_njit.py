@@ -1,9 +1,7 @@
 """Rounds in a user's own compiled loop, by the functions of fastgc.kernels.numba."""
 
-import subprocess
-import sys
-
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -121,7 +119,5 @@ def test_a_loop_is_kept_on_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     source = USERS.format(folder=__file__.rpartition("/")[0])
     for kept in ("0 1", "1 0"):
-        command = [sys.executable, "-P", "-W", "error", "-c", source]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        done = programs.run(programs.python("-W", "error", "-c", source), seconds=600)
         assert done.stdout.strip() == kept
