@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, Complexes, Floats, Ints
+from ..kernels.near_exact import nearly_vanishing
 from ..kernels.rows import DOUBLE
 from .clusters import Cluster, log_tau, tau
 
@@ -112,10 +114,10 @@ def unnamed(m: int, numbers: Ints) -> Ints:
     return np.flatnonzero(left)
 
 
-def split(clusters: Sequence[Cluster], survivors: Ints) -> Iterator[tuple[Cluster, Ints, Ints]]:
+def split(clusters: Sequence[Cluster], survivors: Ints) -> Iterator[tuple[Cluster, Any, Ints]]:
     """Yield each cluster with the positions of its survivors, and their places on its circle."""
     if len(clusters) == 1:
-        yield clusters[0], np.arange(survivors.size), clusters[0].q * survivors % clusters[0].m
+        yield clusters[0], slice(None), clusters[0].q * survivors % clusters[0].m
         return
     firsts = np.array([c.first_worker for c in clusters])
     of = np.searchsorted(firsts, survivors, side="right") - 1
@@ -155,9 +157,10 @@ def nearer_vector(
         choices = [vector[at]] if length < math.inf else []
         alone = c.alone
         members = survivors[at] - c.first_worker
-        lost = unnamed(c.m, members)
-        projector = _projector(alone) if lost.size**2 <= ENTRIES else None
+        roots = unnamed(c.m, turns)
+        projector = _projector(alone) if roots.size**2 <= ENTRIES else None
         if projector is not None:
+            lost = unnamed(c.m, members)
             choices.append(kernels.minimum_norm(projector, lost)[members])
             if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
                 vector[at] = choices[-1]
@@ -165,8 +168,7 @@ def nearer_vector(
         if any(_hardly_improved(alone, members, each, unit) for each in choices):
             vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
             continue
-        roots = np.sort(c.q * lost % c.m)
-        values = kernels.near_exact(roots, c.m, c.tolerance, unit)
+        values = nearly_vanishing(roots, c.m, c.tolerance, unit)
         near = values[turns]
         # A quick estimate first: what is left out passes through rows of about one norm.
         row = row_square(c, c.k)
@@ -334,9 +336,10 @@ def typical_error(cluster: Cluster, s: int, precision: float) -> float:
 def _near_growth(m: int, degree: int, s: int, steps: int, rng: np.random.Generator) -> float:
     """``m (|a_S|^2 + steps u^2 |a_F|^2)`` of a near-exact vector with s random stragglers."""
     if degree > SAMPLED:
-        m, degree, s = (max(1, SAMPLED * size // degree) for size in (m, degree, s))
+        m, s = max(SAMPLED * m // degree, SAMPLED + 1), max(SAMPLED * s // degree, 1)
+        degree = SAMPLED
     lost = np.zeros(m, dtype=np.bool_)
     lost[rng.permutation(m)[:s]] = True
-    size = np.abs(kernels.near_exact(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
+    size = np.abs(nearly_vanishing(np.flatnonzero(lost), m, degree, DOUBLE)) ** 2
     left, came = float(size[lost].sum()), float(size[~lost].sum())
     return m * (left + steps * DOUBLE**2 * came)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,9 +73,7 @@ def near_exact(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     (n,) complex128 array
         ``p(exp(2 pi i t / n))``, t = 0 .. n-1.
     """
-    if turns.size and c:
-        return _eliminated(turns, n, c, unit)
-    return np.full(n, 1 / n, dtype=np.complex128)
+    return nearly_vanishing(turns, n, c, unit)
 
 
 class _Cauchy(NamedTuple):
@@ -85,6 +83,8 @@ class _Cauchy(NamedTuple):
     ----------
     x, y : (2, n) and (2, c) float64 arrays
     g, h : (n,) and (c,) float64 arrays
+    phase : (n,) complex128 array
+        Factors of what is left at the roots, which give b.
     turned : (c,) complex128 array
         Factors of z before the transform to coefficients.
     back : (c,) complex128 array
@@ -95,6 +95,7 @@ class _Cauchy(NamedTuple):
     y: Floats
     g: Floats
     h: Floats
+    phase: Complexes
     turned: Complexes
     back: Complexes
 
@@ -120,9 +121,10 @@ def _cauchy(n: int, c: int) -> _Cauchy:
     y, of_y = _tangents(1, 2 * common // c, c, 2 * common)
     g = np.sin(np.pi / common * (c * (phi - 1) % (2 * common))) / math.sqrt(c) / of_x
     h = np.where(np.arange(c) % 2 == 0, 1.0, -1.0) / of_y
-    turned = np.exp(1j * np.pi / common * (psi * (c + 1) % (2 * common)))
+    phase = -circle(n)[-np.arange(n) * (c + 1) % (2 * n)]
+    turned = np.exp(1j * np.pi / common * ((psi * (c - 1) + 2) % (2 * common)))
     back = np.exp(-2j * np.pi / common * np.arange(1, c + 1)) / math.sqrt(c)
-    return _Cauchy(x, y, g, h, turned, back)
+    return _Cauchy(x, y, g, h, phase, turned, back)
 
 
 _PI = 3.141592653589793, 1.2246467991473532e-16
@@ -165,25 +167,23 @@ def _tangents(first: int, step: int, count: int, of: int) -> tuple[Floats, Float
     return np.stack(divide(sine, cosine)), cosine[0]
 
 
-def _eliminated(turns: Ints, n: int, c: int, unit: float) -> Complexes:
-    """Values of nearly the polynomial of `near_exact`, by elimination in a Cauchy matrix.
+def nearly_vanishing(turns: Ints, n: int, c: int, unit: float) -> Complexes:
+    """`near_exact` without checks: by elimination in a Cauchy matrix.
 
     If the polynomial is as short as exact ones of spread roots are, the residual is solved for once
     more.
     """
-    tables, square_of = _cauchy(n, c), unchecked.square_sum
-    x, g = np.ascontiguousarray(tables.x[:, turns]), tables.g[turns]
-    phase = circle(n)[-turns * (c + 1) % (2 * n)]
     coefficients = np.zeros(n, dtype=np.complex128)
-    coefficients[0] = 1 / n
-    left = np.full(turns.size, 1 / n, dtype=np.complex128)
+    coefficients[0] = size = 1 / n
+    left: Any = 1 / n
+    if not (turns.size and c):
+        return np.full(n, left, dtype=np.complex128)
+    tables, square_of = _cauchy(n, c), unchecked.square_sum
+    x, g, phase = tables.x.take(turns, axis=1), tables.g[turns], tables.phase[turns]
     z = np.empty(c, dtype=np.complex128)
-    size = 1 / n
     for _ in range(2):
-        unchecked.cauchy_ridge(x, tables.y, g, tables.h, phase * -left, unit, size, z)
-        spectrum = np.fft.fft(z * tables.turned)
-        coefficients[1:c] += spectrum[1:] * tables.back[:-1]
-        coefficients[c] += spectrum[0] * tables.back[-1]
+        unchecked.cauchy_ridge(x, tables.y, g, tables.h, phase * left, unit, size, z)
+        coefficients[1 : c + 1] += np.fft.fft(z * tables.turned) * tables.back
         values: Complexes = np.fft.ifft(coefficients, norm="forward")
         left = values[turns]
         size = n * square_of(coefficients[: c + 1].view(np.float64))

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
@@ -29,6 +28,7 @@ from .._base.files import half_of_memory
 from ..codes import Code, ReedSolomon
 from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
+from ..kernels.near_exact import nearly_vanishing
 from ..kernels.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 from ..numerics.least_squares import least_squares_gradient
@@ -301,7 +301,7 @@ def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float
     apart = (np.arange(code.n)[:, None] - turns) % code.n
     with np.errstate(divide="ignore"):
         exact = np.log10(2 * np.sin(math.pi / code.n * apart)).sum(axis=1)
-        values = kernels.near_exact(turns, code.n, code.stragglers, unit)
+        values = nearly_vanishing(turns, code.n, code.stragglers, unit)
         near = np.log10(code.n * np.abs(values))
     return CircleValues(lost, exact, near)
 

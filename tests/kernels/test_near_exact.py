@@ -213,14 +213,14 @@ def test_nodes_are_those_of_the_equations():
         apart = np.subtract.outer(tables.x[0], tables.y[0])
         apart += np.subtract.outer(tables.x[1], tables.y[1])
         matrix = tables.g[:, None] * tables.h / apart
-        to_coefficients = np.fft.fft(np.diag(tables.turned), axis=0)
-        to_coefficients = np.roll(to_coefficients, -1, axis=0) * tables.back[:, None]
+        to_coefficients = np.fft.fft(np.diag(tables.turned), axis=0) * tables.back[:, None]
         np.testing.assert_allclose(
             to_coefficients @ to_coefficients.conj().T, np.eye(c), atol=1e-13
         )
         t = np.arange(n)
         powers = np.exp(2j * np.pi / n * np.outer(t, np.arange(1, c + 1)))
         phase = np.exp(-1j * np.pi / n * t * (c + 1))
+        np.testing.assert_allclose(tables.phase, -phase, atol=1e-13)
         np.testing.assert_allclose(
             phase[:, None] * (powers @ to_coefficients), matrix, atol=1e-12 * np.sqrt(c)
         )
