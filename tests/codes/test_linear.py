@@ -5,15 +5,12 @@ import pytest
 
 from fastgc import (
     BinaryCode,
-    Code,
     CyclicRepetition,
     InstabilityWarning,
     LinearCode,
     NotDecodableError,
     ReedSolomon,
 )
-from fastgc.codes.linear import LinearScheme
-from fastgc.coding.trust import check_stability
 
 
 @pytest.mark.parametrize(
@@ -83,26 +80,6 @@ def test_impossible_matrices(B, says):
         LinearCode([["a"]])
     with pytest.raises(ValueError, match="stragglers must be in 0"):
         LinearCode([[1, 1]], stragglers=1)
-
-
-def test_trust_counts_the_residual():
-    code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
-    assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half on either side
-
-
-def test_trust_counts_what_the_vector_at_hand_leaves():
-    """It is not what the shortest vector leaves out, as a subclass may use another vector."""
-
-    class Short(LinearScheme):
-        def bind_vector(self, survivors, vector, unit=2.0**-53):
-            return self.by_formula(lambda came: 0.9 * self._solution(came)[0], survivors, vector)
-
-    scheme = Short(np.eye(4), 10)
-    with pytest.warns(InstabilityWarning, match="relative error is about 1e-01"):
-        check_stability(scheme, False, "use another")
-    code = Code(scheme)
-    assert code.trust(range(4)).relative_error == pytest.approx(0.1)
-    assert code.residual(range(4)) == pytest.approx(0.1)
 
 
 def test_missing_is_a_lower_bound():

@@ -11,11 +11,8 @@ from tables import (
     EVERY_LARGE,
     EVERY_SMALL,
     FEATURES,
-    LARGE,
-    LARGE_IDS,
     OUTPUTS,
     SMALL,
-    SMALL_IDS,
     Job,
     claims_all_that_spans,
     spans,
@@ -25,6 +22,7 @@ from fastgc import (
     BinaryCode,
     Grouped,
     LagrangeCode,
+    NotDecodableError,
     ReedSolomon,
     Uncoded,
     backend,
@@ -32,7 +30,6 @@ from fastgc import (
     train,
 )
 from fastgc.codes import catalogue
-from fastgc.errors import NotDecodableError
 from fastgc.stability import worst_stragglers
 from fastgc.training.data import Dataset
 
@@ -462,22 +459,6 @@ def test_best_of_too_few(code):
         code.decode([0], job.messages[:1], partial="most")
 
 
-def test_residual_is_the_expected_error():
-    """This holds for partial gradients of equal norms in random directions, as documented."""
-    code = ReedSolomon(11, stragglers=3)
-    rng = np.random.default_rng(0)
-    F = [0, 3, 4, 5, 8, 9]
-    errors, norms = [], []
-    for _ in range(50):
-        partials = rng.standard_normal((11, 40))
-        messages = [code.encode(i, partials[code.partitions(i)]) for i in F]
-        found = code.decode(F, messages, partial="best")
-        errors.append(np.sum((found.gradient - partials.sum(axis=0)) ** 2))
-        norms.append(np.sum(partials.sum(axis=0) ** 2))
-    assert np.sqrt(np.mean(errors) / np.mean(norms)) == pytest.approx(found.residual, rel=0.1)
-    assert 0.1 < found.residual < 0.9
-
-
 # --------------------------------------------------------------------------- rounds and encoders
 
 
@@ -566,22 +547,6 @@ def test_out_over_an_input_is_refused(code):
         np.testing.assert_array_equal(g, kept)
 
 
-def test_best_of_an_inexact_code_says_so():
-    code = Uncoded(10, tolerance=0.3)
-    found = code.decode(range(7), [np.ones(2)] * 7, partial="best")
-    assert found.residual == pytest.approx(np.sqrt(3 / 7))
-    assert found.residual == pytest.approx(code.trust(range(7)).relative_error)
-
-
-def test_trust_of_extreme_messages():
-    received = Uncoded(4).round(2)
-    for size, expected in ((1e200, np.inf), (1e-200, np.inf), (0.0, 0.0)):
-        received.reset()
-        for i in range(4):
-            received.receive(i, np.full(2, size))
-        assert received.trust().relative_error == expected
-
-
 HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # 8 bytes that look larger than any memory
 
 
@@ -625,28 +590,49 @@ def test_decoders_fill_no_more_than_they_hold(code):
             decoder.fill(f)
 
 
-@pytest.mark.parametrize("code", [*SMALL, *LARGE], ids=[*SMALL_IDS, *LARGE_IDS])
-def test_what_is_said_of_rows_is_what_rows_say(code):
-    """Some schemes compute loads and norms without their rows; they must agree with them."""
-    sizes = [values for _, values in code.scheme.message_rows()]
-    loads = [code.partitions(worker).size for worker in range(code.n)]
-    assert code.scheme.loads.dtype == np.int64
-    assert code.scheme.loads.tolist() == loads
-    assert code.load == max(loads)
-    if code.scheme.data.coded:
-        return
-    for each in (code.scheme.precision.row_norms, code.scheme.precision.row_sums):
-        assert each.dtype == np.float64
-    norms = np.array([np.sum(np.abs(values) ** 2) for values in sizes]) / code.scheme.k
-    np.testing.assert_allclose(code.scheme.precision.row_norms, norms, rtol=1e-13)
-    np.testing.assert_allclose(
-        code.scheme.precision.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13
-    )
-
-
 @pytest.mark.parametrize("name", ["rs", "uc-mmc:load=3", "lcc-mmc:load=3"])
 def test_senders_of_messages_are_those_of_each(name):
     scheme = catalogue.make(name, 9).scheme
     messages = np.random.default_rng(0).permutation(scheme.messages.count)[:7]
     expected = sorted({scheme.messages.sender(int(each))[0] for each in messages})
     assert scheme.messages.senders(messages).tolist() == expected
+
+
+# ------------------------------------------------------------------------------ many rounds at once
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize("code", SMOKE, ids=repr)
+def test_batch_is_each_round_by_itself(code):
+    rng = np.random.default_rng(3)
+    masks = rng.random((60, code.scheme.messages.count)) < rng.random((60, 1))
+    masks[0], masks[1] = True, False
+    before = masks.copy()
+    vectors = code.decoding_vectors(masks, undecodable="nan")
+    np.testing.assert_array_equal(masks, before)
+    decodable = 0
+    for mask, vector in zip(masks, vectors, strict=True):
+        survivors = np.flatnonzero(mask)
+        if code.decodable(survivors):
+            decodable += 1
+            np.testing.assert_array_equal(vector[survivors], code.decoding_vector(survivors))
+            assert not vector[~mask].any()
+        else:
+            assert np.isnan(vector).all()
+    assert 0 < decodable < 60
+    first = int(np.flatnonzero(np.isnan(vectors).any(axis=1))[0])
+    with pytest.raises(NotDecodableError) as caught:
+        code.decoding_vectors(masks)
+    assert caught.value.__notes__ == [f"round {first} of 60"]
+
+
+def test_batch_refuses_other_masks():
+    code = ReedSolomon(6, stragglers=1)
+    with pytest.raises(TypeError, match="masks must be boolean, not int64"):
+        code.decoding_vectors(np.ones((2, 6), dtype=np.int64))
+    with pytest.raises(ValueError, match=r"\(rounds, 6\), not \(2, 5\)"):
+        code.decoding_vectors(np.ones((2, 5), dtype=bool))
+    with pytest.raises(ValueError, match="undecodable must be"):
+        code.decoding_vectors(np.ones((2, 6), dtype=bool), undecodable="skip")
+    with pytest.raises(ValueError, match="unknown method"):
+        code.decoding_vectors(np.ones((2, 6), dtype=bool), "guess")

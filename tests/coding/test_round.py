@@ -1,7 +1,6 @@
 """The plan objects (streaming encoder, round, decoder), and their claims about precision."""
 
 import math
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -18,12 +17,15 @@ from fastgc import (
     Grouped,
     NonFiniteMessageError,
     NotDecodableError,
+    Reactive,
     ReedSolomon,
     Uncoded,
     backend,
 )
+from fastgc.codes import ReactiveRound
 from fastgc.coding import round as rounds
-from fastgc.stability.precision import Experiment
+from fastgc.coding.round import Chosen, Gathering, Host
+from fastgc.engines import LocalCluster, SimulatedCluster
 
 CODES = [
     ReedSolomon(7, stragglers=2),
@@ -567,153 +569,6 @@ def test_what_cannot_be_bound():
     code.bind(side_by_side[:, :6], side_by_side[0, 6:])
 
 
-# -------------------------------------------------------------------------------------- trust
-
-
-@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
-def test_trust_is_within_ten_of_the_truth():
-    rng = np.random.default_rng(3)
-    ratios = {"round": [], "code": []}
-    while len(ratios["round"]) < 80:
-        n, k = int(rng.integers(2, 90)), int(rng.integers(2, 90))
-        s, root = int(rng.integers(0, max(1, n // 3))), "stable" if rng.random() < 0.7 else 1
-        clusters = 1 if rng.random() < 0.7 else "auto"
-        if root == 1 and s > 8:
-            continue  # no digit left to estimate
-        code = ReedSolomon(n, k, stragglers=s, root=root, clusters=clusters)
-        dtype = np.float32 if rng.random() < 0.5 else np.float64
-        partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
-        survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
-        received = code.round(200, dtype)
-        for i in survivors:
-            received.receive(i, code.encode(i, partials[code.partitions(i)]))
-        truth = partials.astype(np.longdouble).sum(axis=0)
-        error = np.linalg.norm((received.gradient() - truth).astype(float))
-        error /= np.linalg.norm(truth.astype(float))
-        if error > 0.1:
-            continue
-        ratios["round"].append(received.trust().relative_error / error)
-        ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
-    for ratio in ratios.values():
-        assert min(ratio) > 0.1
-        assert max(ratio) < 10
-
-
-@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
-@pytest.mark.parametrize("messages", [np.float32, *HALVES])
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(80, stragglers=12),
-        BinaryCode(20, stragglers=4),
-        CyclicRepetition(20, stragglers=4),
-    ],
-    ids=lambda code: type(code).__name__,
-)
-def test_trust_of_messages_of_little_precision(code, messages):
-    rng, ratios = np.random.default_rng(0), []
-    received = code.round(200, np.float32, messages)
-    for seed in range(9):
-        partials = partial_gradients(code, 200, np.float32, seed)
-        survivors = rng.permutation(code.n)[: code.threshold]
-        received.reset()
-        for i in survivors:
-            held = partials[code.partitions(i)]
-            received.receive(i, code.encode(i, held, message_dtype=messages))
-        truth = partials.astype(np.float64).sum(axis=0)
-        error = np.linalg.norm(received.gradient() - truth) / np.linalg.norm(truth)
-        ratios.append(received.trust().relative_error / error)
-        ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
-    assert 0.5 < np.median(ratios) < 2
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(100, stragglers=99),
-        ReedSolomon(96, 12, stragglers=23, clusters="auto"),
-        ReedSolomon(144, 6, stragglers=47, clusters="auto"),
-    ],
-    ids=repr,
-)
-def test_copies_of_a_message_are_rounded_alike(code, dtype):
-    """So their errors do not cancel if all copies are read."""
-    experiment = Experiment(code, dtype=dtype)
-    rounded = {"dtype": "float32" if dtype == "float16" else dtype, "message_dtype": dtype}
-    for lost in (0, 1, 3):
-        heard = np.arange(lost, code.n)
-        vector = code.decoding_vector(heard, message_dtype=dtype)
-        error = experiment.error(heard, vector).relative
-        received = code.round(experiment.p, **rounded)
-        for worker in heard.tolist():
-            received.receive(worker, experiment.messages[worker])
-        for trusted in (experiment.trust(heard), received.trust().relative_error):
-            assert error / 3 <= trusted <= 5 * error
-
-
-def test_trust_sees_cancellation_between_partials():
-    """If partial gradients nearly cancel, the sum is small, but its relative error is not."""
-    code = ReedSolomon(20, stragglers=5)
-    partials = partial_gradients(code, 100, np.float64)
-    partials[0] -= partials.sum(axis=0)
-    truth = np.full(100, 1e-9)
-    partials[1] += truth
-    truth = partials.astype(np.longdouble).sum(axis=0)
-    received = code.round(100)
-    for i in range(3, 20):
-        received.receive(i, code.encode(i, partials[code.partitions(i)]))
-    error = np.linalg.norm((received.gradient() - truth).astype(float))
-    error /= np.linalg.norm(truth.astype(float))
-    assert error > 1e-8
-    assert 0.1 < received.trust().relative_error / error < 10
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-4])
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(38, stragglers=13),
-        CyclicRepetition(20, stragglers=4),
-        FractionalRepetition(20, stragglers=19),
-        BinaryCode(20, stragglers=4),
-        Grouped([ReedSolomon(8, stragglers=3)] * 2),
-    ],
-    ids=lambda code: type(code).__name__,
-)
-def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
-    """Partial gradients of one direction nearly cancel in each message, as signs alternate."""
-    rng, ratios, blind = np.random.default_rng(0), [], []
-    received, untold = code.round(50, dtype), code.round(50, dtype)
-    for _ in range(9):
-        sizes = rng.uniform(0.5, 1, code.k) * (-1.0) ** np.arange(code.k)
-        sizes -= sizes.mean()
-        partials = sizes[:, None] * rng.standard_normal(50)
-        partials = (partials + apart * rng.standard_normal(partials.shape)).astype(dtype)
-        lost = rng.permutation(code.n)[: code.stragglers]
-        received.reset()
-        untold.reset()
-        for worker in np.delete(np.arange(code.n), lost).tolist():
-            encoder = code.encoder(worker, 50, dtype)
-            for j in code.partitions(worker).tolist():
-                encoder.add(j, partials[j])
-            squares = np.abs(code.coefficients(worker)) ** 2
-            each = np.array([float(partials[j] @ partials[j]) for j in code.partitions(worker)])
-            assert encoder.energy == pytest.approx(squares @ each, rel=1e-5)
-            received.receive(worker, encoder.message(), energy=encoder.energy)
-            untold.receive(worker, encoder.message())
-        truth = partials.astype(np.longdouble).sum(axis=0)
-        error = np.linalg.norm((received.gradient() - truth).astype(float))
-        error /= np.linalg.norm(truth.astype(float))
-        ratios.append(received.trust().relative_error / error)
-        blind.append(untold.trust().relative_error / error)
-    # Trust says too much: alternating sums do not grow as sums of random signs do.
-    assert 0.1 < np.median(ratios) < 20
-    if apart < 1e-3 and isinstance(code, FractionalRepetition):
-        assert np.median(blind) < 1e-2  # without energies, trust misses it
-
-
 def test_energy_is_of_one_message():
     code = ReedSolomon(6, stragglers=2)
     encoder = code.encoder(1, 5)
@@ -725,69 +580,6 @@ def test_energy_is_of_one_message():
         energies.append(encoder.energy)
     weight = np.sum(np.abs(code.coefficients(1)) ** 2)
     np.testing.assert_allclose(energies, 5 * weight * np.array([1, 1, 9]), rtol=1e-14)
-
-
-def test_energies_that_say_nothing():
-    """A worker may lie about its energy, and squares may exceed float64."""
-    received = Uncoded(2).round(3)
-    for energy, expected in ((math.nan, 1), (-1.0, 1), (3.0, 1), (300.0, 10), (math.inf, math.inf)):
-        received.reset()
-        received.receive(0, np.ones(3), energy=energy)
-        received.receive(1, 1e-9 * np.ones(3), energy=energy)
-        assert received.trust().growth == pytest.approx(expected, rel=0.5)
-    received.reset()
-    received.receive(0, np.ones(3), energy=300.0)
-    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # one bad energy voids all
-    assert received.trust().growth == pytest.approx(1)
-
-
-def test_trust_of_zero():
-    code = ReedSolomon(6, stragglers=2)
-    received = code.round(4)
-    for i in range(5):
-        received.receive(i, np.zeros(4))
-    assert received.trust() == (0, 0)
-    received.reset()
-    received.receive(0, np.ones(4))
-    with pytest.raises(NotDecodableError):
-        received.trust()
-    with pytest.raises(NotDecodableError):
-        code.trust([0, 1])
-
-
-def test_trust_of_nothing_but_cancellation():
-    """Messages that decode to exactly zero say nothing about the rounding errors."""
-    received = Uncoded(2).round(3)
-    received.receive(0, np.ones(3))
-    received.receive(1, -np.ones(3))
-    assert received.trust() == (np.inf, np.inf)
-
-
-def test_trust_of_nothing_but_cancellation_inside():
-    """Energies show what messages do not; NaN stands for an unknown energy."""
-    received = Uncoded(2).round(3)
-    for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
-        received.reset()
-        received.receive(0, np.zeros(3), energy=energy if math.isnan(energy) else 0.0)
-        received.receive(1, np.zeros(3), energy=energy)
-        assert received.trust() == (expected, expected)
-
-
-def test_trust_of_adding_up():
-    """Uncoded, every message counts once, as if partial gradients were added."""
-    trust = Uncoded(10).trust(range(10))
-    assert trust.growth == pytest.approx(1)
-    # Roundings: a product, a sum and two coefficients; four sums in a group of eight and 10 / 8 of
-    # groups, which count a third each; the result.
-    expected = 2.0**-53 * np.sqrt(3 + 5.25 / 3 + 1)
-    assert trust.relative_error == pytest.approx(expected, abs=0)
-    # The last rounding; none of messages, which are partial gradients. Also those of
-    # coefficients, and of sums of up to eight of the ten floats.
-    single = Uncoded(10).trust(range(10), np.float32).relative_error
-    assert single == pytest.approx(2.0**-24 * np.sqrt(6.5 * 0.154), rel=1e-3, abs=0)
-    half = Uncoded(10).trust(range(10), np.float32, np.float16).relative_error
-    assert half == pytest.approx(2.0**-11 * np.sqrt(0.154), rel=1e-3, abs=0)
-    assert pickle.loads(pickle.dumps(trust)) == trust
 
 
 @pytest.mark.every_backend
@@ -859,3 +651,230 @@ def test_rows_of_many_workers_are_kept_and_long_rows_are_let_go():
         assert (len(kept) == 700) == (code is short)
         assert held <= 2**18
         np.testing.assert_array_equal(code.coefficients(0), code.scheme.row(0)[1])
+
+
+# -------------------------------------------------------- the protocol: random events in every kind
+
+
+P = 5
+
+
+class Workers:
+    """A master and its workers: gives a round random events, and checks it after each.
+
+    Messages come in random order. Workers die, and come back or not. Workers that are asked answer
+    soon, late, or never; `liars` repeat what they sent.
+    """
+
+    def __init__(self, rnd, rng, liars=(), deadly=True):
+        self.rnd, self.rng, self.code, self.liars = rnd, rng, rnd.code, liars
+        self.now, self.deadly = 0.0, deadly
+        self.g = rng.standard_normal((self.code.k, P))
+        counts = self.code.scheme.messages.counts
+        left = [(i, m) for i, count in enumerate(counts) for m in range(count)]
+        self.left = [left[at] for at in rng.permutation(len(left))]
+        self.left.sort(key=lambda each: each[1])  # each worker's messages come in order
+        self.brought, self.asked, self.dead = set(), [], set()
+        rnd.begin(Host(lambda: self.now, least_wait=0.5))
+
+    def message(self, worker, index):
+        message = self.code.encode(worker, self.g[self.code.partitions(worker, index)], index=index)
+        return message + 3.0 if worker in self.liars else message
+
+    def state(self):
+        rnd = self.rnd
+        return (
+            rnd.ready,
+            rnd.decodable,
+            set(rnd.owing),
+            rnd.survivors.tolist(),
+            rnd.taken.tolist(),
+            rnd.corrupt,
+            rnd.due,
+        )
+
+    def look(self):
+        """Check the invariants, which hold after each event."""
+        rnd = self.rnd
+        for worker, what in rnd.questions():
+            assert worker in set(rnd.owing)  # 3
+            assert not any(w == worker and q is what for w, q in self.asked)
+            self.asked.append((worker, what))
+        assert not rnd.questions()  # each question is asked once
+        assert not (rnd.ready and set(rnd.owing))
+        assert rnd.due > self.now - 1e-9
+        assert set(rnd.owing).isdisjoint(self.dead)
+        survivors = rnd.survivors.tolist()
+        assert len(set(survivors)) == len(survivors)
+        assert set(survivors) <= set(rnd.taken.tolist()) <= self.brought  # 5
+
+    def come(self):
+        """One message comes, if its worker lives."""
+        worker, index = self.left.pop(0)
+        if worker in self.dead or not self.rnd.wants(worker):
+            return
+        self.brought.add(self.code.scheme.messages.number(worker, index))
+        ready = self.rnd.receive(worker, self.message(worker, index), index)
+        assert ready == self.rnd.ready
+
+    def die(self):
+        worker = int(self.rng.integers(self.code.n))
+        if worker not in self.dead:
+            self.dead.add(worker)
+            self.rnd.straggles(worker)
+
+    def reply(self, at):
+        """A worker answers its last question, or one for which nobody waits any more."""
+        worker, what = self.asked[at]
+        before, owed = self.state(), worker in set(self.rnd.owing)
+        last = max(i for i, each in enumerate(self.asked) if each[0] == worker)
+        if worker in self.dead:
+            return
+        brought = self.rnd.hear(worker, what, self.message(what.worker, 0))
+        self.brought |= set(brought.tolist())
+        if not owed or at != last:
+            assert self.state() == before  # an unexpected answer changes nothing
+
+    def run(self):
+        """Play events until the round is over."""
+        rnd = self.rnd
+        self.look()
+        for _ in range(1000):
+            if rnd.ready:
+                return
+            chance = self.rng.random()
+            if self.deadly and chance < 0.05:
+                self.die()
+            elif self.asked and chance < 0.35:
+                self.reply(int(self.rng.integers(len(self.asked))))
+            elif self.left and chance < 0.85:
+                self.now += 0.1
+                if rnd.due < self.now:
+                    self.pass_time()
+                else:
+                    self.come()
+            elif rnd.due < math.inf:
+                self.pass_time()
+            elif not (self.left or set(rnd.owing)):
+                return
+            self.look()
+        raise AssertionError("the round does not end")
+
+    def pass_time(self):
+        """The due time has come: it moves on, or the round waits for nobody."""
+        self.now = max(self.now, self.rnd.due)
+        self.rnd.elapse()
+        assert self.rnd.due > self.now or not set(self.rnd.owing)  # 4
+
+
+def of_round(rng):
+    code = [ReedSolomon(6, stragglers=2), BinaryCode(6, stragglers=2), Uncoded(3, load=2)]
+    return code[int(rng.integers(3))].round(P), {}
+
+
+def verified(rng):
+    return CyclicRepetition(6, stragglers=3).round(P, verify=1), {}
+
+
+def grouped(rng):
+    rnd = Grouped([ReedSolomon(3, stragglers=1), BinaryCode(3, stragglers=1)]).group_round(P)
+    rnd.reset([0, 1])
+    return rnd, {}
+
+
+def reactive(rng):
+    return ReactiveRound(Reactive(5, holders=3), P), {}
+
+
+def chosen(rng):
+    code = ReedSolomon(6, stragglers=2)
+    numbers = rng.permutation(6)[:4]
+    return Chosen(code.round(P), numbers, frozenset(range(6)), "raise"), {}
+
+
+@pytest.mark.parametrize("kind", [of_round, verified, grouped, reactive, chosen])
+def test_every_kind_of_round_keeps_the_protocol(kind):
+    ended = 0
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 1])
+        rnd, options = kind(rng)
+        workers = Workers(rnd, rng, **options)
+        workers.run()
+        if not rnd.ready:
+            live = [
+                m
+                for m in workers.brought
+                if rnd.code.scheme.messages.sender(m)[0] not in workers.dead
+            ]
+            if not rnd.decodable:  # the error then says why
+                with pytest.raises(NotDecodableError):
+                    rnd.require(np.array(sorted(live if kind is reactive else workers.brought)))
+            continue
+        ended += 1
+        whole = workers.g.sum(axis=0)
+        if kind is grouped:
+            parts = [workers.g[rnd.code.partitions_of(g)].sum(axis=0) for g in (0, 1)]
+            for g, part in enumerate(parts):
+                np.testing.assert_allclose(rnd.gradient(g), part, atol=1e-10)
+        else:
+            inner = rnd._round if kind is chosen else rnd
+            np.testing.assert_allclose(inner.gradient(), whole, atol=1e-10)
+    assert ended > 20
+
+
+# ------------------------------------------------------------------------------ a kind of one's own
+
+
+class Vote(Gathering):
+    """A round that takes for each partition the gradient on which two workers agree to the bit."""
+
+    def __init__(self, code, p):
+        self.code, self.form = code, code.scheme.format(p, np.dtype(np.float64), None)
+        self.sent, self.agreed, self.numbers = {}, {}, []
+
+    @property
+    def ready(self):
+        return len(self.agreed) == self.code.k
+
+    @property
+    def survivors(self):
+        return np.array(self.numbers, dtype=np.int64)
+
+    def wants(self, worker):
+        return int(self.code.partitions(worker)[0]) not in self.agreed
+
+    def receive(self, worker, message, index=None, *, energy=math.nan):
+        assert not self.ready, "a message is brought to a round that is ready"
+        assert self.wants(worker)
+        (j,) = self.code.partitions(worker).tolist()
+        seen = self.sent.setdefault(j, [])
+        self.numbers.append(worker)
+        if any(np.array_equal(message, other) for other in seen):
+            self.agreed[j] = message.copy()
+        seen.append(message.copy())
+        return self.ready
+
+    def require(self, messages):
+        held = [int(self.code.partitions(worker)[0]) for worker in messages.tolist()]
+        short = sum(held.count(j) < 2 for j in range(self.code.k))
+        if short:
+            raise NotDecodableError(f"{short} partitions are on fewer than two workers", short)
+
+
+class Delays:
+    def sample(self, round, workers, seed):
+        return 0.02 * np.random.default_rng([seed, round]).permutation(workers)
+
+
+@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
+def test_a_new_kind_of_round_runs_on_engines_as_they_are(engine):
+    code, theta = FractionalRepetition(6, 2, stragglers=2), np.full(3, 2.0)
+    with engine(code, [1.0, 10.0], np.multiply, 3, delays=Delays()) as cluster:
+        for number in range(3):
+            rnd = Vote(code, 3)
+            report = cluster.collect(theta, rnd)
+            assert report.round == number
+            assert {j: g.tolist() for j, g in rnd.agreed.items()} == {0: [2.0] * 3, 1: [20.0] * 3}
+            assert report.survivors.tolist() == rnd.numbers
+        with pytest.raises(NotDecodableError, match="fewer than two workers"):
+            cluster.collect(theta, Vote(code, 3), [0, 1, 3])

@@ -1,12 +1,33 @@
 """Trust estimates errors of sums that cancel, underflow, or are rounded more than once."""
 
+import math
+import pickle
+from itertools import combinations, permutations
+
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_table import HALVES
 
 import fastgc
-
-pytestmark = pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+from fastgc import (
+    BinaryCode,
+    Code,
+    CyclicRepetition,
+    FractionalRepetition,
+    Grouped,
+    InstabilityWarning,
+    LinearCode,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc.codes.linear import LinearScheme
+from fastgc.coding.trust import check_stability
+from fastgc.engines import SimulatedCluster
+from fastgc.stability.precision import Experiment
 
 
 def receive_all(code, rnd, g, message=None):
@@ -100,3 +121,487 @@ def test_small_numbers_are_less_precise_in_float16(code, size):
     g = (size * np.random.default_rng(0).standard_normal((8, 50))).astype(np.float32)
     error, trusted = played(code, g, np.float16)
     assert 0.5 < error / trusted < 2
+
+
+# ----------------------------------------- unbiased gradients: the definition, and where it applies
+
+
+def coefficients(code, F, **options):
+    """Return v = a_F B_F and the residual, for a code of one message per worker."""
+    a, residual = code.best_vector(F, **options)
+    return a @ code.matrix()[list(F)], residual
+
+
+ALIKE = [  # codes that treat all partitions alike
+    fastgc.FractionalRepetition(6, stragglers=1),
+    fastgc.FractionalRepetition(6, 12, stragglers=2, wait=2),
+    fastgc.BinaryCode(6, stragglers=1),
+    fastgc.LinearCode(
+        [[1.0 * ((j - i) % 7 in (0, 1, 3)) for j in range(7)] for i in range(7)], wait=3
+    ),
+    fastgc.ReedSolomon(6, stragglers=2),
+    fastgc.Uncoded(5),
+]
+
+
+@pytest.mark.parametrize("code", ALIKE, ids=repr)
+def test_every_partition_is_taken_once_on_average(code):
+    """By enumeration: over all sets of survivors, each partition's mean coefficient is 1."""
+    for f in range(1, code.n + 1):
+        best, unbiased = [], []
+        for F in combinations(range(code.n), f):
+            best.append(coefficients(code, F)[0])
+            unbiased.append(coefficients(code, F, partial="unbiased")[0])
+        np.testing.assert_allclose(np.mean(unbiased, axis=0), 1, atol=1e-9)
+        if f == 1:
+            assert np.mean(np.real(best)) < 0.9
+
+
+def test_over_all_orders_of_the_data_whoever_the_survivors_are():
+    """By enumeration of orders, for a code that does not treat partitions alike."""
+    code = fastgc.LinearCode([[1, 2, 0, 0], [0, 1, -1, 3], [0, 0, 1, 1], [2, 0, 1, 0]], wait=2)
+    g = np.random.default_rng(0).standard_normal((4, 3))
+    for F in ([0, 1], [1, 3], [2, 3], [0]):
+        totals = {"best": 0.0, "unbiased": 0.0}
+        orders = list(permutations(range(4)))
+        for order in orders:
+            h = g[list(order)]
+            messages = [code.encode(i, h[code.partitions(i)]) for i in F]
+            for partial in totals:
+                found = code.decode(F, messages, partial=partial)
+                totals[partial] = totals[partial] + found.gradient / len(orders)
+        np.testing.assert_allclose(totals["unbiased"], g.sum(axis=0), atol=1e-12)
+        short = code.decode(F, messages, partial="best").mean
+        np.testing.assert_allclose(totals["best"], short * g.sum(axis=0), atol=1e-12)
+        assert short < 0.999
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_nearest_of_all_with_mean_one(seed, is_complex):
+    """It agrees with constrained least squares, and residuals agree with the formulas."""
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((5, 7)) * (rng.random((5, 7)) < 0.7) + np.eye(5, 7)
+    B[:, 5:] += 0.5
+    if is_complex:
+        B = B * np.exp(1j * rng.random((5, 7)))
+    code = fastgc.LinearCode(B, wait=2)
+    F = sorted(rng.permutation(5)[: rng.integers(1, 5)].tolist())
+    v, r = coefficients(code, F)
+    u, left = coefficients(code, F, partial="unbiased")
+    assert v.mean().real == pytest.approx(1 - r**2, abs=1e-9)
+    assert u.mean() == pytest.approx(1, abs=1e-9)
+    assert left == pytest.approx(r / math.sqrt(1 - r**2), abs=1e-9)
+    assert left == pytest.approx(np.linalg.norm(u - 1) / math.sqrt(7), abs=1e-9)
+    rows = B[F]
+    for _ in range(5):
+        w = rng.standard_normal(len(F)) @ rows
+        if abs(w.sum()) > 1e-3:
+            other = w * (7 / w.sum())
+            assert np.linalg.norm(other - 1) >= np.linalg.norm(u - 1) - 1e-9
+
+
+def test_of_coded_data_each_block_counts_once_on_average():
+    code = fastgc.LagrangeCode(7, load=2)
+    F = [0, 1, 2]
+    a, residual = code.best_vector(F, partial="unbiased")
+    lacking = code.scheme.precision.deviation(np.array(F), a)
+    assert np.diagonal(lacking).mean() == pytest.approx(0, abs=1e-9)
+    assert residual > code.best_vector(F)[1]
+
+
+def test_exact_sets_are_left_as_they_are():
+    code = fastgc.ReedSolomon(7, stragglers=2)
+    for F in (range(7), [6, 1, 2, 3, 5]):
+        np.testing.assert_array_equal(
+            code.best_vector(list(F), partial="unbiased")[0], code.decoding_vector(list(F))
+        )
+
+
+def test_messages_that_hold_nothing_of_the_gradient():
+    code = fastgc.LinearCode([[1, -1], [1, 1]], wait=1)
+    with pytest.raises(NotDecodableError, match="hold nothing of the gradient"):
+        code.best_vector([0], partial="unbiased")
+    with pytest.raises(NotDecodableError, match="these 1 messages is unbiased"):
+        code.decode([0], [[1.0]], partial="unbiased")
+    rnd = code.round(1)
+    assert rnd.receive(0, np.ones(1))
+    with pytest.raises(NotDecodableError, match="hold nothing"):
+        rnd.best(partial="unbiased")
+
+
+def test_verbs_say_which():
+    code = fastgc.FractionalRepetition(6, stragglers=1)
+    g = np.random.default_rng(3).standard_normal((6, 4))
+    messages = [code.encode(i, g[code.partitions(i)]) for i in range(3)]
+    best = code.decode([0, 1], messages[:2], partial="best")
+    unbiased = code.decode([0, 1], messages[:2], partial="unbiased")
+    assert (best.mean, unbiased.mean) == (pytest.approx(2 / 3), pytest.approx(1))
+    np.testing.assert_allclose(unbiased.gradient, 1.5 * best.gradient)
+    assert best.residual == pytest.approx(math.sqrt(1 / 3))
+    assert unbiased.residual == pytest.approx(math.sqrt(1 / 2))
+    rnd = code.round(4)
+    for i in (0, 1):
+        rnd.receive(i, messages[i])
+    for partial, wanted in (("best", best), ("unbiased", unbiased)):
+        np.testing.assert_allclose(rnd.best(partial=partial).gradient, wanted.gradient)
+    rnd.receive(2, messages[2])
+    assert rnd.best(partial="unbiased")[1:] == (0, 1)
+    for verb in (lambda x: rnd.best(partial=x), lambda x: code.best_vector([0], partial=x)):
+        with pytest.raises(ValueError, match='partial must be "best" or "unbiased", not \'most\''):
+            verb("most")
+    with pytest.raises(ValueError, match='partial must be None, "best" or "unbiased", not'):
+        code.decode([0], messages[:1], partial="most")
+
+
+@pytest.mark.parametrize("wait", [None, 2])
+def test_engines_take_it(wait):
+    """In rounds short of messages, and in rounds of an approximate code."""
+    code = fastgc.FractionalRepetition(4, stragglers=1, wait=wait)
+    shards = [1.0, 2.0, 30.0, 40.0]  # the gradients at theta = 1
+
+    def gradient(theta, shard, out):
+        np.multiply(theta, shard, out=out)
+
+    late = fastgc.delays.Empirical([[0.1, 2.0, 0.2, 3.0]])  # first: workers 0 and 2, of one block
+    for partial, factor in (("best", 1.0), ("unbiased", 2.0)):
+        out = np.empty(1)
+        options = {"delays": late, "timeout": 1.0, "partial": partial}
+        with SimulatedCluster(code, shards, gradient, 1, **options) as cluster:
+            report = cluster.step(np.ones(1), out)
+        assert out[0] == pytest.approx(factor * 3.0)
+        assert report.residual == pytest.approx(math.sqrt(factor / 2))
+        assert report.wait_seconds == pytest.approx(1.0 if wait is None else 0.2)
+
+
+# ------------------------------------------------------------------------------ residuals over sets
+
+
+def test_residuals_over_sets():
+    """Formulas of means and worst cases agree with enumeration."""
+    for n, k, s, f in ((6, 6, 1, 3), (8, 11, 3, 3), (9, 9, 2, 4), (6, 8, 2, 6)):
+        code = fastgc.FractionalRepetition(n, k, stragglers=s, wait=f)
+        found = code.residuals()
+        left = [code.residual(F) for F in combinations(range(n), f)]
+        assert found.exhaustive
+        assert found.workers == f
+        assert found.mean == pytest.approx(math.sqrt(np.mean(np.square(left))), abs=1e-9)
+        assert found.worst == pytest.approx(max(left), abs=1e-9)
+    code = fastgc.CyclicRepetition(6, stragglers=2)
+    left = [code.residual(F) for F in combinations(range(6), 3)]
+    found = code.residuals(3)
+    assert found == (3, pytest.approx(math.sqrt(np.mean(np.square(left)))), max(left), 20, True)
+    drawn = code.residuals(3, sets=10, seed=1)
+    assert (drawn.sets, drawn.exhaustive) == (10, False)
+    assert drawn.worst <= found.worst
+    assert code.residuals().mean < 1e-9
+    for wrong in (0, 7):
+        with pytest.raises(ValueError, match=r"workers must be in 1 \.\. n = 6"):
+            code.residuals(wrong)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.Uncoded(6, tolerance=0.5),
+        fastgc.Uncoded(6, 12, tolerance=0.5, rescale=False),
+    ],
+    ids=repr,
+)
+def test_residuals_by_formula_are_those_of_every_set(code):
+    for f in range(4, code.n + 1):
+        found = code.residuals(f)
+        assert (found.workers, found.sets, found.exhaustive) == (f, 0, True)
+        for heard in combinations(range(code.n), f):
+            left = code.residual(heard)
+            assert found.worst == pytest.approx(left, abs=1e-7)
+            assert found.mean == found.worst
+    assert code.residuals(code.n).worst == 0
+
+
+def test_residuals_of_unequal_shares_are_looked_at():
+    """It matters whether a worker with more partitions is missing."""
+    found = fastgc.Uncoded(5, 7, tolerance=0.3).residuals()
+    assert found.sets > 0
+    assert found.mean < found.worst
+
+
+def test_the_worst_is_known_where_no_round_can_end_worse():
+    from fastgc.cli.codes import figures_of
+
+    # With several messages per worker, a round may end before workers have sent all of theirs.
+    for code, known in (
+        (fastgc.Uncoded(6, load=2, tolerance=0.2), False),
+        (fastgc.Uncoded(6, tolerance=0.5), True),
+    ):
+        assert figures_of("code", code, 20, 0)[1]["worst_is_known"] == known
+
+
+# ---------------------------------------------------------------------------------- trust of rounds
+
+
+def partial_gradients(code, p, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    partials = rng.standard_normal((code.k, p))
+    if np.dtype(dtype).kind == "c":
+        partials = partials + 1j * rng.standard_normal((code.k, p))
+    return partials.astype(dtype)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+def test_trust_is_within_ten_of_the_truth():
+    rng = np.random.default_rng(3)
+    ratios = {"round": [], "code": []}
+    while len(ratios["round"]) < 80:
+        n, k = int(rng.integers(2, 90)), int(rng.integers(2, 90))
+        s, root = int(rng.integers(0, max(1, n // 3))), "stable" if rng.random() < 0.7 else 1
+        clusters = 1 if rng.random() < 0.7 else "auto"
+        if root == 1 and s > 8:
+            continue  # no digit left to estimate
+        code = ReedSolomon(n, k, stragglers=s, root=root, clusters=clusters)
+        dtype = np.float32 if rng.random() < 0.5 else np.float64
+        partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
+        survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
+        received = code.round(200, dtype)
+        for i in survivors:
+            received.receive(i, code.encode(i, partials[code.partitions(i)]))
+        truth = partials.astype(np.longdouble).sum(axis=0)
+        error = np.linalg.norm((received.gradient() - truth).astype(float))
+        error /= np.linalg.norm(truth.astype(float))
+        if error > 0.1:
+            continue
+        ratios["round"].append(received.trust().relative_error / error)
+        ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
+    for ratio in ratios.values():
+        assert min(ratio) > 0.1
+        assert max(ratio) < 10
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+@pytest.mark.parametrize("messages", [np.float32, *HALVES])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(80, stragglers=12),
+        BinaryCode(20, stragglers=4),
+        CyclicRepetition(20, stragglers=4),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_trust_of_messages_of_little_precision(code, messages):
+    rng, ratios = np.random.default_rng(0), []
+    received = code.round(200, np.float32, messages)
+    for seed in range(9):
+        partials = partial_gradients(code, 200, np.float32, seed)
+        survivors = rng.permutation(code.n)[: code.threshold]
+        received.reset()
+        for i in survivors:
+            held = partials[code.partitions(i)]
+            received.receive(i, code.encode(i, held, message_dtype=messages))
+        truth = partials.astype(np.float64).sum(axis=0)
+        error = np.linalg.norm(received.gradient() - truth) / np.linalg.norm(truth)
+        ratios.append(received.trust().relative_error / error)
+        ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
+    assert 0.5 < np.median(ratios) < 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(100, stragglers=99),
+        ReedSolomon(96, 12, stragglers=23, clusters="auto"),
+        ReedSolomon(144, 6, stragglers=47, clusters="auto"),
+    ],
+    ids=repr,
+)
+def test_copies_of_a_message_are_rounded_alike(code, dtype):
+    """So their errors do not cancel if all copies are read."""
+    experiment = Experiment(code, dtype=dtype)
+    rounded = {"dtype": "float32" if dtype == "float16" else dtype, "message_dtype": dtype}
+    for lost in (0, 1, 3):
+        heard = np.arange(lost, code.n)
+        vector = code.decoding_vector(heard, message_dtype=dtype)
+        error = experiment.error(heard, vector).relative
+        received = code.round(experiment.p, **rounded)
+        for worker in heard.tolist():
+            received.receive(worker, experiment.messages[worker])
+        for trusted in (experiment.trust(heard, vector), received.trust().relative_error):
+            assert error / 3 <= trusted <= 5 * error
+
+
+def test_trust_sees_cancellation_between_partials():
+    """If partial gradients nearly cancel, the sum is small, but its relative error is not."""
+    code = ReedSolomon(20, stragglers=5)
+    partials = partial_gradients(code, 100, np.float64)
+    partials[0] -= partials.sum(axis=0)
+    truth = np.full(100, 1e-9)
+    partials[1] += truth
+    truth = partials.astype(np.longdouble).sum(axis=0)
+    received = code.round(100)
+    for i in range(3, 20):
+        received.receive(i, code.encode(i, partials[code.partitions(i)]))
+    error = np.linalg.norm((received.gradient() - truth).astype(float))
+    error /= np.linalg.norm(truth.astype(float))
+    assert error > 1e-8
+    assert 0.1 < received.trust().relative_error / error < 10
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize(
+    "code",
+    [
+        ReedSolomon(38, stragglers=13),
+        CyclicRepetition(20, stragglers=4),
+        FractionalRepetition(20, stragglers=19),
+        BinaryCode(20, stragglers=4),
+        Grouped([ReedSolomon(8, stragglers=3)] * 2),
+    ],
+    ids=lambda code: type(code).__name__,
+)
+def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
+    """Partial gradients of one direction nearly cancel in each message, as signs alternate."""
+    rng, ratios, blind = np.random.default_rng(0), [], []
+    received, untold = code.round(50, dtype), code.round(50, dtype)
+    for _ in range(9):
+        sizes = rng.uniform(0.5, 1, code.k) * (-1.0) ** np.arange(code.k)
+        sizes -= sizes.mean()
+        partials = sizes[:, None] * rng.standard_normal(50)
+        partials = (partials + apart * rng.standard_normal(partials.shape)).astype(dtype)
+        lost = rng.permutation(code.n)[: code.stragglers]
+        received.reset()
+        untold.reset()
+        for worker in np.delete(np.arange(code.n), lost).tolist():
+            encoder = code.encoder(worker, 50, dtype)
+            for j in code.partitions(worker).tolist():
+                encoder.add(j, partials[j])
+            squares = np.abs(code.coefficients(worker)) ** 2
+            each = np.array([float(partials[j] @ partials[j]) for j in code.partitions(worker)])
+            assert encoder.energy == pytest.approx(squares @ each, rel=1e-5)
+            received.receive(worker, encoder.message(), energy=encoder.energy)
+            untold.receive(worker, encoder.message())
+        truth = partials.astype(np.longdouble).sum(axis=0)
+        error = np.linalg.norm((received.gradient() - truth).astype(float))
+        error /= np.linalg.norm(truth.astype(float))
+        ratios.append(received.trust().relative_error / error)
+        blind.append(untold.trust().relative_error / error)
+    # Trust says too much: alternating sums do not grow as sums of random signs do.
+    assert 0.1 < np.median(ratios) < 20
+    if apart < 1e-3 and isinstance(code, FractionalRepetition):
+        assert np.median(blind) < 1e-2  # without energies, trust misses it
+
+
+def test_energies_that_say_nothing():
+    """A worker may lie about its energy, and squares may exceed float64."""
+    received = Uncoded(2).round(3)
+    for energy, expected in ((math.nan, 1), (-1.0, 1), (3.0, 1), (300.0, 10), (math.inf, math.inf)):
+        received.reset()
+        received.receive(0, np.ones(3), energy=energy)
+        received.receive(1, 1e-9 * np.ones(3), energy=energy)
+        assert received.trust().growth == pytest.approx(expected, rel=0.5)
+    received.reset()
+    received.receive(0, np.ones(3), energy=300.0)
+    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # one bad energy voids all
+    assert received.trust().growth == pytest.approx(1)
+
+
+def test_trust_of_zero():
+    code = ReedSolomon(6, stragglers=2)
+    received = code.round(4)
+    for i in range(5):
+        received.receive(i, np.zeros(4))
+    assert received.trust() == (0, 0)
+    received.reset()
+    received.receive(0, np.ones(4))
+    with pytest.raises(NotDecodableError):
+        received.trust()
+    with pytest.raises(NotDecodableError):
+        code.trust([0, 1])
+
+
+def test_trust_of_nothing_but_cancellation():
+    """Messages that decode to exactly zero say nothing about the rounding errors."""
+    received = Uncoded(2).round(3)
+    received.receive(0, np.ones(3))
+    received.receive(1, -np.ones(3))
+    assert received.trust() == (np.inf, np.inf)
+
+
+def test_trust_of_nothing_but_cancellation_inside():
+    """Energies show what messages do not; NaN stands for an unknown energy."""
+    received = Uncoded(2).round(3)
+    for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
+        received.reset()
+        received.receive(0, np.zeros(3), energy=energy if math.isnan(energy) else 0.0)
+        received.receive(1, np.zeros(3), energy=energy)
+        assert received.trust() == (expected, expected)
+
+
+def test_trust_of_adding_up():
+    """Uncoded, every message counts once, as if partial gradients were added."""
+    trust = Uncoded(10).trust(range(10))
+    assert trust.growth == pytest.approx(1)
+    # Roundings: a product, a sum and two coefficients; four sums in a group of eight and 10 / 8 of
+    # groups, which count a third each; the result.
+    expected = 2.0**-53 * np.sqrt(3 + 5.25 / 3 + 1)
+    assert trust.relative_error == pytest.approx(expected, abs=0)
+    # The last rounding; none of messages, which are partial gradients. Also those of
+    # coefficients, and of sums of up to eight of the ten floats.
+    single = Uncoded(10).trust(range(10), np.float32).relative_error
+    assert single == pytest.approx(2.0**-24 * np.sqrt(6.5 * 0.154), rel=1e-3, abs=0)
+    half = Uncoded(10).trust(range(10), np.float32, np.float16).relative_error
+    assert half == pytest.approx(2.0**-11 * np.sqrt(0.154), rel=1e-3, abs=0)
+    assert pickle.loads(pickle.dumps(trust)) == trust
+
+
+def test_residual_is_the_expected_error():
+    """This holds for partial gradients of equal norms in random directions, as documented."""
+    code = ReedSolomon(11, stragglers=3)
+    rng = np.random.default_rng(0)
+    F = [0, 3, 4, 5, 8, 9]
+    errors, norms = [], []
+    for _ in range(50):
+        partials = rng.standard_normal((11, 40))
+        messages = [code.encode(i, partials[code.partitions(i)]) for i in F]
+        found = code.decode(F, messages, partial="best")
+        errors.append(np.sum((found.gradient - partials.sum(axis=0)) ** 2))
+        norms.append(np.sum(partials.sum(axis=0) ** 2))
+    assert np.sqrt(np.mean(errors) / np.mean(norms)) == pytest.approx(found.residual, rel=0.1)
+    assert 0.1 < found.residual < 0.9
+
+
+def test_best_of_an_inexact_code_says_so():
+    code = Uncoded(10, tolerance=0.3)
+    found = code.decode(range(7), [np.ones(2)] * 7, partial="best")
+    assert found.residual == pytest.approx(np.sqrt(3 / 7))
+    assert found.residual == pytest.approx(code.trust(range(7)).relative_error)
+
+
+def test_trust_of_extreme_messages():
+    received = Uncoded(4).round(2)
+    for size, expected in ((1e200, np.inf), (1e-200, np.inf), (0.0, 0.0)):
+        received.reset()
+        for i in range(4):
+            received.receive(i, np.full(2, size))
+        assert received.trust().relative_error == expected
+
+
+def test_trust_counts_the_residual():
+    code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
+    assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half on either side
+
+
+def test_trust_counts_what_the_vector_at_hand_leaves():
+    """It is not what the shortest vector leaves out, as a subclass may use another vector."""
+
+    class Short(LinearScheme):
+        def bind_vector(self, survivors, vector, unit=2.0**-53):
+            return self.by_formula(lambda came: 0.9 * self._solution(came)[0], survivors, vector)
+
+    scheme = Short(np.eye(4), 10)
+    with pytest.warns(InstabilityWarning, match="relative error is about 1e-01"):
+        check_stability(scheme, False, "use another")
+    code = Code(scheme)
+    assert code.trust(range(4)).relative_error == pytest.approx(0.1)
+    assert code.residual(range(4)) == pytest.approx(0.1)
