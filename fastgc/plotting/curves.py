@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,18 +15,14 @@ from ..codes import catalogue
 from ..training.history import APPROXIMATE, MISCLASSIFIED
 from .panels import (
     COLOURS,
-    DASHES,
-    MARKERS,
-    MORE_COLOURS,
     WIDE,
     Line,
     Panel,
     above,
-    across,
     legend_below,
-    legend_inches,
     new_figure,
     panel_figure,
+    plain_decades,
     plain_frame,
     settings,
     shorten,
@@ -162,62 +157,35 @@ def stability_figure(
     if not rows:
         raise ValueError("nothing to draw: no code was measured")
     at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
-    kinds = list(dict.fromkeys((row.dtype, row.pattern) for row in rows))
-    names = list(dict.fromkeys(row.code for row in rows))
-    columns = across(len(kinds))
-    lines = -(-len(kinds) // columns)
-    height = settings()["figure.figsize"][1] * lines + legend_inches(names, columns)
-    figure = new_figure(height=height)
-    first = None
-    for place, (dtype, pattern) in enumerate(kinds, start=1):
-        ax = figure.add_subplot(lines, columns, place, sharey=first)
-        first = first or ax
-        here = [(row.dtype, row.pattern) == (dtype, pattern) for row in rows]
-        _draw_stability(
-            ax,
-            [row for row, shown in zip(rows, here, strict=True) if shown],
-            [size for size, shown in zip(at, here, strict=True) if shown],
-            names,
-        )
-        if (place - 1) % columns:
-            ax.set_ylabel("")
-        ax.set_title(f"{pattern} stragglers, {dtype}")
-    handles, _ = figure.axes[0].get_legend_handles_labels()
-    legend_below(figure, handles=handles, labels=names, ncols=columns)
+    places, names = sorted(set(at)), list(dict.fromkeys(row.code for row in rows))
+    panels = []
+    for dtype, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
+        lines = []
+        for number, name in enumerate(names):
+            mine = sorted(
+                (places.index(size), drawn_error(row.error), drawn_error(row.worst_error))
+                for size, row in zip(at, rows, strict=True)
+                if (row.code, row.dtype, row.pattern) == (name, dtype, pattern)
+            )
+            if not mine:
+                continue
+            x, error, worst = np.array(mine).T
+            # Side by side, so that the bars of equal points do not overlap.
+            x += 0.3 * ((number + 0.5) / len(names) - 0.5)
+            lines.append(Line(name, x, error, "joined", (error, worst)))
+        title, x_label = f"{pattern} stragglers, {dtype}", "workers n / stragglers s"
+        ticks = [f"{n}/{s}" for n, s in places]
+        y_label = "relative error of the gradient"
+        panels.append(Panel(title, x_label, y_label, lines, log_y=True, places=ticks))
     sets = max(row.sets for row in rows)
-    title = f"median, and up to the worst of {sets} sets of survivors"
-    figure.suptitle(title, fontsize="medium")
+    figure = panel_figure(panels, f"median, and up to the worst of {sets} sets of survivors")
+    for ax in figure.axes:
+        ax.set_ylim(1e-17, _NOTHING_LEFT)
+        plain_decades(ax.yaxis)
+        ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
+        where = ax.get_yaxis_transform()
+        ax.text(0.01, 5, "nothing left", transform=where, va="center", color="0.4")
     return figure
-
-
-def _draw_stability(
-    ax: Axes, rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]], names: Sequence[str]
-) -> None:
-    """Draw errors against sizes, with a line for each code; `names` gives the order of colours."""
-    places = {size: place for place, size in enumerate(sorted(set(sizes)))}
-    styles = zip(cycle(MORE_COLOURS), cycle(MARKERS), cycle(DASHES), strict=False)
-    thin = settings()["axes.linewidth"]
-    for number, (name, (colour, marker, dash)) in enumerate(zip(names, styles, strict=False)):
-        mine = [
-            (places[size], row) for size, row in zip(sizes, rows, strict=True) if row.code == name
-        ]
-        mine.sort(key=lambda each: each[0])
-        # Side by side, so that the bars of equal points do not overlap.
-        apart = 0.3 * ((number + 0.5) / len(names) - 0.5)
-        x = [place + apart for place, _ in mine]
-        y = np.array([drawn_error(row.error) for _, row in mine])
-        up = np.array([drawn_error(row.worst_error) for _, row in mine]) - y
-        look: Any = {"fmt": marker, "linestyle": dash, "color": colour, "elinewidth": thin}
-        ax.errorbar(x, y, yerr=[np.zeros_like(up), up], label=name, **look)
-    ax.set_yscale("log")
-    ax.set_ylim(1e-17, _NOTHING_LEFT)
-    ax.axhspan(1, _NOTHING_LEFT, color="0.92", zorder=0)
-    ax.text(0.01, 5, "nothing left", transform=ax.get_yaxis_transform(), va="center", color="0.4")
-    ax.set_xticks(list(places.values()), [f"{n}/{s}" for n, s in places])
-    ax.set_xlim(-0.5, len(places) - 0.5)
-    ax.set_xlabel("workers n / stragglers s")
-    ax.set_ylabel("relative error of the gradient")
-    plain_frame(ax)
 
 
 def circle_curves(values: CircleValues) -> Axes:

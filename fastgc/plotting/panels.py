@@ -361,7 +361,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One diagram: titles, lines, and which axes are logarithmic."""
+    """One diagram: titles, lines, which axes are logarithmic, and names of x = 0, 1, ..."""
 
     title: str
     x_label: str
@@ -369,6 +369,7 @@ class Panel:
     lines: list[Line]
     log_x: bool = False
     log_y: bool = False
+    places: Sequence[str] = ()
 
 
 def panel_figure(panels: Sequence[Panel], title: str = "", caption: str = "") -> Figure:
@@ -551,7 +552,10 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
             _draw_line(line, label, look[line.label, line.dash], ax)
     at = np.unique(np.concatenate([line.x for line in panel.lines]) if panel.lines else [])
     whole = bool(at.size) and bool((at == np.round(at)).all())
-    if panel.log_x:
+    if panel.places:
+        ax.set_xticks(range(len(panel.places)), panel.places)
+        ax.set_xlim(-0.5, len(panel.places) - 0.5)
+    elif panel.log_x:
         ax.set_xscale("log")
         plain_decades(ax.xaxis)
         if whole and at.size <= _TICKED and at[0] > 0 and _have_room(ax.xaxis, at.tolist()):
