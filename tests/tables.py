@@ -11,6 +11,7 @@ import pytest
 from examples import example
 
 import fastgc
+from fastgc.sequential import MSGC, SRSGC, Independent
 from fastgc.training.models import least_squares_gradient
 
 FEATURES, OUTPUTS = 3, 2
@@ -149,3 +150,27 @@ def claims_all_that_spans(code):
     if isinstance(code, fastgc.Grouped):
         return all(claims_all_that_spans(inner) for inner in code.codes)
     return not isinstance(code, fastgc.ReedSolomon | fastgc.LagrangeCode)
+
+
+# Schemes across rounds, by kind, burst, window and stragglers.
+SEQUENTIAL = {
+    "sr 1 2 2": lambda: SRSGC(4, burst=1, window=2, stragglers=2),
+    "sr 1 2 3": lambda: SRSGC(4, burst=1, window=2, stragglers=3),
+    "sr 1 3 4": lambda: SRSGC(4, burst=1, window=3, stragglers=4),
+    "sr 2 3 3": lambda: SRSGC(4, burst=2, window=3, stragglers=3),
+    "sr 2 3 2, cyclic": lambda: SRSGC(
+        4, burst=2, window=3, stragglers=2, code=fastgc.CyclicRepetition
+    ),
+    "sr 1 2 3, binary": lambda: SRSGC(5, burst=1, window=2, stragglers=3, code=fastgc.BinaryCode),
+    "sr 2 5 3": lambda: SRSGC(4, burst=2, window=5, stragglers=3),
+    "m 1 2 1": lambda: MSGC(4, burst=1, window=2, stragglers=1),
+    "m 1 2 2": lambda: MSGC(4, burst=1, window=2, stragglers=2),
+    "m 1 3 2": lambda: MSGC(3, burst=1, window=3, stragglers=2),
+    "m 1 4 1": lambda: MSGC(3, burst=1, window=4, stragglers=1),
+    "m 2 3 1": lambda: MSGC(4, burst=2, window=3, stragglers=1),
+    "m 2 3 2": lambda: MSGC(3, burst=2, window=3, stragglers=2),
+    "m 2 4 3": lambda: MSGC(3, burst=2, window=4, stragglers=3),
+    "m 3 4 2": lambda: MSGC(3, burst=3, window=4, stragglers=2),
+    "m 1 2 2, binary": lambda: MSGC(5, burst=1, window=2, stragglers=2, code=fastgc.BinaryCode),
+    "independent": lambda: Independent(fastgc.ReedSolomon(4, stragglers=2)),
+}

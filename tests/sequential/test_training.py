@@ -55,7 +55,7 @@ def trained(scheme, dtype=np.float64, **options):
         for single, dtype in enumerate((np.float64, np.float32))
     ],
 )
-def test_each_model_is_trained_as_if_it_were_alone(name, dtype):
+def test_train_models_as_if_alone(name, dtype):
     seen = []
     runs = trained(SCHEMES[name](), dtype, callback=lambda number, r: seen.append((number, r)))
     for number, (run, model, method) in enumerate(zip(runs, several(), rates(), strict=True)):
@@ -75,7 +75,7 @@ def test_each_model_is_trained_as_if_it_were_alone(name, dtype):
         assert run.measure == alone.measure
 
 
-def test_records_say_what_a_step_took():
+def test_train_models_records():
     """One job a round is known by hand: W - 1 + B = 2 rounds, 4 workers, all answer."""
     scheme = MSGC(4, burst=1, window=2, stragglers=1)
     each = Half()
@@ -92,6 +92,38 @@ def test_records_say_what_a_step_took():
     uncoded, coded = sum(parts[:8]), 2 * sum(parts[8:])
     assert first.rounds[1].samples == uncoded + coded
     assert first.rounds[1].messages <= 8
+    [patient, _] = train_models(
+        scheme, small(), models=several()[:2], steps=3, engine="simulated", delays=each, mu=1.0
+    )
+    for record in patient.rounds:  # all answers of both rounds count
+        assert (record.messages, record.uploads, record.survivors) == (8, 8, (0, 1, 2, 3))
+        assert (record.received, record.arrivals, record.residual) == ((), (), 0)
+
+
+def test_train_models_defaults():
+    """Each model has the optimizer and the first parameters that `train` gives it."""
+    models = [LeastSquares(5, 3), models_with_start()]
+    scheme = Independent(fastgc.Uncoded(4))
+    runs = train_models(scheme, small(), models=models, steps=4, evaluate_every=3, seed=2,
+                        engine="simulated", delays=LATE)  # fmt: skip
+    assert [run.name for run in runs] == ["LeastSquares 0", "Begun 1"]
+    for run, model in zip(runs, models, strict=True):
+        alone = fastgc.train(
+            fastgc.Uncoded(4), small(), model=model, rounds=4, seed=2, engine="simulated"
+        )
+        assert run.theta == pytest.approx(alone.theta, abs=1e-12)
+        assert [r.evaluated for r in run.rounds] == [False, False, True, True]
+        assert np.isnan([r.loss for r in run.rounds]).tolist() == [True, True, False, False]
+        assert (run.code, run.data, run.seed) == (repr(scheme), "small", 2)
+        assert run.delays == repr(LATE)
+
+
+def models_with_start():
+    class Begun(SoftmaxRegression):
+        def initial(self, rng):
+            return rng.standard_normal(self.size)
+
+    return Begun(5, 3)
 
 
 class Half:
@@ -101,7 +133,7 @@ class Half:
         return np.full(workers, 0.5)
 
 
-def test_mini_batches_are_those_of_a_models_own_step():
+def test_train_models_mini_batches():
     """They are drawn by the job's number, and their mean is the whole gradient."""
     scheme, dataset = SCHEMES["m-sgc"](), small()
     models = several()[:1] * 3
@@ -123,10 +155,7 @@ def test_mini_batches_are_those_of_a_models_own_step():
         assert {record.samples % 3 for record in run.rounds} == {0}
 
 
-# ----------------------------------------------------------------------------------------- deaths
-
-
-def test_a_worker_that_dies_on_the_way_changes_no_gradient():
+def test_train_models_with_deaths():
     scheme = MSGC(4, burst=1, window=2, stragglers=1)
     killed = []
 
@@ -150,9 +179,6 @@ def test_a_worker_that_dies_on_the_way_changes_no_gradient():
         assert run.theta == pytest.approx(alone.theta, abs=1e-12)
 
 
-# ---------------------------------------------------------------------------------------- refusals
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -173,7 +199,7 @@ def test_a_worker_that_dies_on_the_way_changes_no_gradient():
         ({"engine": "cloud"}, "unknown engine"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(change, says):
+def test_train_models_refused(change, says):
     given = {
         "scheme": MSGC(4, burst=1, window=2, stragglers=1),
         "data": small(),
