@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc.delays import Empirical, parse
-from fastgc.planning import Recording
 from fastgc.planning.simulation import simulate
 
 TIMES = np.random.default_rng(0).random((7, 4))
@@ -207,33 +206,3 @@ def test_whole_rounds_are_kept(tmp_path):
     code = fastgc.FractionalRepetition(2, stragglers=1)
     assert simulate(code, model, rounds=200).times == pytest.approx(1)
     assert all(model.sample(r, 2, 0).sum() == 10 for r in range(20))
-
-
-def test_tables_are_recordings(tmp_path):
-    path = tmp_path / "times.csv"
-    write(path, TIMES + 1)
-    read = Recording.read(path, cost=0.25)
-    assert np.array_equal(read.times, TIMES + 1)
-    assert (read.cost, read.per, read.source) == (0.25, "round", "7 rounds of 4 workers, times.csv")
-    assert np.allclose(read.delays.samples, TIMES + 0.75)
-    read = Recording.read(path, unit="ms", per="computation")
-    assert (read.cost, read.per) == (0, "computation")
-    assert np.array_equal(read.times, (TIMES + 1) / 1000)
-    listed = tmp_path / "times.json"
-    write(listed, TIMES)
-    assert np.array_equal(Recording.read(listed, cost=0).times, TIMES)
-    for settings, says in (
-        ({}, r"times\.csv: give cost .*how many seconds of each time compute one"),
-        ({"cost": 0.1, "per": "computation"}, "times per computation have no further cost, not"),
-        ({"cost": -1}, "cost must be finite and not negative"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            Recording.read(path, **settings)
-    path.write_text("1,2,3")
-    with pytest.raises(ValueError, match="not a single row or column of 3"):
-        Recording.read(path, cost=0)
-    written = tmp_path / "recording.json"
-    written.write_text(json.dumps(read.to_dict()))
-    assert np.allclose(Recording.read(written).times, read.times, atol=1e-7)
-    with pytest.raises(ValueError, match="leave out cost, unit and per"):
-        Recording.read(written, cost=0.1)

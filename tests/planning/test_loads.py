@@ -1,6 +1,5 @@
 """Loads of unequal workers agree with their equations, Lambert's function and the papers."""
 
-import contextlib
 import itertools
 import math
 
@@ -21,7 +20,6 @@ from fastgc.planning import (
     least_time_loads,
     optimal_loads,
 )
-from fastgc.planning.loads import _least_mean, _root
 from fastgc.planning.simulation import received_mean
 
 # Li et al., section IV-C.
@@ -30,10 +28,7 @@ RATES = np.array([1] * 95 + [20] * 5)
 CLUSTER = Heterogeneous([ShiftedExponential(20, 1)] * 95 + [ShiftedExponential(20, 20)] * 5)
 
 
-# -------------------------------------------------------------------------------- equal times
-
-
-def test_equal_times_of_two_kinds():
+def test_equal_time_loads_of_two_kinds():
     # Charalambides et al., section VI: tau_1 = 4, tau_2 = 8, alpha / beta = 1 / 2.
     s, k, t1, t2 = 2, 100, 1, 3
     first = (s + 1) * k * t2 / (t2 + 2 * t1) / 4
@@ -50,7 +45,7 @@ def test_equal_times_of_two_kinds():
     k=st.integers(1, 200),
     data=st.data(),
 )
-def test_equal_time_loads(times, k, data):
+def test_equal_time_loads_end_at_one_time(times, k, data):
     s = data.draw(st.integers(0, len(times) - 1))
     loads = equal_time_loads(times, k, s)
     assert loads.sum() == (s + 1) * k
@@ -62,13 +57,13 @@ def test_equal_time_loads(times, k, data):
     assert (loads[:, None] >= loads - 1)[t[:, None] <= t].all()
 
 
-def test_no_worker_gets_more_than_all():
+def test_equal_time_loads_are_at_most_all():
     loads = equal_time_loads([1, 1, 1, 50, 50], 6, 3)
     assert loads.tolist() == [6, 6, 6, 3, 3]
     assert equal_time_loads([1, 9, 30], 7, 2).tolist() == [7, 7, 7]
 
 
-def test_binary_code_has_these_loads():
+def test_equal_time_loads_are_those_of_binary_codes():
     rng = np.random.default_rng(5)
     for n, s, k in [(12, 2, 300), (30, 4, 1000), (11, 0, 100), (40, 1, 5000)]:
         times = rng.uniform(1, 3, size=n)
@@ -99,7 +94,7 @@ def splits(loads, k, classes):
     return place(0, (k,) * classes)
 
 
-def test_loads_of_equal_times_may_be_no_code():
+def test_equal_time_loads_may_be_no_code():
     """n = 12, k = 9, s = 3: whole loads sum up to (s + 1) k, but cannot form four classes."""
     loads = equal_time_loads([1] * 6 + [3] * 6, 9, 3)
     assert loads.tolist() == [5] * 6 + [1] * 6
@@ -114,10 +109,7 @@ def test_loads_of_equal_times_may_be_no_code():
     assert np.round(real) @ [4, 8] == 40
 
 
-# ----------------------------------------------------------------------------- load balancing
-
-
-def test_balanced_loads():
+def test_balanced_loads_by_speed():
     loads = balanced_loads(RATES, K)
     assert loads.sum() == K
     np.testing.assert_array_less(np.abs(loads - RATES * K / RATES.sum()), 1)
@@ -125,25 +117,22 @@ def test_balanced_loads():
     assert balanced_loads([1, 1e-9], 4).tolist() == [4, 0]
 
 
-# ------------------------------------------------------------------------------ optimal loads
-
-
 @pytest.mark.parametrize("c", [1e-8, 1e-3, 0.1, 1, 20, 400, 700])
-def test_root_is_lamberts(c):
-    lambertw = pytest.importorskip("scipy.special").lambertw
+def test_optimal_loads_are_by_lamberts_function(c):
+    """A load r has y = mu t* / r with y = mu a + log(1 + y)."""
     with mpmath.workdps(50):
         exact = -1 - mpmath.lambertw(-mpmath.exp(-mpmath.mpf(c) - 1), -1)
-    [y] = _root(np.array([c]))
-    assert y == pytest.approx(float(exact), rel=1e-15 + 2e-16 / math.sqrt(c) * 10)
-    if c >= 1e-3:
-        assert y == pytest.approx(float(-1 - lambertw(-math.exp(-c - 1), -1).real), rel=1e-10)
+    found = optimal_loads(1000, [c / 2], [2.0])
+    y = 2.0 * found.time / found.real_loads[0]
+    assert y == pytest.approx(float(exact), rel=2e-15 + 2e-15 / math.sqrt(c))
 
 
-@given(st.floats(1e-6, 1e300))
-def test_root_solves_its_equation(c):
-    [y] = _root(np.array([c]))
+@given(st.floats(1e-6, 1e100))
+def test_optimal_loads_solve_their_equation(c):
+    found = optimal_loads(1000, [c], [1.0])
+    y = found.time / found.real_loads[0]
     assert y > 0
-    assert abs(y - c - math.log1p(y)) <= 4e-16 * (y + 1)
+    assert abs(y - c - math.log1p(y)) <= 1e-15 * (y + 1)
 
 
 def test_optimal_loads_are_reisizadehs():
@@ -172,7 +161,7 @@ def test_optimal_loads_are_the_best_of_many_workers():
         assert received_mean(np.repeat(other, 30), delays, needed) > mean
 
 
-def test_figure_5():
+def test_generalised_bcc_of_figure_5():
     # By T(m log m), before coverage, 27% less than balanced loads take; the figure says 29%.
     found = generalised_bcc(K, CLUSTER)
     assert found.time == pytest.approx(744.4, abs=0.1)
@@ -185,7 +174,7 @@ def test_figure_5():
     assert code.scheme.loads.sum() == found.loads.sum()
 
 
-def test_loads_up_to_a_limit():
+def test_optimal_loads_limit():
     shifts, rates = np.array([1.0, 1.0, 0.1]), np.array([1.0, 2.0, 5.0])
     free = optimal_loads(30, shifts, rates)
     assert free.real_loads.max() > 20
@@ -212,7 +201,7 @@ def test_loads_up_to_a_limit():
     limit=st.integers(1, 60),
     share=st.floats(0.01, 1),
 )
-def test_limited_loads_fit(kinds, limit, share):
+def test_optimal_loads_limit_fits(kinds, limit, share):
     shifts, rates = map(list, zip(*kinds, strict=True))
     needed = math.ceil(share * limit * len(kinds))
     found = optimal_loads(needed, shifts, rates, limit)
@@ -227,10 +216,7 @@ def test_generalised_bcc_waits_for_all_at_least():
     assert generalised_bcc(10, pair, needed=35, limit=9).loads.tolist() == [9] * 4
 
 
-# -------------------------------------------------------------------------------- Theorem 2
-
-
-def test_coverage_bounds():
+def test_coverage_bounds_of_a_cluster():
     k, n = 20, 12
     models = [ShiftedExponential(1 + 0.1 * i, 2 + i % 3) for i in range(n)]
     delays = Heterogeneous(models)
@@ -273,7 +259,7 @@ def _placements(n, k):
 @given(
     n=st.integers(1, 3),
     k=st.integers(2, 3),
-    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+    scale=st.sampled_from([1e-3, 0.02]),  # then workers can hold what the upper bound takes
     seed=st.integers(0, 1000),
 )
 def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
@@ -284,10 +270,7 @@ def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
     delays = Heterogeneous(
         [ShiftedExponential(a, mu) for a, mu in zip(shifts.tolist(), rates.tolist(), strict=True)]
     )
-    lower, upper = _least_mean(k, shifts, rates), math.inf
-    with contextlib.suppress(ValueError):  # workers cannot hold as many as the upper bound needs
-        assert coverage_bounds(k, delays).lower == lower
-        _, upper = coverage_bounds(k, delays)
+    lower, upper = coverage_bounds(k, delays)
     drawn = shifts + rng.exponential(size=(4000, n)) / rates
     least, error = math.inf, 0.0
     for placement in _placements(n, k):
@@ -304,7 +287,7 @@ def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
 
 
 @pytest.mark.parametrize("seed", range(much(20, 4)))
-def test_least_time_is_that_of_the_best_of_all_loads(seed):
+def test_least_time_loads_are_the_best_of_all(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 4))
     needed = int(rng.integers(1, 5 if n == 2 else much(5, 3)))
@@ -322,11 +305,9 @@ def test_least_time_is_that_of_the_best_of_all_loads(seed):
         assert found.time == received_mean(found.loads, delays, needed)
         assert found.time == pytest.approx(least, rel=1e-6)
         assert found.loads.max() <= most
-        if needed > 1:  # a true lower bound for Theorem 2, above the one by Chernoff's
-            assert _least_mean(needed, shifts, rates) <= least
 
 
-def test_least_time_is_found_where_larger_loads_help_too():
+def test_least_time_loads_where_larger_loads_help_too():
     """A search from equal loads, (3, 3), once ended there."""
     found = least_time_loads(3, Heterogeneous([ShiftedExponential(a, 1) for a in (1, 2)]))
     assert found.loads.tolist() == [2, 1]
@@ -355,7 +336,7 @@ def test_least_time_loads_searches_from_each_start(shifts, rates, least):
         assert min(every, key=lambda loads: received_mean(loads, delays, 10)) == tuple(least)
 
 
-def test_least_time_may_be_that_of_whole_copies():
+def test_least_time_loads_may_be_whole_copies():
     """Two different workers both hold all, and the sooner one decides."""
     delays = Heterogeneous([ShiftedExponential(0.1, 1), ShiftedExponential(1, 5)])
     found = least_time_loads(5, delays)
@@ -367,7 +348,7 @@ def test_least_time_may_be_that_of_whole_copies():
     )
 
 
-def test_least_time_of_few_workers_is_not_that_of_the_limit_of_many():
+def test_least_time_loads_are_not_the_limit_of_many():
     delays = Heterogeneous([ShiftedExponential(20, 1)] * 2 + [ShiftedExponential(20, 20)])
     limit = optimal_loads(9, [20] * 3, [1, 1, 20]).loads
     found = least_time_loads(9, delays)
@@ -376,15 +357,12 @@ def test_least_time_of_few_workers_is_not_that_of_the_limit_of_many():
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20, 100])
-def test_no_loads_return_sooner_than_the_lower_bound(n):
+def test_coverage_bounds_lower_is_below_all_loads(n):
     """With many workers, the bound is within a tenth of the best loads' time."""
     k = 3 * n if n > 1 else 2
-    delays = Heterogeneous([ShiftedExponential(0.5, 1 + i % 2) for i in range(n)])
-    shifts, rates = np.full(n, 0.5), 1.0 + np.arange(n) % 2
-    try:
-        lower, _ = coverage_bounds(k, delays)
-    except ValueError:
-        lower = _least_mean(k, shifts, rates)
+    shifts, rates = np.full(n, 5e-4), 1e3 * (1.0 + np.arange(n) % 2)
+    delays = Heterogeneous(map(ShiftedExponential, shifts.tolist(), rates.tolist()))
+    lower, _ = coverage_bounds(k, delays)
     times = [received_mean(optimal_loads(k, shifts, rates, k).loads, delays, k)]
     for load in range(-(-k // n), min(k, -(-k // n) + 6)):
         times.append(received_mean(np.full(n, load), delays, k))
@@ -441,12 +419,12 @@ def test_no_loads_return_sooner_than_the_lower_bound(n):
         (lambda: coverage_bounds(9, Heterogeneous([ShiftedExponential(1, 1)])), "hold 9, but need"),
     ],
 )
-def test_bad_arguments(call, message):
+def test_arguments_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_workers_far_apart():
+def test_loads_of_workers_far_apart():
     # The fast worker holds everything, and the others share as if it were not there.
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300], 10, 1), [10, 10])
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300, 4e300], 10, 1), [10, 8, 2])

@@ -26,7 +26,7 @@ DELAYS = Pareto(0.001, 1.1)
 WORK = 0.035
 
 
-def test_decode_costs():
+def test_decode_cost():
     assert [DecodeCost(2, order)(10, 15) for order in ("f2", "f3", "fs")] == [180, 2000, 100]
     # Leading terms, as in eq. (20).
     for order in ("f2", "f3", "fs"):
@@ -50,7 +50,7 @@ def test_round_time_is_equation_17():
 
 
 @pytest.mark.parametrize("k", [80, 100, 240])
-def test_loads_are_those_of_the_code(k):
+def test_optimal_threshold_has_the_loads_of_the_code(k):
     best = optimal_threshold(N, DELAYS, WORK / k, k)
     code = fastgc.ReedSolomon(N, k, load=best.load)
     assert code.threshold == best.f
@@ -58,14 +58,14 @@ def test_loads_are_those_of_the_code(k):
 
 
 @pytest.mark.parametrize("seconds", [1.21e-7, 1.24e-7, 1.28e-7])
-def test_thresholds_of_halbawi_et_al(seconds):
+def test_optimal_threshold_of_halbawi_et_al(seconds):
     # Fig. 2: 68 machines with Algorithm 3, 33 if decoding takes f^3.
     best = optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f2"))
     assert (best.f, best.load, best.stragglers) == (68, 13, 12)
     assert optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f3")).f == 33
 
 
-def test_threshold_is_the_least_by_enumeration():
+def test_optimal_threshold_by_enumeration():
     decode = DecodeCost(1e-7, "fs")
     best = optimal_threshold(N, DELAYS, WORK / N, 120, decode)
     # The mean also exists with all workers, as xi > 1.
@@ -90,7 +90,7 @@ def test_threshold_is_the_least_by_enumeration():
     ),
     room=st.none() | st.integers(0, 30),
 )
-def test_no_threshold_that_fits_is_better(n, k, cost, delays, room):
+def test_optimal_threshold_none_that_fits_is_better(n, k, cost, delays, room):
     max_load = None if room is None else -(-k // n) + room
     times = {}
     for f in range(1, n + 1):
@@ -115,27 +115,27 @@ def test_no_threshold_that_fits_is_better(n, k, cost, delays, room):
             assert time == math.inf
 
 
-def test_threshold_of_workers_that_differ():
+def test_optimal_threshold_of_workers_that_differ():
     # Two of six workers never answer in time.
     delays = Heterogeneous([Exponential(0.01)] * 4 + [Exponential(1e4)] * 2)
     best = optimal_threshold(6, delays, 0.1)
     assert (best.f, best.load) == (4, 3)
 
 
-def test_one_heavy_tail_is_not_waited_for():
+def test_optimal_threshold_spares_a_heavy_tail():
     delays = Heterogeneous([Exponential(0.01), Pareto(0.01, 0.5), Exponential(0.01)])
     best = optimal_threshold(3, delays, 1)
     assert best.times[2] == math.inf
     assert (best.f, best.load) == (2, 2)
 
 
-def test_of_equals_the_least_load():
+def test_optimal_threshold_of_equals_is_the_least_load():
     best = optimal_threshold(5, Empirical([1]), 0)
     assert (best.times == 1).all()
     assert (best.f, best.load, best.stragglers) == (5, 1, 0)
 
 
-def test_memory_limits_the_load():
+def test_optimal_threshold_max_load():
     free = optimal_threshold(N, DELAYS, WORK / N)
     assert free.load == 13
     best = optimal_threshold(N, DELAYS, WORK / N, max_load=5)
@@ -143,7 +143,7 @@ def test_memory_limits_the_load():
     assert best.time == round_time(76, N, DELAYS, WORK / N) > free.time
 
 
-def test_limit_of_proposition_1():
+def test_limit_time_of_proposition_1():
     alpha = 0.3
     errors = []
     for n in (10**3, 10**4, 10**5):
@@ -154,7 +154,7 @@ def test_limit_of_proposition_1():
     assert errors[2] < errors[1] / 9
 
 
-def test_limits_in_the_proof_of_proposition_1():
+def test_limit_time_in_the_proof_of_proposition_1():
     # Two factors tend to e^(-1/xi) and e^(1/xi); the appendix says e^-xi and e^xi.
     xi, alpha, n = mpmath.mpf("1.6"), mpmath.mpf("0.3"), mpmath.mpf(10) ** 9
     with mpmath.workdps(30):
@@ -171,7 +171,7 @@ def test_limit_time_is_equations_20_and_21():
     assert limit_time(0.2, DELAYS, WORK, DecodeCost(1e-7), N) == pytest.approx(online, rel=1e-14)
 
 
-def test_fraction_of_figure_3():
+def test_optimal_fraction_of_figure_3():
     assert optimal_fraction(DELAYS, WORK) == pytest.approx(0.1477, abs=5e-5)
     # eq. (18)
     assert math.ceil((1 - optimal_fraction(DELAYS, WORK)) * N) + 1 == 70
@@ -183,7 +183,7 @@ def test_fraction_of_figure_3():
     [None, DecodeCost(0), DecodeCost(1e-6), DecodeCost(1e-8, "f3"), DecodeCost(1e-6, "fs")],
     ids=repr,
 )
-def test_fraction_is_the_best(shape, decode):
+def test_optimal_fraction_is_the_best(shape, decode):
     delays = Pareto(0.001, shape)
     best = optimal_fraction(delays, WORK, decode, N)
     least = limit_time(best, delays, WORK, decode, N)
@@ -197,7 +197,7 @@ def test_fraction_is_the_best(shape, decode):
 
 
 @pytest.mark.parametrize("work", [0.01, 0.3])
-def test_fraction_of_two_minima(work):
+def test_optimal_fraction_of_two_minima(work):
     # If all workers compute everything, decoding by the locator takes no time.
     decode, delays = DecodeCost(1e-4, "fs"), Pareto(0.01, 1)
     alphas = np.linspace(0.001, 1, 1000)
@@ -221,7 +221,7 @@ def test_fraction_of_two_minima(work):
     [None, DecodeCost(1e-6), DecodeCost(1e-8, "f3"), DecodeCost(1e-4, "fs")],
     ids=repr,
 )
-def test_fraction_is_the_best_that_a_worker_has_room_for(work, max_load, decode):
+def test_optimal_fraction_max_load(work, max_load, decode):
     delays = Pareto(0.01, 1) if decode and decode.order == "fs" else DELAYS
     room = min(max_load / N, 1.0)
     # eq. (20), for many fractions
@@ -248,12 +248,12 @@ def test_fraction_is_the_best_that_a_worker_has_room_for(work, max_load, decode)
     assert again == pytest.approx(found, rel=1e-15)
 
 
-def test_room_in_partitions_of_which_there_need_be_no_workers():
+def test_optimal_fraction_max_load_without_workers():
     assert optimal_fraction(DELAYS, WORK, max_load=1, k=10) == 0.1
     assert optimal_fraction(DELAYS, WORK, max_load=2, k=10) == optimal_fraction(DELAYS, WORK)
 
 
-def test_parameters_of_a_code_by_enumeration():
+def test_code_parameters_by_enumeration():
     """The load is the least of those that fit and tolerate most stragglers."""
     seen = set()
     for n in range(1, 7):
@@ -280,7 +280,7 @@ def test_parameters_of_a_code_by_enumeration():
 
 
 @pytest.mark.parametrize("n", [1, 7, 80])
-def test_parameters_keep_to_the_memory(n):
+def test_code_parameters_keep_to_the_memory(n):
     for k in (1, 3, 7, 49, 80, 1000):
         for max_load in range(-(-k // n), k + 1):
             for alpha in (max_load / k, 1 - (k - max_load) / k):  # the latter is often less
@@ -294,7 +294,7 @@ def test_parameters_keep_to_the_memory(n):
                 assert code_parameters(max_load / k * (1 - 1e-11), n, k).load < max_load
 
 
-def test_parameters_beyond_the_range_of_floats():
+def test_code_parameters_beyond_the_range_of_floats():
     k = 10**400
     assert code_parameters(0.5, 4, k) == (k // 2, 1, 3)
 
@@ -331,6 +331,7 @@ def test_parameters_beyond_the_range_of_floats():
         (lambda: optimal_fraction(DELAYS, 0), "compute everything"),
         (lambda: optimal_fraction(DELAYS, 1, max_load=0, k=5), "max_load must be at least 1, not"),
         (lambda: optimal_fraction(DELAYS, 1, n=2, max_load=2, k=5), "must be at least 3, not 2"),
+        (lambda: optimal_fraction(DELAYS, 1, n=1, max_load=2, k=5), "must be at least 5, not 2"),
         (lambda: optimal_fraction(DELAYS, 1, max_load=2), "counts partitions: give k, .* not 0"),
         (lambda: optimal_fraction(DELAYS, 1, max_load=2, k=-5), "counts partitions: give k"),
         (lambda: optimal_fraction(DELAYS, 1, k=5), "k=5 is for max_load, which is not given"),
@@ -342,7 +343,7 @@ def test_parameters_beyond_the_range_of_floats():
         (lambda: optimal_fraction(DELAYS, 0.0009, DecodeCost(1e-6), N), "compute everything"),
     ],
 )
-def test_bad_arguments(call, message):
+def test_arguments_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -371,7 +372,7 @@ def test_arguments_of_a_wrong_type(call, message):
         call()
 
 
-def test_limit_of_what_is_no_fraction():
+def test_decode_cost_limit_of_no_fraction():
     with pytest.raises(TypeError, match="alpha must be a real number"):
         DecodeCost(1.0).limit("half", 4)
     with pytest.raises(TypeError, match="n must be an integer"):

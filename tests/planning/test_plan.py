@@ -1,5 +1,7 @@
-"""Plans: which code, and which load."""
+"""Plans: which code, which load, and which assignment by speeds."""
 
+import contextlib
+import importlib.util
 import json
 import math
 import warnings
@@ -8,9 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastgc import InstabilityWarning, ReedSolomon, UnstableCodeError, planning
+from fastgc import (
+    BinaryCode,
+    InstabilityWarning,
+    LinearCode,
+    ReedSolomon,
+    UnstableCodeError,
+    planning,
+    stability,
+)
+from fastgc._base import progress
+from fastgc.codes.binary import ASSIGNMENTS, classes_by_speed
 from fastgc.coding.arguments import unasked
-from fastgc.delays import Empirical, Exponential, Pareto, ShiftedExponential
+from fastgc.coding.orders import random_arrivals
+from fastgc.delays import Empirical, Exponential, Heterogeneous, Pareto, ShiftedExponential
+from fastgc.planning import plan
 from fastgc.planning.simulation import simulate
 
 PARETO = Pareto(0.001, 1.1)
@@ -21,7 +35,7 @@ def times_of(found, name):
     return {choice.code.stragglers: choice for choice in found.choices if choice.name == name}
 
 
-def test_best_load_of_reed_solomon_is_the_exact_optimum():
+def test_plan_of_reed_solomon_is_the_exact_optimum():
     n, cost = 30, 4e-4
     found = planning.plan(n, PARETO, cost, codes=["rs"], rounds=20_000)
     exact = {s: PARETO.order_statistic_mean(n - s, n) + cost * (s + 1) for s in range(n)}
@@ -37,7 +51,7 @@ def test_best_load_of_reed_solomon_is_the_exact_optimum():
     assert found.choices == sorted(found.choices, key=lambda choice: choice.time)
 
 
-def test_all_loads_around_the_best_are_tried():
+def test_plan_tries_all_loads_around_the_best():
     found = planning.plan(100, Exponential(0.1), 2e-3, codes=["rs"], rounds=200)
     tried = times_of(found, "rs")
     best = found.best.code.stragglers
@@ -46,7 +60,7 @@ def test_all_loads_around_the_best_are_tried():
     assert 32 <= len(tried) < 50
 
 
-def test_every_code_has_its_row():
+def test_plan_of_every_code():
     found = planning.plan(12, PARETO, 1e-5, rounds=500, memory=6)
     assert {choice.name for choice in found.choices} == set(planning.CODES)
     assert not found.refused
@@ -67,27 +81,97 @@ def test_every_code_has_its_row():
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 3), (3, 7), (1, 1), (1, 4), (4, 1)])
-def test_partitions_need_not_be_as_many_as_workers(n, k):
+def test_plan_of_other_numbers_of_partitions(n, k):
     found = planning.plan(n, Exponential(0.01), 1e-3, k, rounds=50)
     assert {choice.code.k for choice in found.choices} == {k}
     assert found.best.code.n == n
     assert ("uncoded" in found.refused) == (k < n)
 
 
-def test_no_delay_needs_no_code():
+def test_plan_without_delays():
     found = planning.plan(10, None, 1e-3, rounds=20)
     assert found.best.code.load == 1
     assert found.best.wait == pytest.approx(1e-3, rel=1e-6)
 
 
-def test_simulations_beside_are_those_of_simulate():
-    """They are the same in any thread, whatever is measured at the same time."""
-    late = Empirical(np.random.default_rng(0).exponential(1.0, (40, 16)))
-    found = planning.plan(16, late, 0.05, rounds=60)
-    assert len(found.choices) > 60
+def test_plan_simulates_as_simulate_does():
+    """Also where workers finish their work while the master decodes and is busy otherwise."""
+    late = Empirical(np.random.default_rng(0).exponential(1.0, (40, 9)))
+    found = planning.plan(9, late, 0.05, rounds=60)
+    assert len(found.choices) > 40
     for choice in found.choices:
         alone = simulate(choice.code, late, cost=0.05, rounds=60)
         assert np.array_equal(choice.simulation.times, alone.times)
+    busy = {"cost": 0.05, "rounds": 60, "interrupted": False, "seed": 3}
+    for choice in planning.plan(9, late, codes=["rs"], overhead=0.5, **busy).choices:
+        alone = simulate(choice.code, late, overhead=0.5 + choice.decode, **busy)
+        assert np.array_equal(choice.simulation.times, alone.times)
+        assert choice.standard_error == alone.standard_error
+
+
+def test_plan_judges_nine_sets_of_survivors():
+    found = planning.plan(9, codes=["rs:root=1,stragglers=5"], rounds=3)
+    [choice] = found.choices
+    code = choice.code
+    sets = [np.array(heard) for heard in random_arrivals(code.scheme, 9, seed=0)]
+    grown = sorted(stability.amplification(code, heard) for heard in sets)
+    assert choice.amplification == grown[4]
+    assert choice.amplification_interval == (grown[1], grown[7])
+    assert choice.error == sorted(code.trust(heard).relative_error for heard in sets)[4]
+
+
+def test_plan_stragglers():
+    found = planning.plan(8, codes=["rs", "uncoded"], stragglers=3, rounds=5)
+    assert {choice.code.stragglers for choice in found.choices} == {3, 4, 5, 6, 7}
+    assert found.refused["uncoded"] == "no load tolerates 3 stragglers"
+    unknown = LinearCode(ReedSolomon(40, stragglers=10).matrix())
+    with pytest.raises(ValueError, match="it is not known whether it tolerates 1 stragglers"):
+        planning.plan(40, codes=[unknown], stragglers=1)
+    with pytest.raises(ValueError, match=r"stragglers must be in 0 \.\. n-1 = 7, not 8"):
+        planning.plan(8, stragglers=8)
+
+
+def test_plan_residual():
+    """What leaves out more than is allowed comes last, however fast, and is never the best."""
+    names = ["ignore:tolerance=0.5", "rs"]
+    late = Exponential(0.1)
+    none, half = (
+        planning.plan(8, late, 1.0, codes=names, residual=r, rounds=300) for r in (0.0, 1.0)
+    )
+    for found, near in ((none, False), (half, True)):
+        [ignored] = (choice for choice in found.choices if choice.name == names[0])
+        assert ignored.residual == 1  # of half the gradient, twice as large
+        assert (ignored.near, ignored.trustworthy) == (near, near)
+        assert ignored.time < min(c.time for c in found.choices if c.name == "rs")
+        assert found.choices[0 if near else -1] is ignored
+        assert (found.best is ignored) == near
+
+
+def test_plan_names_and_makes_each_code_once():
+    mine = BinaryCode(6, stragglers=2)
+    found = planning.plan(6, codes=["fractional", mine, mine, "uncoded", "uncoded"], rounds=3)
+    made = [repr(choice.code) for choice in found.choices]
+    # Some loads make the same code, as with numbers of stragglers between divisors.
+    assert sorted(made) == sorted({*made})
+    assert [c.name for c in found.by_code()].count(repr(mine)) == 1
+    with pytest.raises(ValueError, match=r"has n=6, k=6, not n=7, k=7"):
+        planning.plan(7, codes=[mine])
+    with pytest.raises(TypeError, match="not None"):
+        planning.plan(4, codes=[None])
+
+
+def test_plan_progress(monkeypatch):
+    """The bar ends when all loads are tried, of whatever number."""
+    done = []
+
+    @contextlib.contextmanager
+    def bar(name, total):
+        yield lambda: done.append(total)
+
+    monkeypatch.setattr(progress, "task_bar", bar)
+    planning.plan(5, codes=["rs", "uncoded", "reactive"], rounds=3, progress=True)
+    assert done == [2 * 32 * 3] * len(done)
+    assert len(done) == done[0]
 
 
 class Failing(Exponential):
@@ -100,12 +184,12 @@ class Failing(Exponential):
         return np.ones_like(q)
 
 
-def test_errors_of_simulations_are_raised():
+def test_plan_raises_errors_of_simulations():
     with pytest.raises(OSError, match="the disk is gone"):
         planning.plan(6, Failing(1.0), 0.1, rounds=10)
 
 
-def test_a_slow_link_prefers_few_messages():
+def test_plan_of_a_slow_link_prefers_few_messages():
     slow = planning.plan(12, Exponential(1e-5), 1e-6, p=1000, bandwidth=8e6, rounds=300)
     # A message takes 1 ms: the best load is everything, and one message suffices.
     wait = {choice.name: choice.wait for choice in slow.by_code()}
@@ -121,7 +205,7 @@ def test_a_slow_link_prefers_few_messages():
         assert twice.wait == pytest.approx(2 * choice.wait, rel=1e-3)
 
 
-def test_useless_codes_are_no_best_choice():
+def test_best_is_no_useless_code():
     names = ["rs:root=1,stragglers=32", "binary"]
     found = planning.plan(256, Exponential(1.0), 1e-3, codes=names, rounds=50, memory=33)
     useless = times_of(found, names[0])[32]
@@ -133,7 +217,7 @@ def test_useless_codes_are_no_best_choice():
         _ = alone.best
 
 
-def test_codes_whose_mean_time_does_not_exist_are_refused():
+def test_plan_refuses_codes_without_a_mean_time():
     heavy = Pareto(0.001, 0.9)
     found = planning.plan(10, heavy, rounds=100)
     assert "does not exist" in found.refused["uncoded"]
@@ -161,15 +245,12 @@ def test_codes_whose_mean_time_does_not_exist_are_refused():
         ({"codes": ["rs", "reed"]}, "unknown code 'reed'"),
     ],
 )
-def test_bad_arguments(settings, text):
+def test_plan_refused(settings, text):
     with pytest.raises(ValueError, match=text):
         planning.plan(**{"n": 10, "delays": PARETO, "rounds": 10, **settings})
 
 
-# -------------------------------------------------------------------------------- real times
-
-
-def test_recorded_times_predict_the_best_codes():
+def test_plan_of_recorded_times_predicts_the_best_codes():
     """Times of twelve local processes predict what was measured of the three best codes.
 
     Of 200 rounds, with delays of pareto:scale=0.005,shape=1.5 and gradients of 650 elements.
@@ -177,7 +258,8 @@ def test_recorded_times_predict_the_best_codes():
     recording = planning.Recording.read(RECORDED)
     held = json.loads(RECORDED.read_text())
     n = recording.times.shape[1]
-    settings = {"memory": 4, "p": held["size"], "interrupted": False}
+    names = [code["name"] for code in held["codes"]]
+    settings = {"memory": 4, "p": held["size"], "interrupted": False, "rounds": 600}
     found = planning.plan(n, recording.delays, recording.cost, **settings)
     best = found.by_code()[:3]
     assert {choice.name for choice in best} == {code["name"] for code in held["codes"]}
@@ -185,32 +267,12 @@ def test_recorded_times_predict_the_best_codes():
         measured = next(c["measured"] for c in held["codes"] if c["code"] == repr(choice.code))
         assert choice.time == pytest.approx(measured, rel=0.2), choice.name
     # Predictions need the workers that are still late from the round before.
-    settings["interrupted"] = True
+    settings |= {"interrupted": True, "codes": names}
     alone = planning.plan(n, recording.delays, recording.cost, **settings).by_code()[0]
     assert alone.time < 0.7 * min(code["measured"] for code in held["codes"])
 
 
-@pytest.mark.parametrize(
-    ("times", "cost", "text"),
-    [
-        ([1.0, 2.0], 0.0, r"rounds and workers, not of shape \(2,\)"),
-        ([[1.0, -2.0]], 0.0, "positive seconds"),
-        ([[1.0, 2.0]], -1.0, "cost must be finite and not negative"),
-    ],
-)
-def test_bad_recordings(times, cost, text, tmp_path):
-    with pytest.raises(ValueError, match=text):
-        planning.Recording(np.array(times), cost)
-    path = tmp_path / "times.json"
-    path.write_text(json.dumps({"times": times, "cost": cost, "source": ""}))
-    with pytest.raises(ValueError, match="is no recording of.*" + text):
-        planning.Recording.read(path)
-    path.write_text("[]")
-    with pytest.raises(ValueError, match="it holds no times"):
-        planning.Recording.read(path)
-
-
-def test_per_computation_delays_are_paid_for_every_partition():
+def test_plan_of_delays_per_computation():
     slow = ShiftedExponential(0.01, 1000.0)
     found = planning.plan(8, slow, codes=["rs"], rounds=200)
     assert found.best.code.load == 1
@@ -218,19 +280,7 @@ def test_per_computation_delays_are_paid_for_every_partition():
     assert loads[7].wait > 7 * loads[0].wait / 2
 
 
-def test_names_and_recordings_of_other_types():
-    with pytest.raises(TypeError, match="a code is named by a text, not None"):
-        planning.plan(4, codes=[None])
-    with pytest.raises(TypeError, match="times must be real numbers, not complex128"):
-        planning.Recording(np.ones((2, 2), complex), 0.0)
-    with pytest.raises(TypeError):  # not a file descriptor, which would be closed
-        planning.Recording.read(1)
-
-
-# ------------------------------------------------------------------------ workers that differ
-
-
-def test_speeds_are_tried_in_every_assignment():
+def test_plan_speeds_in_every_assignment():
     speeds = np.array([4.0, 4, 4, 4, 1, 1, 1, 1])
     options = {"cost": 1 / speeds, "k": 40, "codes": ["binary", "rs-clustered", "rs"], "rounds": 20}
     plain, found = (planning.plan(8, **options, speeds=v) for v in (None, speeds))
@@ -248,7 +298,7 @@ def test_speeds_are_tried_in_every_assignment():
         planning.plan(8, speeds=[1, 2])
 
 
-def test_codes_are_made_without_a_look_at_their_precision():
+def test_made_without_a_look_at_the_precision():
     """Precision is computed only if asked for, as by a strict code."""
     with warnings.catch_warnings(), unasked():
         warnings.simplefilter("error")
@@ -257,3 +307,92 @@ def test_codes_are_made_without_a_look_at_their_precision():
             ReedSolomon(200, stragglers=60, root=1, strict=True)
     with pytest.warns(InstabilityWarning):
         ReedSolomon(200, stragglers=60, root=1)
+
+
+N, K = 12, 96
+
+
+def late(speeds, share):
+    return Heterogeneous([ShiftedExponential(share / v, v / (1 - share)) for v in speeds])
+
+
+def means(speeds, k, stragglers, **options):
+    """Return the mean time of each assignment, the one that a plan ranks first before others."""
+    given = {"stragglers": stragglers, "speeds": speeds.tolist()}
+    codes = [BinaryCode(speeds.size, k, assignment=name, **given) for name in ASSIGNMENTS]
+    ranked = plan(speeds.size, k=k, codes=codes, **options).choices
+    return {choice.code.assignment: choice.simulation.mean for choice in ranked}
+
+
+def mean_by_hand(code, share, speeds, rounds=3000, seed=9):
+    """Return the mean time by definition: all blocks are covered, or a class is complete."""
+    rng = np.random.default_rng(seed)
+    unit = (share + (1 - share) * rng.standard_exponential((rounds, code.n))) / speeds
+    end = unit * code.scheme.loads
+    if code.assignment == "classes":
+        mine = classes_by_speed(code.stragglers, np.asarray(speeds, float))
+        classes = [np.flatnonzero(mine == c) for c in range(code.stragglers + 1)]
+        return np.min([end[:, each].max(axis=1) for each in classes], axis=0).mean()
+    blocks = [tuple(code.partitions(worker)) for worker in range(code.n)]
+    holders = [[i for i in range(code.n) if blocks[i] == each] for each in set(blocks)]
+    return np.max([end[:, each].min(axis=1) for each in holders], axis=0).mean()
+
+
+@pytest.mark.parametrize("share", [0.95, 0.1])
+def test_plan_ranks_assignments(share):
+    speeds = np.linspace(1, 4, N)
+    found = means(speeds, K, 2, delays=late(speeds, share), rounds=3000)
+    assert set(found) == {"spread", "aligned", "classes", "uniform"}
+    assert list(found.values()) == sorted(found.values())
+    mine = {
+        name: mean_by_hand(
+            BinaryCode(N, K, stragglers=2, speeds=speeds.tolist(), assignment=name), share, speeds
+        )
+        for name in ("spread", "aligned", "classes")
+    }
+    for name in ("spread", "aligned"):
+        assert found[name] == pytest.approx(mine[name], rel=0.03)
+    # Blocks of different classes sometimes fit together.
+    assert found["classes"] < 1.03 * mine["classes"]
+    assert mine[next(iter(found))] < 1.02 * min(mine.values())
+
+
+def test_plan_ranks_assignments_none_is_always_best():
+    """If workers are lost, copies belong on workers of similar speed; otherwise on all kinds."""
+    speeds = np.array([4.0, 4, 4, 4, 1, 1, 1, 1])
+    assert next(iter(means(speeds, 80, 1, cost=1 / speeds, rounds=10))) == "spread"
+
+    class Lost:
+        per = "computation"
+
+        def sample(self, round, workers, seed):
+            lost = np.zeros(workers)
+            lost[round % 4] = 1e6  # a fast worker
+            return lost
+
+    found = means(speeds, 80, 1, delays=Lost(), cost=1 / speeds, rounds=20)
+    assert next(iter(found)) in ("aligned", "classes")
+    assert found["spread"] > 1.9 * found["aligned"]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("how", ["plain", "dead", "busy"])
+def test_table_of_assignments(how, monkeypatch):
+    path = Path(__file__).parents[2] / "benches" / "assignments.py"
+    spec = importlib.util.spec_from_file_location("assignments", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    monkeypatch.setattr(bench, "STRAGGLERS", (4,))
+    monkeypatch.setattr(bench, "SHARES", (0.1,))
+    title, _, head, _, *rows = bench.sweep(400, 1, how).splitlines()
+    assert head.startswith("| speeds | s | constant share | uniform | classes | aligned | spread |")
+    assert [row.split("|")[1].strip() for row in rows] == list(bench.clusters(20, 1))
+    assert title.startswith("20 workers, 200 partitions, 400 rounds")
+    for row in rows:
+        *times, chosen, of_better, of_classes = (cell.strip() for cell in row.split("|")[4:-1])
+        named = dict(
+            zip(("uniform", "classes", "aligned", "spread"), map(float, times), strict=True)
+        )
+        assert float(of_classes) == pytest.approx(named[chosen] / named["classes"], abs=0.02)
+        better = min(named["uniform"], named["classes"])
+        assert float(of_better) == pytest.approx(named[chosen] / better, abs=0.02)
