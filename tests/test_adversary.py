@@ -3,16 +3,13 @@
 For longer, and on any version: ``python tests/adversary.py --seconds 600``.
 """
 
-import importlib.util
 import os
-import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import adversary
 import numpy as np
+import programs
 import pytest
 from strength import much
 
@@ -20,16 +17,11 @@ from fastgc.engines import SimulatedCluster
 
 SECONDS = float(os.environ.get("ADVERSARY_SECONDS", 60))
 PROGRAM = adversary.__file__
-BESIDE = Path(sys.executable).with_name("mpiexec")
-MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
 
 
-def run(*arguments, before=()):
+def run(*arguments):
     """Run the program, which must find nothing."""
-    command = [*before, sys.executable, "-P", PROGRAM, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return programs.run(programs.python(PROGRAM, *arguments), seconds=10 * SECONDS).stdout
 
 
 def machine(cluster):
@@ -99,13 +91,8 @@ def test_system_calls_fail_when_they_are_told_to(tmp_path):
         "        except OSError as error:\n"
         "            print(call, error.errno == errno.ENOSPC)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", source, str(Path(PROGRAM).parent)],
-        env=os.environ | {"LD_PRELOAD": made},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    folder = Path(PROGRAM).parent
+    done = programs.run(programs.python("-c", source, folder), env={"LD_PRELOAD": made})
     calls = ("memfd_create", "pipe2", "ftruncate", "fork", "fsync", "write")
     assert done.stdout.split("\n")[:-1] == [f"{call} True" for call in calls], done.stderr
 
@@ -116,62 +103,9 @@ def test_actors():
     assert "operations" in run("--engine", "ray", "--seconds", SECONDS / 2, "--examples", 4)
 
 
-WITH_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")
-
-
 @pytest.mark.long
-@pytest.mark.xdist_group("adversary")
-@WITH_TORCH
-def test_groups_of_ranks():
-    done = run("--engine", "ranks", "--seconds", SECONDS, "--seed", time.time_ns() // 10**9)
-    assert "groups of ranks" in done
-
-
-@WITH_TORCH
-def test_a_group_of_ranks(tmp_path):
-    """A sequence in which a rank is killed and starts again, and little else happens."""
-
-    def is_short(group):
-        killed = [act.again in ("at once", "late") for act in group.acts if act.kind == "kill"]
-        others = [act.kind in ("stop", "break") for act in group.acts if act.kind != "kill"]
-        return killed and all(killed + others) and not (any(group.delays) or group.last)
-
-    groups = (adversary.Group(number, tmp_path) for number in range(10_000))
-    group = next(group for group in groups if len(group.acts) < 3 and is_short(group))
-    assert "1  groups" in run("--engine", "ranks", "--seconds", 0, "--seed", group.number)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (["6.0 1 1 0 begins", "7.0 1 1 0 joined"], "progress was lost"),
-        (["6.0 0 0 2 left out"], "it was left out"),
-        (["6.0 0 0 2 step"], "after 2"),
-        (["60.0 0 0 3 step"], "for nobody's sake"),
-        ([], "rank 1, life 0: 'TimeoutError'"),
-    ],
-)
-def test_it_sees_what_groups_must_not_do(wrong, says, tmp_path):
-    """Two ranks have done two steps each, and one was killed."""
-    group = adversary.Group(0, tmp_path)
-    group.last, group.events, group.killed = None, [(5.0, 1, "kill")], {(1, 0)}
-    group.ended = {(0, 0): f"done {group.end[0]}", (1, 0): "" if wrong else "TimeoutError"}
-    rank = "1.0 {0} 0 0 begins\n2.0 {0} 0 0 began\n3.0 {0} 0 1 step\n4.0 {0} 0 2 step\n"
-    log = tmp_path / "log"
-    log.write_text(rank.format(0) + rank.format(1))
-    group.judge()
-    log.write_text(log.read_text() + "".join(f"{line}\n" for line in wrong))
-    if not wrong:
-        group.killed.clear()
-    with pytest.raises(AssertionError, match=says):
-        group.judge()
-
-
-@pytest.mark.long
-@pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="there is no MPI"
-)
+@programs.needs_mpi
 def test_ranks():
-    ranks = [MPIEXEC, "-n", str(adversary.WORKERS + 1)]
-    done = run("--engine", "mpi", "--seconds", SECONDS / 3, "--examples", 8, before=ranks)
-    assert "operations" in done
+    words = ["--engine", "mpi", "--seconds", SECONDS / 3, "--examples", 8]
+    command = programs.mpiexec(adversary.WORKERS + 1, PROGRAM, *words)
+    assert "operations" in programs.run(command, seconds=SECONDS + 60).stdout

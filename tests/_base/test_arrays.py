@@ -2,14 +2,17 @@
 
 import array
 import mmap
-import subprocess
 import sys
+from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
 from fastgc import interpolation, kernels, vandermonde
+from fastgc._base import arrays
 from fastgc._base.arrays import as_array, view_of
 from fastgc.engines.local import LocalCluster
 from fastgc.training.models import (
@@ -436,6 +439,281 @@ def test_inputs_that_cannot_be_read():
     assert (gradient == 7).all()
 
 
+# ----------------------------------------------------------------------------- each check alone
+
+FLOAT, COMPLEX = np.dtype(float), np.dtype(complex)
+HUGE = np.longdouble(2.0) ** 2000 if np.finfo(np.longdouble).maxexp > 2000 else np.inf
+
+
+def unaligned(numbers):
+    """Return a copy that begins inside an element's place."""
+    memory = bytearray(numbers.nbytes + 1)
+    copy = np.ndarray(numbers.shape, numbers.dtype, memory, 1)
+    copy[...] = numbers
+    return copy
+
+
+def refused(error, match, check, *arguments, **options):
+    with pytest.raises(error, match=match):
+        check(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "gradient", "roundoff", "least"),
+    [
+        ("float16", True, "float32", 2.0**-11, 2.0**-24),
+        ("bfloat16", True, "float32", 2.0**-8, 2.0**-133),
+        ("float32", False, "float32", 2.0**-24, 2.0**-149),
+        ("complex64", False, "complex64", 2.0**-24, 2.0**-149),
+        ("float64", False, "float64", 2.0**-53, 2.0**-1074),
+        ("complex128", False, "complex128", 2.0**-53, 2.0**-1074),
+    ],
+)
+def test_check_dtype_takes_names(name, half, gradient, roundoff, least):
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    dtype = arrays.check_dtype(name, halves=True)
+    assert dtype.name == name
+    assert arrays.is_half(dtype) == half
+    assert arrays.gradient_dtype_of(dtype) == gradient
+    assert arrays.unit_roundoff(dtype) == roundoff
+    assert arrays.least_number(dtype) == least
+    if half:
+        refused(TypeError, "gradients must .*complex128, not b?float16$", arrays.check_dtype, name)
+    else:
+        assert arrays.check_dtype(name) == dtype
+
+
+def test_check_dtype_refuses():
+    assert not arrays.is_half(np.dtype(np.int16))
+    wanted = "gradients and messages must .* float16, bfloat16, not int16: .*astype"
+    refused(TypeError, wanted, arrays.check_dtype, np.int16, halves=True)
+    refused(TypeError, "complex128, not uint8: .*astype", arrays.check_dtype, np.uint8)
+    refused(TypeError, "complex128, not bool$", arrays.check_dtype, bool)
+
+
+def test_as_array_prefers_the_protocol_of_arrays():
+    class Both(Copier):
+        def __dlpack__(self, **options):
+            raise AssertionError
+
+    np.testing.assert_array_equal(as_array("x", Both(np.arange(3))), [0, 1, 2])
+
+
+def test_as_array_takes_bfloat16_of_a_library_that_looks_like_torch(monkeypatch):
+    """Its tensors lend no bits of bfloat16, but of float16."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+
+    class Tensor:
+        def __init__(self, dtype, requires_grad=False):
+            self.dtype, self.requires_grad = dtype, requires_grad
+
+        def view(self, dtype):
+            assert dtype == "half"
+            return np.array([1.5, -2.0], ml_dtypes.bfloat16).view(np.float16)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([7.0])
+
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(bfloat16="b", float16="half", Tensor=Tensor)
+    )
+    assert as_array("x", Tensor("b")).astype(float).tolist() == [1.5, -2.0]
+    assert as_array("x", Tensor("f")).tolist() == [7.0]
+    assert as_array("x", [3.0]).tolist() == [3.0]
+    refused(TypeError, "x cannot .*detach", as_array, "x", Tensor("b", requires_grad=True))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert as_array("x", Tensor("b")).tolist() == [7.0]
+
+
+def test_as_rows_leaves_sequences_as_they_are():
+    class Own(np.ndarray):
+        pass
+
+    interface = SimpleNamespace(__array_interface__=np.arange(6.0).__array_interface__)
+    for given in ([1, 2], (1, 2), range(3), np.arange(3), np.arange(3).view(Own)):
+        assert arrays.as_rows("x", given) is given
+    for given in (memoryview(np.arange(6.0)), Copier(np.arange(6.0)), Exporter(np.arange(6.0))):
+        assert arrays.as_rows("x", given).tolist() == [0, 1, 2, 3, 4, 5]
+    assert isinstance(arrays.as_rows("x", interface), np.ndarray)
+    refused(TypeError, "x must not be a masked", arrays.as_rows, "x", np.ma.masked_array([1.0]))
+
+
+def test_store_rounds_and_overflows_in_silence():
+    out = np.zeros(3, np.float32)
+    arrays.store(np.array([1e300, 0.1, np.nan]), out)
+    np.testing.assert_array_equal(out, np.array([np.inf, 0.1, np.nan], np.float32))
+
+
+def test_numbers_of_things():
+    assert [arrays.check_index("x", i, 3) for i in (0, np.int64(2))] == [0, 2]
+    for wrong in (-1, 3):
+        refused(ValueError, f"x {wrong} does not exist", arrays.check_index, "x", wrong, 3)
+    refused(TypeError, "x must be an integer, not 1.0", arrays.check_index, "x", 1.0, 3)
+    assert arrays.at_least("x", 2, 2) == 2
+    refused(ValueError, "x must be at least 2, not 1", arrays.at_least, "x", 1, 2)
+
+
+def test_words():
+    arrays.check_word("x", "b", "a", "b")
+    refused(ValueError, 'x must be "a" or "b", not 1', arrays.check_word, "x", 1, "a", "b")
+    arrays.check_one_of("x", "b", {"a": 0, "b": 0})
+    refused(ValueError, "x must be one of a, b, not 'c'", arrays.check_one_of, "x", "c", ["a", "b"])
+
+
+@pytest.mark.parametrize("value", [0, 5e-324, 3, np.float32(2.5), np.array(2.0), Fraction(1, 4)])
+def test_check_real_takes(value):
+    found = arrays.check_real("x", value)
+    assert type(found) is float
+    assert found == value
+    if value:
+        assert arrays.check_real("x", value, positive=True) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        *((value, ValueError) for value in (-1e-9, np.inf, np.nan, 10**400, -(10**400))),
+        *((value, TypeError) for value in ("1", None, 1j, np.ones(1))),
+    ],
+)
+def test_check_real_refuses(value, error):
+    refused(error, "^x must be", arrays.check_real, "x", value)
+    refused(ValueError, "^x must be positive", arrays.check_real, "x", 0.0, positive=True)
+
+
+def test_check_reals():
+    given = np.array([1.0, np.inf, np.nan])
+    assert arrays.check_reals("x", given) is given
+    for same in ([[1, 2]], np.array([[1, 2]], ">f8"), np.array([[1, 2]], np.uint8)):
+        found = arrays.check_reals("x", same)
+        assert found.dtype is FLOAT
+        assert found.tolist() == [[1.0, 2.0]]
+    large = arrays.check_reals("x", np.array([[10**400], [-(10**400)]], object))
+    assert large.tolist() == [[np.inf], [-np.inf]]
+    assert arrays.check_reals("x", np.array([HUGE])).tolist() == [np.inf]
+    assert arrays.check_reals("x", []).shape == (0,)
+    for wrong in ([True], [1j], ["1"], [None]):
+        refused(TypeError, "^x must be", arrays.check_reals, "x", wrong)
+
+
+def test_check_cost():
+    assert arrays.check_cost(2, 0).shape == ()
+    assert arrays.check_cost(2, [0.0, 0.5]).tolist() == [0.0, 0.5]
+    refused(ValueError, "one for each of 2 workers", arrays.check_cost, 2, [0.1])
+    for wrong in ([0.1, -1e-9], [np.inf, 0.0], np.nan):
+        refused(ValueError, "cost must be seconds", arrays.check_cost, 2, wrong)
+
+
+def test_check_vector_copies_inputs_only_if_it_must():
+    given = np.arange(3.0)
+    assert arrays.check_vector("x", given, FLOAT, 3) is given
+    given.flags.writeable = False
+    assert np.shares_memory(arrays.check_vector("x", given, FLOAT, 3), given)
+    for held in (np.arange(6.0)[::2], unaligned(np.array([0.0, 2.0, 4.0]))):
+        found = arrays.check_vector("x", held, FLOAT, 3)
+        assert found.tolist() == [0.0, 2.0, 4.0]
+        assert found.flags.c_contiguous
+        assert found.flags.aligned
+    refused(
+        ValueError,
+        r"^x 5 must have shape \(3,\)",
+        arrays.check_vector,
+        "x",
+        [1.0],
+        FLOAT,
+        3,
+        number=5,
+    )
+    refused(
+        TypeError, "^x must have dtype float64", arrays.check_vector, "x", np.arange(3), FLOAT, 3
+    )
+    refused(
+        ValueError,
+        r"^x must have shape \(3,\), not \(1, 3\)",
+        arrays.check_vector,
+        "x",
+        [[1.0] * 3],
+        FLOAT,
+        3,
+    )
+
+
+def test_check_output_is_written_in_place():
+    out = np.zeros(3)
+    assert arrays.check_vector("out", out, FLOAT, 3, output=True) is out
+    assert arrays.check_output("out", out, FLOAT, (3,)) is out
+    view = arrays.check_output("out", memoryview(out), FLOAT, (3,))
+    view[1] = 5.0
+    assert out.tolist() == [0.0, 5.0, 0.0]
+    frozen = np.zeros(3)
+    frozen.flags.writeable = False
+    for wrong, error, says in (
+        (frozen, ValueError, "read-only"),
+        (np.zeros(6)[::2], ValueError, "contiguous"),
+        (unaligned(np.zeros(3)), ValueError, "aligned"),
+        (np.zeros(3, np.float32), TypeError, "dtype float64, not float32"),
+        (np.zeros(4), ValueError, r"shape \(3,\), not \(4,\)"),
+        ([0.0] * 3, TypeError, "not list"),
+    ):
+        refused(error, says, arrays.check_output, "out", wrong, FLOAT, (3,))
+        refused(error, says, arrays.check_vector, "out", wrong, FLOAT, 3, output=True)
+
+
+def test_check_numbers():
+    for given in (np.arange(3.0), np.ones((2, 2), complex)):
+        assert arrays.check_numbers("x", given) is given
+    for given, dtype in (([1, 2], FLOAT), (np.ones(2, np.complex64), COMPLEX), ([0.5], FLOAT)):
+        found = arrays.check_numbers("x", given)
+        assert found.dtype is dtype
+        np.testing.assert_array_equal(found, given)
+    assert arrays.check_numbers("x", np.array([HUGE])).tolist() == [np.inf]
+    for held in (np.arange(6.0).reshape(2, 3).T, unaligned(np.arange(3.0)), np.arange(6.0)[::2]):
+        found = arrays.check_numbers("x", held)
+        np.testing.assert_array_equal(found, held)
+        assert found.flags.c_contiguous
+        assert found.flags.aligned
+    refused(
+        TypeError, "x must be real or complex numbers, not bool", arrays.check_numbers, "x", [True]
+    )
+    refused(ValueError, "x must not be empty", arrays.check_numbers, "x", np.ones((0, 3)))
+    assert arrays.check_line("x", [1]).tolist() == [1.0]
+    refused(ValueError, "x must be one-dim", arrays.check_line, "x", [[1]])
+
+
+def test_check_finite_names_the_first():
+    arrays.check_finite("x", np.ones((2, 2)))
+    wrong = np.array([[1.0, 2.0], [3.0, -np.inf], [np.nan, 4.0]])
+    refused(ValueError, r"x\[1, 1\] is -inf: x must be finite", arrays.check_finite, "x", wrong)
+
+
+def test_check_permutation():
+    for given in ([2, 0, 1], np.array([2, 0, 1], np.uint8), np.array([2, 9, 0, 9, 1])[::2]):
+        found = arrays.check_permutation("x", given, 3)
+        assert found.tolist() == [2, 0, 1]
+        assert found.dtype == np.int64
+        assert found.flags.c_contiguous
+    refused(TypeError, "x must be integers, not float64", arrays.check_permutation, "x", [1.0], 1)
+    refused(ValueError, r"shape \(3,\), not \(2,\)", arrays.check_permutation, "x", [0, 1], 3)
+    for outside in ([0, 1, 3], [0, 1, -1]):
+        refused(ValueError, "reaches outside", arrays.check_permutation, "x", outside, 3)
+    refused(ValueError, "1 is missing", arrays.check_permutation, "x", [0, 2, 2], 3)
+
+
+def test_check_workers():
+    given = np.array([2, 0])
+    assert arrays.check_workers("x", given, 3) is given
+    for same in ([2, 0], np.array([2, 0], np.uint16), (2, 0)):
+        found = arrays.check_workers("x", same, 3)
+        assert found.tolist() == [2, 0]
+        assert found.dtype == np.int64
+    assert arrays.check_workers("x", [False, True, True], 3).tolist() == [1, 2]
+    assert arrays.check_workers("x", [], 3).dtype == np.int64
+    refused(ValueError, "3 booleans, not 2", arrays.check_workers, "x", [True, False], 3)
+    refused(ValueError, "x must be one-dim", arrays.check_workers, "x", np.zeros((1, 2), int), 3)
+    refused(TypeError, "not float64", arrays.check_workers, "x", [1.0], 3)
+
+
 # ---------------------------------------------------------------------------------- imports
 
 SOURCE = """
@@ -464,10 +742,7 @@ print("torch" in sys.modules)
 
 
 def test_torch_is_never_imported():
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", SOURCE], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "False\n", done.stderr
+    assert programs.printed(SOURCE) == "False"
 
 
 def test_lists_of_different_lengths_are_named():

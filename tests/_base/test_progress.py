@@ -1,6 +1,7 @@
 """Tables and bars show names as they are."""
 
 import io
+import logging
 
 import pytest
 
@@ -9,7 +10,8 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 import fastgc
-from fastgc._base.progress import rich_table, share_bar, task_bar
+from fastgc._base import progress
+from fastgc._base.progress import logged_above, rich_table, share_bar, task_bar
 from fastgc.training.tables import comparison_table
 
 NAMES = ["own:Ring:load=3", "own:Code:kind=[bold]", "[/]"]
@@ -51,3 +53,86 @@ def test_without_a_terminal_work_that_ends_soon_says_nothing(capsys):
         show()
         show()
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_has_a_bar(monkeypatch):
+    told = []
+
+    class Bar:
+        def __init__(self, console, transient):
+            told.append(transient)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            told.append("over")
+
+        def add_task(self, name, total):
+            told.append((name, total))
+            return 7
+
+        def update(self, task, completed):
+            told.append((task, completed))
+
+    monkeypatch.setattr(progress, "Progress", Bar)
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(force_terminal=stderr))
+    with task_bar("measuring", 3) as show:
+        show()
+        show()
+    with share_bar("drawing", 4) as show:
+        show(2, 1, 4)
+    assert told == [
+        *(True, ("measuring", 3), (7, 1), (7, 2), "over"),
+        *(True, ("drawing", 4), (7, 2.25), "over"),
+    ]
+
+
+@pytest.mark.parametrize(("level", "shown"), [(logging.NOTSET, True), (logging.WARNING, False)])
+def test_logged_above_prints_information_unless_the_program_chose(level, shown):
+    log, file = logging.getLogger("fastgc"), io.StringIO()
+    before = log.level, list(log.handlers)
+    log.setLevel(level)
+    try:
+        with logged_above(Console(file=file, width=9)):
+            log.info("[bold] is no markup, nor folded")
+        assert (log.level, log.handlers) == (level, before[1])
+    finally:
+        log.setLevel(before[0])
+    assert file.getvalue() == shown * "[bold] is no markup, nor folded\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "heading", "whole"),
+    [
+        (17, "mean time", True),
+        (16, "mean\ntime", True),
+        (12, "mean\ntime", True),
+        (11, "mean\ntime", False),
+    ],
+)
+def test_rich_table_breaks_headings_that_are_too_wide(width, heading, whole, monkeypatch):
+    """Each column takes its longest text and two blanks; names fold only if they must."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    name, time = rich_table("", ["code", "mean time"], [["rs", "1.25"]]).columns
+    assert time.header.plain == heading
+    assert name.no_wrap == whole
+    assert (name.justify, name.overflow, name.min_width) == ("left", "fold", None)
+    assert (time.justify, time.overflow, time.min_width) == ("right", "ellipsis", 4)
+    assert not time.no_wrap
+
+
+def test_rich_table_folds_long_names(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for length in (30, 31):
+        name, _ = rich_table("", ["code", "time"], [["a" * length, "1"]]).columns
+        assert name.no_wrap == (length == 30)
+    assert [each.min_width for each in rich_table("", ["code", "time"], []).columns] == [None, 0]
+
+
+def test_markdown_table():
+    lines = progress.markdown_table("title", ["a", "b", "c"], [["1", "2", "3"]], text=2)
+    assert lines.splitlines() == [
+        *("title", "", "| a | b | c |"),
+        *("| --- | --- | ---: |", "| 1 | 2 | 3 |"),
+    ]

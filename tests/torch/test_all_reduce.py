@@ -1,7 +1,6 @@
 """`CodedAllReduce`: steps of the whole batch, whoever is killed, and copies that never differ.
 
-`groups_of_ranks` starts the ranks. No test asserts a time, except that a job ends. Random orders of
-faults are tested by ``tests/adversary.py``.
+`groups_of_ranks` starts the ranks. No test asserts a time, except that a job ends.
 """
 
 import contextlib
