@@ -67,11 +67,17 @@ static FGC_INLINE double apart(uint64_t random)
     return 1 + (from_bits((random << 32) >> 12 | ONE) - 1) * 0x1p-40;
 }
 
-void FGC_AT_LEVEL(fgc_draw_part)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait,
-                                 double *whole)
+void FGC_AT_LEVEL(fgc_draw)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait,
+                            double *whole)
 {
     const int64_t n = delays->workers, period = delays->repeats * n;
     const double onset = delays->onset;
+    const int64_t from = (first - delays->start) * n; /* where given numbers begin */
+    if (delays->whole) {
+        memcpy(wait, delays->given + from, (size_t)(rounds * n) * sizeof *wait);
+        memcpy(whole, delays->whole + from, (size_t)(rounds * n) * sizeof *whole);
+        return;
+    }
     for (int64_t at = 0; at < rounds * n; at += period) {
         const int64_t count = rounds * n - at < period ? rounds * n - at : period;
         const uint64_t counter = delays->key + ((uint64_t)first * n + at) * STEP;
@@ -80,7 +86,7 @@ void FGC_AT_LEVEL(fgc_draw_part)(const fgc_delays *delays, int64_t first, int64_
         const double *const work = delays->work;
         double *const begin = wait + at, *const factor = whole + at;
         if (delays->given) {
-            memcpy(begin, delays->given + at, (size_t)count * sizeof *begin);
+            memcpy(begin, delays->given + from + at, (size_t)count * sizeof *begin);
             for (int64_t i = 0; i < count; i++)
                 factor[i] = apart(mixed(counter + (uint64_t)(i + 1) * STEP));
         } else {

@@ -266,7 +266,9 @@ typedef struct {
 typedef struct {
     int64_t workers, repeats;
     uint64_t key;        /* of the random numbers */
-    const double *given; /* NULL, or the delays of the rounds to draw */
+    int64_t start;       /* the first of the rounds whose delays are given */
+    const double *given; /* NULL, or these delays */
+    const double *whole; /* NULL, or what workers need in these rounds: nothing is drawn or multiplied then */
     const double *shift, *scale, *power, *load, *work;
     double onset;
     int powers; /* whether any power[i] > 0 */
@@ -282,11 +284,8 @@ typedef struct {
 /* These declarations as text, "type name(parameters)"; the last is NULL. */
 extern const char *const fgc_declared[];
 
-/* All rounds: see fgc_draw_part. */
-void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole);
-
 /* All rounds: see fgc_completion_part. Split over threads if `interrupted`. */
-fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
+fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
                           double *late, int64_t rounds, double receive, double overhead,
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations);

@@ -15,20 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "select.h"
 #include "tally.h"
-#include "vector.h"
-
-/* The earliest and the latest time at which recent rounds were ready: of the last complete epoch of EPOCH
- * rounds, and of the present one. Rounds are alike: few messages of the next round come between these times,
- * and the one sought is nearly always among them. Without this, a simulation takes 2.5 times as long. */
-typedef struct {
-    double low, high, least, most;
-    int64_t rounds; /* in the present epoch */
-} window;
-
-/* Among at most FEW keys a rank is found by comparing each with each: rounds of 16 and of 80 workers then take
- * three quarters of the time. */
-enum { EPOCH = 32, FEW = 32 };
 
 /* A worker's next message: when it comes, its number, and the number after the worker's last. */
 typedef struct {
@@ -43,14 +31,20 @@ typedef struct {
     int64_t parent, sign, size, more, odd;
 } vertex;
 
-/* The state that all rounds of one plan share. */
+/* The state that all rounds of one plan share. Arrays are read and written by whole vectors: beyond the last
+ * worker or message is room for one more. Shares there are NaN, and so are arrivals: they never come. */
 typedef struct {
     const fgc_completion_plan *plan;
     int single, thresholds;       /* whether every worker sends one message; whether blocks decide */
-    double *begin, *load;         /* when each worker begins; its computations */
+    int64_t together;             /* rounds that are drawn together */
+    double *waits, *works;        /* of these rounds: seconds until workers begin, seconds of work, */
+    double *begins, *arrivals;    /* and when workers begin and messages come, in rows of full vectors */
+    double *whole, *begin;        /* the present round's row of these: seconds of work of each worker, when */
+    double *arrival;              /* it begins, and when each message comes */
+    double *late, *load;          /* when each worker is free; its computations */
+    double *share;                /* of its work, after which it sends its message, if it is a single one */
     double *sent;                 /* the share of its work after which its last message that came was sent */
-    double *arrival;              /* when each message comes */
-    double *key, *spare;          /* keys to select from, overwritten */
+    double *work[2];              /* for selections */
     int64_t *order, *bound;       /* messages by group, and where each group begins; FGC_SPAN: by arrival */
     int64_t *need;                /* messages needed of each block, or that a cell still lacks */
     window *windows;              /* one for each block, and one for workers */
@@ -60,90 +54,9 @@ typedef struct {
     vertex *vertices;             /* FGC_TILING: points; FGC_EDGES: blocks */
     double *basis;                /* FGC_SPAN: an orthonormal basis of the spared rows, and one row more */
     int64_t held;                 /* rows in the basis */
-    uint64_t random;              /* state of the generator that picks pivots */
 } rounds;
 
 /* ---------------------------------------------------------------------------------- thresholds */
-
-/* Return the key of rank `need` > 0 among at most FEW: the least key such that `need` keys are not larger.
- * The array has room for a vector beyond the keys, which is overwritten. */
-static double select_few(double *key, int64_t count, int64_t need)
-{
-    vector found = spread(INFINITY);
-    for (int64_t j = count; j < padded_size(count); j++)
-        key[j] = INFINITY;
-    for (int64_t i = 0; i < count; i += LANES) {
-        const vector x = load(key + i);
-        lanes upto = {0};
-        for (int64_t j = 0; j < count; j++)
-            upto -= spread(key[j]) <= x;
-        found = -larger(-found, -pick(upto >= need, x, spread(INFINITY)));
-    }
-    double least = INFINITY;
-    for (int t = 0; t < LANES; t++)
-        least = found[t] < least ? found[t] : least;
-    return least;
-}
-
-/* Quickselect (Hoare 1961): return the key of rank `need` > 0, INFINITY if there are fewer keys. Keys are
- * split without branches, which would be mispredicted, at random pivots, so that no order of arrivals is bad
- * for long. Both arrays are overwritten. */
-static double select_key(rounds *r, double *key, double *spare, int64_t count, int64_t need)
-{
-    if (need > count)
-        return INFINITY;
-    for (;;) {
-        r->random = r->random * 6364136223846793005u + 1442695040888963407u;
-        const double pivot = key[(r->random >> 32) * (uint64_t)count >> 32];
-        int64_t less = 0, more = 0;
-        for (int64_t j = 0; j < count; j++) {
-            const double x = key[j];
-            key[less] = x;
-            spare[more] = x;
-            less += x < pivot;
-            more += x > pivot;
-        }
-        if (need <= less) {
-            count = less;
-        } else if (need <= count - more) {
-            return pivot;
-        } else {
-            need -= count - more;
-            count = more;
-            double *const other = key;
-            key = spare;
-            spare = other;
-        }
-    }
-}
-
-/* Return the key of rank `need` > 0 among r->key[0 .. count-1], which are overwritten: first among the keys
- * inside the window, to which those before it are added. */
-static double select_near(rounds *r, int64_t count, int64_t need, window *w)
-{
-    const vector low = spread(w->low), high = spread(w->high);
-    double *const key = r->key, *const near = r->spare;
-    lanes counts = {0};
-    int64_t inside = 0, before = 0;
-    for (int64_t j = count; j < padded_size(count); j++)
-        key[j] = INFINITY;
-    for (int64_t j = 0; j < count; j += LANES) {
-        const vector x = load(key + j);
-        counts -= x < low;
-        inside += keep(near + inside, (x >= low) & (x <= high), x);
-    }
-    for (int t = 0; t < LANES; t++)
-        before += counts[t];
-    const int hit = before < need && need <= before + inside;
-    const double found = !hit ? select_key(r, key, near, count, need)
-                         : inside <= FEW ? select_few(near, inside, need - before)
-                                         : select_key(r, near, key, inside, need - before);
-    w->least = found < w->least ? found : w->least;
-    w->most = found > w->most ? found : w->most;
-    if (++w->rounds == EPOCH)
-        *w = (window){w->least, w->most, INFINITY, -INFINITY, 0};
-    return found;
-}
 
 /* Return when every block has the messages that it needs. */
 static double blocks_ready(rounds *r)
@@ -157,9 +70,11 @@ static double blocks_ready(rounds *r)
             for (int64_t j = 0; j < count; j++)
                 at = r->arrival[order[j]] < at ? r->arrival[order[j]] : at;
         } else if (r->need[b] > 1) {
-            for (int64_t j = 0; j < count; j++)
-                r->key[j] = r->arrival[r->plan->groups == 1 ? j : order[j]];
-            at = select_near(r, count, r->need[b], r->windows + b);
+            double *const key = r->plan->groups > 1 ? r->work[0] : r->arrival;
+            for (int64_t j = 0; j < count && r->plan->groups > 1; j++)
+                key[j] = r->arrival[order[j]];
+            end_keys(key, count);
+            at = select_rank(key, count, r->need[b], r->windows + b, r->work);
         }
         ready = at > ready ? at : ready;
     }
@@ -173,8 +88,9 @@ static double await_workers(rounds *r)
     if (!plan->wait)
         return INFINITY;
     for (int64_t i = 0; i < plan->workers; i++)
-        r->key[i] = r->arrival[plan->first[i + 1] - 1];
-    return select_near(r, plan->workers, plan->wait, r->windows + plan->groups);
+        r->work[0][i] = r->arrival[plan->first[i + 1] - 1];
+    end_keys(r->work[0], plan->workers);
+    return select_rank(r->work[0], plan->workers, plan->wait, r->windows + plan->groups, r->work);
 }
 
 /* ------------------------------------------------------------------ messages in order of arrival */
@@ -335,17 +251,41 @@ static double span_ready(rounds *r)
 
 /* ------------------------------------------------------------------------------------- rounds */
 
-/* Return how many of `load` computations are done after `since` of `whole` seconds, plus 2^52: its lower
- * bits are then the integer, without a branch. At least the share `sent` is done: after it the worker
- * sent its last message that came. `since` may say less, as a long delay costs it digits. */
-static FGC_INLINE double computed(double load, double whole, double since, double sent)
+/* Turn to round `at` of those that were drawn together. */
+static void turn_to(rounds *r, int64_t at)
 {
-    const double quotient = since / whole;
-    double part = since > 0 ? quotient : 0;
-    part = since < whole ? part : (since < 0 ? 0 : 1);
-    part = part > sent ? part : sent;
-    const double done = load * part + 1e-9, nearest = done + 0x1p52;
-    return nearest - 0x1p52 > done ? nearest - 1 : nearest;
+    const int64_t n = r->plan->workers;
+    r->whole = r->works + at * n;
+    r->begin = r->begins + at * padded_size(n);
+    r->arrival = r->arrivals + at * padded_size(r->plan->first[n]);
+}
+
+/* Find out when each worker begins, and when each message comes. */
+static void arrive(rounds *r, int64_t at)
+{
+    turn_to(r, at);
+    const fgc_completion_plan *plan = r->plan;
+    const double *const wait = r->waits + at * plan->workers, *const whole = r->whole;
+    for (int64_t i = 0; i < plan->workers; i += LANES) {
+        const vector begin = load(r->late + i) + load(wait + i);
+        store(r->begin + i, begin);
+        if (r->single)
+            store(r->arrival + i, begin + load(whole + i) * load(r->share + i));
+    }
+    for (int64_t i = 0; i < plan->workers && !r->single; i++)
+        for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
+            r->arrival[m] = r->begin[i] + whole[i] * plan->share[m];
+}
+
+/* Return when the messages suffice. */
+static double ready_at(rounds *r, int64_t at)
+{
+    turn_to(r, at);
+    const double latest = await_workers(r);
+    const double ready = r->thresholds                 ? blocks_ready(r)
+                         : r->plan->kind == FGC_SPAN ? span_ready(r)
+                                                     : tally_ready(r);
+    return latest < ready ? latest : ready;
 }
 
 /* Count the messages that came by the time `ready`. sent[i] becomes the share of its work after which worker
@@ -353,41 +293,88 @@ static FGC_INLINE double computed(double load, double whole, double since, doubl
 static int64_t count_messages(const rounds *r, double ready, int64_t *senders)
 {
     const fgc_completion_plan *plan = r->plan;
-    const double *const share = plan->share, *const arrival = r->arrival;
-    int64_t heard = 0;
-    *senders = 0;
-    for (int64_t i = 0; i < plan->workers && r->single; i++) {
-        heard += arrival[i] <= ready;
-        r->sent[i] = arrival[i] <= ready ? share[i] : 0;
+    lanes all = {0};
+    for (int64_t i = 0; i < plan->workers && r->single; i += LANES) {
+        const lanes came = load(r->arrival + i) <= spread(ready);
+        all -= came;
+        store(r->sent + i, pick(came, load(r->share + i), spread(0)));
     }
     if (r->single)
-        return *senders = heard;
+        return *senders = sum_of_counts(all);
+    int64_t heard = 0;
+    *senders = 0;
     for (int64_t i = 0; i < plan->workers; i++) {
         const int64_t first = plan->first[i], end = plan->first[i + 1];
         int64_t came = 0;
         for (int64_t m = first; m < end; m++)
-            came += arrival[m] <= ready;
+            came += r->arrival[m] <= ready;
         heard += came;
         *senders += came > 0;
-        r->sent[i] = came ? share[first + came - 1] : 0;
+        r->sent[i] = came ? plan->share[first + came - 1] : 0;
     }
     return heard;
 }
 
-/* Give each array its room in `memory`. Returns how many bytes they take together. */
+/* Return how many computations are done by the time `ready`. At least the share `sent` of a worker's is done:
+ * after it the worker sent its last message that came. Seconds since it began may say less, as a long delay
+ * costs them digits. 2^52 is added to counts: their lower bits are then integers, without a branch. */
+static int64_t count_computations(const rounds *r, double ready)
+{
+    lanes all = {0};
+    for (int64_t i = 0; i < r->plan->workers; i += LANES) {
+        const vector since = spread(ready) - load(r->begin + i), whole = load(r->whole + i);
+        const vector part = pick(since > 0, since / whole, spread(0));
+        const vector bounded = pick(since < whole, part, pick(since < 0, spread(0), spread(1)));
+        const vector done = load(r->load + i) * larger(bounded, load(r->sent + i)) + 1e-9;
+        const vector nearest = done + 0x1p52;
+        const vector counted = pick(nearest - 0x1p52 > done, nearest - 1, nearest);
+        all += (lanes)counted & ((INT64_C(1) << 52) - 1);
+    }
+    return sum_of_counts(all);
+}
+
+/* Return when the master has received `left` messages, each in `receive` seconds. */
+static double received(rounds *r, double ready, int64_t left, double receive)
+{
+    double end = ready;
+    start_queue(r);
+    for (; left > 0; left--) {
+        const double taken = r->arrival[take_next(r)] + (double)left * receive;
+        end = taken > end ? taken : end;
+    }
+    return end;
+}
+
+/* Have workers finish the messages that they are at when the next round begins. */
+static void finish_messages(rounds *r, double next)
+{
+    const fgc_completion_plan *plan = r->plan;
+    for (int64_t i = 0; i < plan->workers; i++) {
+        double free_at = r->late[i];
+        for (int64_t m = plan->first[i]; m < plan->first[i + 1] && free_at <= next; m++)
+            free_at = r->arrival[m];
+        r->late[i] = free_at > next ? free_at - next : 0;
+    }
+}
+
+/* Give each array its room in `memory`. Returns how many numbers they take together. */
 static size_t lay_out(rounds *r, char *memory)
 {
     const fgc_completion_plan *plan = r->plan;
-    const int64_t n = plan->workers, all = plan->first[n], keys = (all > n ? all : n) + 2 * LANES;
+    const int64_t n = plan->workers, all = plan->first[n], keys = all > n ? all : n;
     const int graph = plan->kind == FGC_TILING || plan->kind == FGC_EDGES;
     uintptr_t at = (uintptr_t)memory;
 #define TAKE(array, count) (r->array = (void *)at, at += (size_t)(count) * 8)
-    TAKE(begin, n);
-    TAKE(load, n);
-    TAKE(sent, n);
-    TAKE(arrival, all);
-    TAKE(key, keys);
-    TAKE(spare, keys);
+    TAKE(waits, r->together * n + LANES);
+    TAKE(works, r->together * n + LANES);
+    TAKE(begins, r->together * padded_size(n));
+    TAKE(arrivals, r->together * padded_size(all));
+    TAKE(late, n + LANES);
+    TAKE(load, n + LANES);
+    TAKE(share, n + LANES);
+    TAKE(sent, n + LANES);
+    TAKE(work[0], keys + LANES);
+    TAKE(work[1], keys + LANES);
     TAKE(windows, (plan->groups + 1) * (int64_t)(sizeof(window) / 8));
     TAKE(order, all);
     TAKE(bound, plan->groups + 1);
@@ -396,14 +383,13 @@ static size_t lay_out(rounds *r, char *memory)
     TAKE(vertices, graph * (plan->total + 1) * (int64_t)(sizeof(vertex) / 8));
     TAKE(basis, plan->kind == FGC_SPAN ? plan->width * plan->width : 0);
 #undef TAKE
-    return at - (uintptr_t)memory;
+    return (at - (uintptr_t)memory) / 8;
 }
 
 /* Sort the messages by group: a counting sort, which fills each group from its end. */
 static void sort_by_group(rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
-    memset(r->bound, 0, (size_t)(plan->groups + 1) * sizeof *r->bound);
     for (int64_t m = 0; m < plan->first[plan->workers]; m++)
         r->bound[plan->group[m]]++;
     for (int64_t b = 0; b < plan->groups; b++)
@@ -413,11 +399,12 @@ static void sort_by_group(rounds *r)
 }
 
 /* Prepare what is the same in all rounds. Returns memory that the caller frees, or NULL. */
-static void *start_rounds(rounds *r, const fgc_completion_plan *plan)
+static void *start_rounds(rounds *r, const fgc_completion_plan *plan, int64_t together)
 {
     const int64_t n = plan->workers;
-    *r = (rounds){.plan = plan, .random = 1, .single = 1, .thresholds = plan->kind == FGC_BLOCKS};
-    char *const memory = malloc(lay_out(r, NULL));
+    *r = (rounds){.plan = plan, .single = 1, .thresholds = plan->kind == FGC_BLOCKS,
+                  .together = together};
+    char *const memory = calloc(lay_out(r, NULL), 8);
     if (!memory)
         return NULL;
     lay_out(r, memory);
@@ -425,8 +412,8 @@ static void *start_rounds(rounds *r, const fgc_completion_plan *plan)
         r->load[i] = (double)plan->loads[i];
         r->single &= plan->first[i] == i && plan->first[i + 1] == i + 1;
     }
-    for (int64_t w = 0; w <= plan->groups; w++)
-        r->windows[w] = (window){INFINITY, -INFINITY, INFINITY, -INFINITY, 0};
+    for (int64_t i = 0; i < n + LANES; i++)
+        r->share[i] = r->single && i < n ? plan->share[i] : NAN;
     if (plan->kind == FGC_BLOCKS)
         memcpy(r->need, plan->need, (size_t)plan->groups * sizeof *r->need);
     if (plan->kind == FGC_CELLS) {
@@ -443,57 +430,43 @@ static void *start_rounds(rounds *r, const fgc_completion_plan *plan)
     return memory;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, const double *delay,
-                                             const double *work, double *late, int64_t count,
+fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, const fgc_delays *delays,
+                                             int64_t first, double *late, int64_t count,
                                              double receive, double overhead, int interrupted,
                                              double *time, int64_t *messages, int64_t *workers,
                                              int64_t *computations)
 {
-    const uint64_t LOWER = (UINT64_C(1) << 52) - 1; /* see `computed` */
+    const int64_t n = plan->workers, together = delays->repeats;
     rounds r;
-    void *const memory = start_rounds(&r, plan);
+    void *const memory = start_rounds(&r, plan, together);
     if (!memory)
         return FGC_NO_MEMORY;
-    const int64_t n = plan->workers;
-    for (int64_t round = 0; round < count; round++) {
-        const double *const wait = delay + round * n, *const whole = work + round * n;
-        for (int64_t i = 0; i < n; i++)
-            r.begin[i] = late[i] + wait[i];
-        for (int64_t i = 0; i < n && r.single; i++)
-            r.arrival[i] = r.begin[i] + whole[i] * plan->share[i];
-        for (int64_t i = 0; i < n && !r.single; i++)
-            for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
-                r.arrival[m] = r.begin[i] + whole[i] * plan->share[m];
-        const double latest = await_workers(&r);
-        double ready = r.thresholds               ? blocks_ready(&r)
-                       : plan->kind == FGC_SPAN ? span_ready(&r)
-                                                : tally_ready(&r);
-        ready = latest < ready ? latest : ready;
-        const int64_t heard = count_messages(&r, ready, workers + round);
-        messages[round] = heard;
-        int64_t done = 0;
-        for (int64_t i = 0; i < n; i++)
-            done += (int64_t)(bits_of(computed(r.load[i], whole[i], ready - r.begin[i], r.sent[i])) & LOWER);
-        computations[round] = done;
-        double end = ready;
-        if (receive > 0) {
-            start_queue(&r);
-            for (int64_t left = heard; left > 0; left--) {
-                const double taken = r.arrival[take_next(&r)] + (double)left * receive;
-                end = taken > end ? taken : end;
+    memcpy(r.late, late, (size_t)n * sizeof *late);
+    for (int64_t start = 0, some; start < count; start += some) {
+        some = count - start < together ? count - start : together;
+        FGC_AT_LEVEL(fgc_draw)(delays, first + start, some, r.waits, r.works);
+        /* Independent rounds take each step together, as the processor begins one before another has ended:
+         * rounds of 16 workers take 0.75 times the time. */
+        const int64_t step = interrupted ? some : 1;
+        for (int64_t lo = 0; lo < some; lo += step) {
+            for (int64_t at = lo; at < lo + step; at++)
+                arrive(&r, at);
+            for (int64_t at = lo; at < lo + step; at++)
+                time[start + at] = ready_at(&r, at);
+            for (int64_t at = lo; at < lo + step; at++) {
+                const int64_t round = start + at;
+                turn_to(&r, at);
+                messages[round] = count_messages(&r, time[round], workers + round);
+                computations[round] = count_computations(&r, time[round]);
+                if (receive > 0)
+                    time[round] = received(&r, time[round], messages[round], receive);
+                if (!interrupted)
+                    finish_messages(&r, time[round] + overhead);
             }
         }
-        time[round] = end;
-        if (interrupted)
-            continue;
-        end += overhead;
-        for (int64_t i = 0; i < n; i++) {
-            double free_at = late[i];
-            for (int64_t m = plan->first[i]; m < plan->first[i + 1] && free_at <= end; m++)
-                free_at = r.arrival[m];
-            late[i] = free_at > end ? free_at - end : 0;
-        }
     }
+    if (!interrupted)
+        memcpy(late, r.late, (size_t)n * sizeof *late);
     free(memory);
     return FGC_OK;
 }

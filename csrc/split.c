@@ -177,34 +177,9 @@ static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, 
 #include "kernels.def"
 
 typedef struct {
-    const fgc_delays *delays;
-    int64_t first, rounds, part;
-    double *wait, *whole;
-} drawing;
-
-static void draw_pieces(void *data, int from, int to)
-{
-    const drawing *const it = data;
-    const int64_t lo = from * it->part, hi = to * it->part, n = it->delays->workers;
-    fgc_delays delays = *it->delays;
-    if (delays.given)
-        delays.given += lo * n;
-    fgc_draw_part(&delays, it->first + lo, (it->rounds < hi ? it->rounds : hi) - lo,
-                  it->wait + lo * n, it->whole + lo * n);
-}
-
-void fgc_draw(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole)
-{
-    drawing it = {.delays = delays, .first = first, .rounds = rounds, .wait = wait, .whole = whole};
-    const int64_t n = delays->workers, cost = 2 * rounds * n; /* at least two nanoseconds for each */
-    it.part = (part_of(rounds * n, LEAST_OF_VECTORS) + n - 1) / n;
-    if (rounds)
-        fgc_pool_run(draw_pieces, &it, pieces_of(rounds, it.part), cost);
-}
-
-typedef struct {
     const fgc_completion_plan *plan;
-    const double *delay, *work;
+    const fgc_delays *delays;
+    int64_t first;
     double *late;
     int64_t rounds, part;
     double receive, overhead;
@@ -217,21 +192,21 @@ typedef struct {
 static void simulate_pieces(void *data, int from, int to)
 {
     simulation *const it = data;
-    const int64_t lo = from * it->part, hi = to * it->part, n = it->plan->workers;
+    const int64_t lo = from * it->part, hi = to * it->part;
     const int64_t count = (it->rounds < hi ? it->rounds : hi) - lo;
-    if (fgc_completion_part(it->plan, it->delay + lo * n, it->work + lo * n, it->late, count,
-                            it->receive, it->overhead, it->interrupted, it->time + lo,
+    if (fgc_completion_part(it->plan, it->delays, it->first + lo, it->late, count, it->receive,
+                            it->overhead, it->interrupted, it->time + lo,
                             it->messages + lo, it->workers + lo, it->computations + lo))
         atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
 }
 
-fgc_status fgc_completion(const fgc_completion_plan *plan, const double *delay, const double *work,
+fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
                           double *late, int64_t rounds, double receive, double overhead,
                           int interrupted, double *time, int64_t *messages, int64_t *workers,
                           int64_t *computations)
 {
     enum { LINE = 8, FULL = 256 }; /* rounds: whose results fill a cache line; of a full part */
-    simulation it = {.plan = plan, .delay = delay, .work = work, .late = late, .rounds = rounds,
+    simulation it = {.plan = plan, .delays = delays, .first = first, .late = late, .rounds = rounds,
                      .receive = receive, .overhead = overhead, .interrupted = interrupted,
                      .time = time, .messages = messages, .workers = workers,
                      .computations = computations};

@@ -130,6 +130,43 @@ static FGC_INLINE vector larger(vector a, vector b)
 #endif
 }
 
+static FGC_INLINE vector smaller(vector a, vector b)
+{
+#if defined(__AVX512F__)
+    return _mm512_min_pd(a, b);
+#elif defined(__AVX__)
+    return _mm256_min_pd(a, b);
+#elif defined(__SSE2__)
+    return _mm_min_pd(a, b);
+#else
+    return pick(a < b, a, b);
+#endif
+}
+
+static FGC_INLINE double least_of_lanes(vector v)
+{
+#if defined(__AVX512F__)
+    return _mm512_reduce_min_pd(v);
+#else
+    double least = v[0];
+    for (int t = 1; t < LANES; t++)
+        least = v[t] < least ? v[t] : least;
+    return least;
+#endif
+}
+
+static FGC_INLINE int64_t sum_of_counts(lanes v)
+{
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi64((__m512i)v);
+#else
+    int64_t sum = 0;
+    for (int t = 0; t < LANES; t++)
+        sum += v[t];
+    return sum;
+#endif
+}
+
 /* Return whether any lane is at least x. */
 static FGC_INLINE int any_at_least(vector v, double x)
 {

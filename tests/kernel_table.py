@@ -644,8 +644,16 @@ def rule_of(plan):
 def completed(plan, delay, work, late, receive=0.0, overhead=0.0, interrupted=True):
     """Return what the kernel of simulated rounds writes."""
     out = kernels.rounds.Completion.empty(len(work))
-    kernels.unchecked.completion(plan, delay, work, late, receive, overhead, interrupted, out)
+    how = receive, overhead, interrupted
+    kernels.unchecked.completion(plan, given_exactly(delay, work), 0, late, *how, out)
     return out
+
+
+def given_exactly(delay, work):
+    """Return the plan of these delays and works, with nothing drawn."""
+    zeros = (np.zeros(delay.shape[1]) for _ in range(5))
+    plan = kernels.rounds.DelayPlan.of(np.uint64(0), 1.0, *zeros)
+    return plan._replace(given=delay, whole=work)
 
 
 def completion_truth(plan, delay, work, late, receive, overhead, interrupted, rule=None):

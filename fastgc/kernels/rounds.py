@@ -108,7 +108,11 @@ class DelayPlan(NamedTuple):
         The numbers of all workers, `repeats` times over, for loops over several rounds.
     repeats : int
     given : (rounds, n) float64 array
-        The given delays of the rounds to draw; without rounds if delays are random.
+        The given delays of some rounds; without rounds if delays are random.
+    start : int
+        The number of the first of these rounds.
+    whole : (rounds, n) float64 array
+        If it has rounds: `given` says exactly when workers begin, and this how long they work.
     """
 
     key: np.uint64
@@ -120,6 +124,8 @@ class DelayPlan(NamedTuple):
     work: Floats
     repeats: int
     given: Floats
+    start: int = 0
+    whole: Floats = np.empty((0, 0))
 
     @classmethod
     def of(
@@ -138,7 +144,3 @@ class DelayPlan(NamedTuple):
         numbers = np.tile([shift, scale, power, load, work], repeats)
         shift, scale, power, load, work = numbers
         return cls(key, onset, shift, scale, power, load, work, repeats, np.empty((0, n)))
-
-    def part(self, lo: int, hi: int) -> DelayPlan:
-        """Return a view of the plan for the given rounds lo .. hi-1."""
-        return self._replace(given=self.given[lo:hi])

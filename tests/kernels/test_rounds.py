@@ -12,8 +12,8 @@ import fastgc
 from fastgc import ReedSolomon, Uncoded, kernels
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.planning.simulation import simulate
-from fastgc.planning.simulation.monte_carlo import law_of
-from fastgc.planning.simulation.rounds import drawn
+from fastgc.planning.simulation.monte_carlo import kernel_rule, law_of
+from fastgc.planning.simulation.rounds import Conditions, Kernel, drawn
 
 MASK = (1 << 64) - 1
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -121,8 +121,10 @@ def test_every_level_rounds_as_the_oracle(at_each_level):
 
 def test_given_delays_are_only_drawn_apart():
     given = np.random.default_rng(0).random((6, 9))
-    plan = plan_of(9, load=2.0, work=0.25)._replace(given=given)
+    plan = plan_of(9, load=2.0, work=0.25)._replace(given=given, start=4)
     wait, whole = drawn(plan, 4, 6)
+    for found, true in zip(drawn(plan, 7, 2), (wait, whole), strict=True):
+        np.testing.assert_array_equal(found, true[3:5])
     apart = wait / given
     np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
     assert (apart >= 1 - 2.0**-52).all()
@@ -153,34 +155,22 @@ def test_laws(model):
         assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
 
 
-def test_threads_change_nothing(split_over):
-    rng = np.random.default_rng(3)
-    for n, rounds in ((1, 20_000), (7, 5_001), (600, 40)):
-        random = plan_of(n, shift=0.1, power=rng.choice([0.0, 0.5], n), load=2.0, work=0.3)
-        for plan in (random, random._replace(given=rng.random((rounds, n)))):
-            split_over(1)
-            expected = drawn(plan, 17, rounds)
-            assert len(np.unique(expected[1])) > 0.99 * n * rounds
-            split_over(3)
-            np.testing.assert_array_equal(drawn(plan, 17, rounds), expected)
-
-
-def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level, monkeypatch):
-    """Simulations draw a few rounds at a time; results are those of all rounds at once."""
-    code, n, rounds = ReedSolomon(20, stragglers=4), 20, much(700, 150)
-    given = np.random.default_rng(0).random((rounds, n))
-    for name, late in (("known law", Exponential(0.1)), ("drawn by the model", Empirical(given))):
+def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level):
+    """Kernels draw a few rounds at a time; results are those of all rounds at once."""
+    n, rounds = 20, much(700, 150)
+    run = Kernel(kernel_rule(ReedSolomon(n, stragglers=4)))
+    random = plan_of(n, scale=0.1, work=0.01)
+    given = random._replace(given=np.random.default_rng(0).random((rounds, n)))
+    for plan in (random, given, given._replace(whole=given.given[::-1].copy())):
         for interrupted in (True, False):
-            how = {"cost": 0.01, "rounds": rounds, "seed": 1, "interrupted": interrupted}
-            monkeypatch.undo()
-            whole = simulate(code, late, **how)
-            monkeypatch.setattr("fastgc.simulation.rounds._DRAWN_AT_ONCE", 9 * n)
+            how = Conditions(0.0, 0.05, interrupted)
+            whole = run(plan, 0, rounds, np.zeros(n), how)
             for _ in at_each_level():
-                cut = simulate(code, late, **how)
-                for each in ("times", "messages", "workers", "computations"):
-                    np.testing.assert_array_equal(
-                        getattr(cut, each), getattr(whole, each), err_msg=name
-                    )
+                late = np.zeros(n)
+                cuts = range(0, rounds, 9)
+                parts = [run(plan, at, min(9, rounds - at), late, how) for at in cuts]
+                for cut, true in zip(zip(*parts, strict=True), whole, strict=True):
+                    np.testing.assert_array_equal(np.concatenate(cut), true)
 
 
 class Slower(Pareto):
@@ -252,11 +242,12 @@ def test_ties_are_fair():
 
 def test_seeds_and_threads(split_over):
     code = fastgc.BinaryCode(9, stragglers=2)
-    found = []
-    for count in (1, 2, 3):
-        split_over(count)
-        found.append(simulate(code, Pareto(1.0, 2.0), cost=0.1, rounds=1000, seed=4))
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0].times, other.times)
-        np.testing.assert_array_equal(found[0].computations, other.computations)
-    assert (simulate(code, Pareto(1.0, 2.0), rounds=1000, seed=5).times != found[0].times).all()
+    for late in (Pareto(1.0, 2.0), Empirical(np.random.default_rng(0).random(2000))):
+        found = []
+        for count in (1, 2, 3):
+            split_over(count)
+            found.append(simulate(code, late, cost=0.1, rounds=1000, seed=4))
+        for other in found[1:]:
+            np.testing.assert_array_equal(found[0].times, other.times)
+            np.testing.assert_array_equal(found[0].computations, other.computations)
+        assert (simulate(code, late, rounds=1000, seed=5).times != found[0].times).all()

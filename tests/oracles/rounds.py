@@ -16,8 +16,8 @@ _ARRIVALS = 1 << 22  # arrivals that are computed at a time: 32 MB
 
 def completion(
     plan,
-    delay,
-    work,
+    delays,
+    first,
     late,
     receive,
     overhead,
@@ -26,15 +26,15 @@ def completion(
 ):
     """Simulate rounds: when messages suffice, and what has come and been computed by then.
 
-    Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
-    round r began.
+    In a round for which `draw` writes `wait` and `whole`, message m of worker i arrives ``late[i] +
+    wait[i] + whole[i] * share[m]`` seconds after the round began.
 
     Parameters
     ----------
     plan : CompletionPlan
-    delay, work : (rounds, n) float64 array
-        Seconds until each worker begins, once it is free, and seconds that all its work takes.
-        C-contiguous, finite, not negative.
+    delays : DelayPlan
+    first : int
+        The number of the first round.
     late : (n,) float64 array
         Seconds from the beginning of a round until each worker is free: in every round if
         `interrupted`; else in the first round, and overwritten with those of the next round.
@@ -49,6 +49,8 @@ def completion(
     out : Completion
         Where results are written; arrays of shape (rounds,).
     """
+    delay, work = np.empty((2, out.time.size, late.size))
+    draw(delays, first, delay, work)
     sender = np.repeat(np.arange(plan.loads.size), np.diff(plan.first))
     step = max(_ARRIVALS // max(sender.size, 1), 1) if interrupted else 1
     for lo in range(0, len(work), step):
@@ -236,11 +238,15 @@ def draw(delays, first, wait, whole):
         work takes, as `completion` reads them.
     """
     rounds, n = wait.shape
+    given = slice(first - delays.start, first - delays.start + rounds)
+    if len(delays.whole):
+        wait[:], whole[:] = delays.given[given], delays.whole[given]
+        return
     random = _random(delays.key, first * n, rounds * n).reshape(rounds, n)
     apart = 1 + (((random << 32) >> 12 | _ONE).view(np.float64) - 1) * 2.0**-40
     shift, scale, power, load, work = (each[:n] for each in delays[2:7])
     if len(delays.given):
-        time = delays.given
+        time = delays.given[given]
     else:
         hazard = _exponential(random)
         if power.any():

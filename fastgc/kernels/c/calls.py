@@ -410,16 +410,10 @@ def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
     first : int
     wait, whole : (rounds, n) float64 array
         Written: the seconds until each worker begins, once it is free, and the seconds that all its
-        work takes, as `completion` reads them.
+        work takes.
     """
-    fields = delays._asdict() | {
-        "key": int(delays.key),
-        "workers": wait.shape[1],
-        "given": delays.given if len(delays.given) else ffi.NULL,
-        "powers": bool(delays.power.any()),
-    }
     lib.fgc_draw(
-        struct_of("fgc_delays", **fields),
+        _delays(delays),
         first,
         len(wait),
         ffi.from_buffer("double[]", wait),
@@ -427,10 +421,21 @@ def draw(delays: DelayPlan, first: int, wait: Floats, whole: Floats) -> None:
     )
 
 
+def _delays(delays):
+    fields = delays._asdict() | {
+        "key": int(delays.key),
+        "workers": delays.given.shape[1],
+        "given": delays.given if len(delays.given) else ffi.NULL,
+        "whole": delays.whole if len(delays.whole) else ffi.NULL,
+        "powers": bool(delays.power.any()),
+    }
+    return struct_of("fgc_delays", **fields)
+
+
 def completion(
     plan: CompletionPlan,
-    delay: Floats,
-    work: Floats,
+    delays: DelayPlan,
+    first: int,
     late: Floats,
     receive: float,
     overhead: float,
@@ -439,15 +444,15 @@ def completion(
 ) -> None:
     """Simulate rounds: when messages suffice, and what has come and been computed by then.
 
-    Message m of worker i arrives ``late[i] + delay[r, i] + work[r, i] * share[m]`` seconds after
-    round r began.
+    In a round for which `draw` writes `wait` and `whole`, message m of worker i arrives ``late[i] +
+    wait[i] + whole[i] * share[m]`` seconds after the round began.
 
     Parameters
     ----------
     plan : CompletionPlan
-    delay, work : (rounds, n) float64 array
-        Seconds until each worker begins, once it is free, and seconds that all its work takes.
-        C-contiguous, finite, not negative.
+    delays : DelayPlan
+    first : int
+        The number of the first round.
     late : (n,) float64 array
         Seconds from the beginning of a round until each worker is free: in every round if
         `interrupted`; else in the first round, and overwritten with those of the next round.
@@ -469,10 +474,10 @@ def completion(
     }
     status = lib.fgc_completion(
         struct_of("fgc_completion_plan", **fields),
-        ffi.from_buffer("double[]", delay),
-        ffi.from_buffer("double[]", work),
+        _delays(delays),
+        first,
         ffi.from_buffer("double[]", late),
-        len(work),
+        out.time.size,
         receive,
         overhead,
         interrupted,

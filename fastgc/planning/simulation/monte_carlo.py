@@ -567,4 +567,4 @@ def draw(
         drawn = np.ascontiguousarray(drawn, dtype=np.float64)
         least = _LEAST * (receive + float(drawn.mean()) or 1.0)
         plan = DelayPlan.of(key, onset, zeros, zeros, zeros, load, work + least)
-        yield first, count, plan._replace(given=drawn)
+        yield first, count, plan._replace(given=drawn, start=first)

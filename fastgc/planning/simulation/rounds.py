@@ -19,9 +19,6 @@ from ...kernels.rounds import Completion, CompletionPlan, DelayPlan
 from ...kernels.unchecked import completion, draw
 from ...numerics.solve import SOLVED
 
-# Delays that a kernel draws and uses in one call: 4 MB. Smaller calls fit the caches better, but
-# starting threads more often costs more: with 65,536 delays a call took 1.1 to 1.4 times as long.
-_DRAWN_AT_ONCE = 1 << 19
 _SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
 
 
@@ -92,7 +89,7 @@ Simulator = Callable[[DelayPlan, int, int, Floats, Conditions], tuple[Array, ...
 
 
 class Kernel:
-    """Simulates with compiled kernels, so few rounds a call that their delays fit the caches.
+    """Simulates with compiled kernels.
 
     `judge` is called with the messages from which each of the first `judged` rounds is decoded.
     """
@@ -110,17 +107,17 @@ class Kernel:
         lo = 0
         while lo < rounds:
             left = self._judged - first - lo  # rounds still to be judged
-            step = max(1, _DRAWN_AT_ONCE // late.size)
+            hi = rounds
             if left > 0:
                 # Without interruption, the arrivals below need `late` as it is before each round.
-                step = min(step, left) if how.interrupted else 1
-            hi = min(lo + step, rounds)
-            wait, work = drawn(delays.part(lo, hi), first + lo, hi - lo)
-            begin, done = late + wait if left > 0 else wait, out.part(lo, hi)
-            completion(rule, wait, work, late, *how, done)
+                hi = min(lo + left, rounds) if how.interrupted else lo + 1
+            done = out.part(lo, hi)
             if left > 0 and self._judge is not None:
-                arrival = begin[:, self._sender] + work[:, self._sender] * rule.share
+                wait, work = drawn(delays, first + lo, hi - lo)
+                arrival = (late + wait)[:, self._sender] + work[:, self._sender] * rule.share
                 order = np.argsort(arrival, axis=1, kind="stable")
+            completion(rule, delays, first + lo, late, *how, done)
+            if left > 0 and self._judge is not None:
                 for came, count in zip(order, done.messages, strict=True):
                     self._judge(came[:count])
             lo = hi

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import COMPLETIONS, completed, completion_truth
+from kernel_table import COMPLETIONS, completed, completion_truth, given_exactly
 
 from fastgc import kernels
 from fastgc.coding.rules import Span
@@ -407,7 +407,9 @@ def test_written_where_told_and_nowhere_else():
     for array in room:
         array[:] = -7
     out = room.part(5, 35)
-    kernels.unchecked.completion(*arguments.values(), 0.0, 0.0, True, out)
+    plan, delay, work, late = arguments.values()
+    delays = given_exactly(delay, work)
+    kernels.unchecked.completion(plan, delays, 0, late, 0.0, 0.0, True, out)
     expected = completion_truth(**arguments, receive=0.0, overhead=0.0, interrupted=True)
     assert_same((out, arguments["late"]), expected)
     for array in room:
