@@ -16,8 +16,9 @@
  *
  * Nodes are divided by a power of two; a solution's digits do not depend on it. In an order that is given,
  * or Leja's, their mean distance becomes about 1: the products of distances that the steps divide by then
- * stay in a double's range for thousands of nodes. A system that leaves the range all the same is not solved
- * here: overflow leaves numbers that are not finite, and underflow sets a flag of the processor. */
+ * stay in a double's range for thousands of nodes. A column that leaves the range all the same is found out
+ * (overflow leaves numbers that are not finite, and underflow sets a flag of the processor) and on request
+ * solved again by the same steps on numbers with exponents of their own. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -28,8 +29,6 @@
 #endif
 
 #include "vector.h"
-
-enum { GROUP = 4 }; /* columns that share their reciprocals */
 
 /* Keep the compiler from moving reads and writes of memory across this point. */
 #define KEEP_ORDER __asm__ volatile("" : : : "memory")
@@ -65,12 +64,12 @@ typedef struct {
 } points;
 
 typedef struct {
-    double *re[GROUP], *im[GROUP], *error[GROUP];
-} columns;
+    double *re, *im, *error;
+} column;
 
 typedef struct {
-    number last[GROUP][LANES];
-    vector error[GROUP][LANES];
+    number last[LANES];
+    vector error[LANES];
 } carry;
 
 /* Clear the processor's underflow flag, and read it. KEEP_ORDER has results that are stored before the
@@ -149,9 +148,9 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
 
 typedef enum { TIMES_NODE, OVER_DIFFERENCE } what;
 
-/* Do the panel's steps on the vector at i of each column. `head`: it is the panel's first vector, of which
- * each step leaves some elements alone. */
-static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t first, carry *kept,
+/* Do the panel's steps on the vector at i. `head`: it is the panel's first vector, of which each step
+ * leaves some elements alone. */
+static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry *kept,
                              const what factor, const int ascending, const int head,
                              const int bounded, const int complex)
 {
@@ -165,103 +164,98 @@ static FGC_INLINE void steps(points x, columns c, int count, int64_t i, int64_t 
                             complex ? spread(x.im[first + t]) : (vector){0}};
     for (int t = 0; bounded && t < LANES; t++)
         size[t] = modulus(f[t], complex);
-    for (int col = 0; col < count; col++) {
-        number v = get(c.re[col] + i, c.im[col] + i, complex);
-        vector e = bounded ? load(c.error[col] + i) : (vector){0};
-        FGC_UNROLL
-        for (int step = 0; step < LANES; step++) {
-            const int t = ascending ? step : LANES - 1 - step;
-            number *const last = &kept->last[col][t];
-            number neighbour = {{0}, {0}}, before = v, result;
-            vector *const last_error = &kept->error[col][t];
-            vector other = {0}, known = e, sum = {0};
-            if (factor == OVER_DIFFERENCE && !ascending) {
-                before = times(v, f[t], complex);
-                if (bounded)
-                    known = e * size[t] + IN_QUOTIENT * about(before, complex);
-                if (head) {
-                    before = choose(after(t), before, v, complex);
-                    known = pick(after(t), known, e);
-                }
-            }
-            if (ascending)
-                neighbour.re = from_last(last->re, before.re);
-            else
-                neighbour.re = from_second(before.re, last->re);
-            if (complex && ascending)
-                neighbour.im = from_last(last->im, before.im);
-            else if (complex)
-                neighbour.im = from_second(before.im, last->im);
-            *last = before;
-            if (bounded) {
-                other = ascending ? from_last(*last_error, known) : from_second(known, *last_error);
-                *last_error = known;
-                sum = known + other;
-                if (factor == TIMES_NODE)
-                    sum = known + size[t] * (other + IN_PRODUCT * about(neighbour, complex));
-            }
-            if (factor == TIMES_NODE)
-                neighbour = times(f[t], neighbour, complex);
-            result = minus(before, neighbour, complex);
-            if (factor == OVER_DIFFERENCE && ascending)
-                result = times(result, f[t], complex);
-            v = head ? choose(ascending ? after(t) : after(t - 1), result, before, complex) : result;
-            if (bounded) {
-                if (factor == OVER_DIFFERENCE && ascending)
-                    sum = sum * size[t] + IN_QUOTIENT * about(result, complex);
-                sum += about(result, complex);
-                e = head ? pick(ascending ? after(t) : after(t - 1), sum, known) : sum;
+    number v = get(c.re + i, c.im + i, complex);
+    vector e = bounded ? load(c.error + i) : (vector){0};
+    FGC_UNROLL
+    for (int step = 0; step < LANES; step++) {
+        const int t = ascending ? step : LANES - 1 - step;
+        number *const last = &kept->last[t];
+        number neighbour = {{0}, {0}}, before = v, result;
+        vector *const last_error = &kept->error[t];
+        vector other = {0}, known = e, sum = {0};
+        if (factor == OVER_DIFFERENCE && !ascending) {
+            before = times(v, f[t], complex);
+            if (bounded)
+                known = e * size[t] + IN_QUOTIENT * about(before, complex);
+            if (head) {
+                before = choose(after(t), before, v, complex);
+                known = pick(after(t), known, e);
             }
         }
-        put(c.re[col] + i, c.im[col] + i, v, complex);
-        if (bounded)
-            store(c.error[col] + i, e);
+        if (ascending)
+            neighbour.re = from_last(last->re, before.re);
+        else
+            neighbour.re = from_second(before.re, last->re);
+        if (complex && ascending)
+            neighbour.im = from_last(last->im, before.im);
+        else if (complex)
+            neighbour.im = from_second(before.im, last->im);
+        *last = before;
+        if (bounded) {
+            other = ascending ? from_last(*last_error, known) : from_second(known, *last_error);
+            *last_error = known;
+            sum = known + other;
+            if (factor == TIMES_NODE)
+                sum = known + size[t] * (other + IN_PRODUCT * about(neighbour, complex));
+        }
+        if (factor == TIMES_NODE)
+            neighbour = times(f[t], neighbour, complex);
+        result = minus(before, neighbour, complex);
+        if (factor == OVER_DIFFERENCE && ascending)
+            result = times(result, f[t], complex);
+        v = head ? choose(ascending ? after(t) : after(t - 1), result, before, complex) : result;
+        if (bounded) {
+            if (factor == OVER_DIFFERENCE && ascending)
+                sum = sum * size[t] + IN_QUOTIENT * about(result, complex);
+            sum += about(result, complex);
+            e = head ? pick(ascending ? after(t) : after(t - 1), sum, known) : sum;
+        }
     }
+    put(c.re + i, c.im + i, v, complex);
+    if (bounded)
+        store(c.error + i, e);
 }
 
 /* Do all steps k of one kind, ascending or descending, panel by panel. `valid`: the lanes of the last
  * vector that hold elements. */
-static FGC_INLINE void sweep(points x, columns c, int count, lanes valid, const what factor,
-                             const int ascending, const int bounded, const int complex)
+static FGC_INLINE void sweep(points x, column c, lanes valid, const what factor, const int ascending,
+                             const int bounded, const int complex)
 {
     const int64_t end = x.vectors * LANES;
     for (int64_t panel = 0; panel < end; panel += LANES) {
         carry kept;
-        for (int col = 0; col < count; col++)
-            for (int t = 0; t < LANES; t++)
-                kept.last[col][t] = (number){{0}, {0}}, kept.error[col][t] = (vector){0};
+        for (int t = 0; t < LANES; t++)
+            kept.last[t] = (number){{0}, {0}}, kept.error[t] = (vector){0};
         if (ascending) {
-            steps(x, c, count, panel, panel, &kept, factor, 1, 1, bounded, complex);
+            steps(x, c, panel, panel, &kept, factor, 1, 1, bounded, complex);
             for (int64_t i = panel + LANES; i < end; i += LANES)
-                steps(x, c, count, i, panel, &kept, factor, 1, 0, bounded, complex);
+                steps(x, c, i, panel, &kept, factor, 1, 0, bounded, complex);
             /* Numbers beyond the end would grow from panel to panel. */
-            for (int col = 0; col < count; col++) {
-                const number zero = {{0}, {0}};
-                double *const re = c.re[col] + end - LANES, *const im = c.im[col] + end - LANES;
-                put(re, im, choose(valid, get(re, im, complex), zero, complex), complex);
-                double *const error = c.error[col] + end - LANES;
-                if (bounded)
-                    store(error, pick(valid, load(error), zero.re));
-            }
+            const number zero = {{0}, {0}};
+            double *const re = c.re + end - LANES, *const im = c.im + end - LANES;
+            put(re, im, choose(valid, get(re, im, complex), zero, complex), complex);
+            double *const error = c.error + end - LANES;
+            if (bounded)
+                store(error, pick(valid, load(error), zero.re));
         } else {
             const int64_t first = end - LANES - panel;
             for (int64_t i = end - LANES; i > first; i -= LANES)
-                steps(x, c, count, i, first, &kept, factor, 0, 0, bounded, complex);
-            steps(x, c, count, first, first, &kept, factor, 0, 1, bounded, complex);
+                steps(x, c, i, first, &kept, factor, 0, 0, bounded, complex);
+            steps(x, c, first, first, &kept, factor, 0, 1, bounded, complex);
         }
     }
 }
 
 /* Solve in place: first the ascending steps, then the descending ones. */
-static FGC_INLINE void solve(points x, columns c, int count, lanes valid, const int transpose,
-                             const int bounded, const int complex)
+static FGC_INLINE void solve(points x, column c, lanes valid, const int transpose, const int bounded,
+                             const int complex)
 {
     if (transpose) {
-        sweep(x, c, count, valid, TIMES_NODE, 1, bounded, complex);
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 0, bounded, complex);
+        sweep(x, c, valid, TIMES_NODE, 1, bounded, complex);
+        sweep(x, c, valid, OVER_DIFFERENCE, 0, bounded, complex);
     } else {
-        sweep(x, c, count, valid, OVER_DIFFERENCE, 1, bounded, complex);
-        sweep(x, c, count, valid, TIMES_NODE, 0, bounded, complex);
+        sweep(x, c, valid, OVER_DIFFERENCE, 1, bounded, complex);
+        sweep(x, c, valid, TIMES_NODE, 0, bounded, complex);
     }
 }
 
@@ -397,8 +391,8 @@ static double largest_part(const double *x, int64_t len)
  *
  * For each node but the first there is the mean logarithm of its distances to the nodes before it.
  * Returns the least of these means. */
-static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, double *work,
-                              const int complex)
+static FGC_INLINE double leja_as(const double *nodes, int64_t m, int64_t *order, double *work,
+                                 const int complex)
 {
     enum { CHAINS = 4, CLAMP = 16 };
     const int64_t padded = padded_size(m);
@@ -434,7 +428,8 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
         }
     }
     const lanes keep = (lanes){0} + (INT64_MAX & ~low); /* neither sign nor position */
-    double growth = 1.0, least = 0;
+    double growth = 1.0;
+    int64_t least = 0, nodes_of_least = 1; /* the least mean logarithm, as a fraction */
     int64_t grown = 0, scaled_by = 0; /* exponents: of growth, and of the scale that products have got */
     for (int64_t k = 0; k + 1 < m; k++) {
         const double x = re[best], y = im[best], moved = product[k];
@@ -493,8 +488,10 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
             best = k + 1;
         const int64_t e = exponent_of(all[0]);
         scaled_by += up + grown;
-        const double mean = (double)((complex ? e >> 1 : e) - scaled_by) / (double)(k + 1);
-        least = mean < least ? mean : least;
+        const int64_t sum = (complex ? e >> 1 : e) - scaled_by;
+        const int is_less = sum * nodes_of_least < least * (k + 1);
+        least = is_less ? sum : least;
+        nodes_of_least = is_less ? k + 1 : nodes_of_least;
         grown = e < -1000 || e > 1000 ? 0 : complex ? -(e >> 1) : -e;
         growth = power_of_two(grown);
         if (k % CLAMP == CLAMP - 1) {
@@ -504,7 +501,12 @@ static FGC_INLINE double leja(const double *nodes, int64_t m, int64_t *order, do
                 product[i] = 0;
         }
     }
-    return least;
+    return (double)least / (double)nodes_of_least;
+}
+
+static FGC_NOINLINE double leja(const double *nodes, int64_t m, int64_t *order, double *work, int complex)
+{
+    return BY_TYPE(leja_as, nodes, m, order, work);
 }
 
 fgc_status FGC_AT_LEVEL(fgc_leja_order)(const double *nodes, int64_t m, int complex, int64_t *order)
@@ -512,193 +514,144 @@ fgc_status FGC_AT_LEVEL(fgc_leja_order)(const double *nodes, int64_t m, int comp
     void *const memory = malloc((size_t)(4 * padded_size(m) + 8) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
-    (void)BY_TYPE(leja, nodes, m, order, aligned(memory));
+    (void)leja(nodes, m, order, aligned(memory), complex);
     free(memory);
     return FGC_OK;
 }
 
-/* `len` is a multiple of LANES. */
 static FGC_INLINE int all_finite(const double *x, int64_t len)
 {
-    vector none = {0};
-    for (int64_t i = 0; i < len; i += LANES)
-        none += load(x + i) - load(x + i);
-    return sum_of_lanes(none) == 0;
+    int finite = 1;
+    for (int64_t i = 0; i < len; i++)
+        finite &= x[i] - x[i] == 0;
+    return finite;
 }
 
-/* A system to solve. */
+/* A system to solve, of which the nodes have been divided by 2^shift: the largest is of size 1. */
 typedef struct {
     const double *nodes, *b;
     double *out, *bound;
     int64_t m, width;
     double largest; /* the largest modulus of a node's real or imaginary part */
-    int64_t shift;  /* nodes have been divided by 2^shift */
-    int transpose;
+    int64_t shift;
+    int transpose, complex;
 } task;
 
-/* Multiply row i, of `size` numbers, by 2^(-shift i), which makes up for the scale of the nodes. The rows
- * are those of b if `transpose`, else those of x. */
-static void shift_rows(const task *of, double *rows, int64_t size)
-{
-    for (int64_t i = 0; of->shift && i < of->m; i++)
-        for (int64_t at = i * size; at < (i + 1) * size; at++)
-            rows[at] = scaled(rows[at], -of->shift * i);
-}
-
-/* The nodes in one order, and up to GROUP columns solved in it. */
+/* An order to take the nodes in. They are divided by 2^more before, in addition to 2^shift. */
 typedef struct {
-    const int64_t *order;
-    int64_t *place; /* of each row of x: where it is in the columns */
-    points x;
-    columns c;
-    double *column; /* the first column; the others follow */
-} attempt;
+    const int64_t *rows;
+    int64_t more;
+} ordering;
 
-static FGC_INLINE attempt new_attempt(const task *of, const int64_t *order, int64_t *place,
-                                      double *work, const int complex)
+/* A solution: numbers and, if wanted, bounds of their errors. For V x = b, row i is still to be multiplied
+ * by 2^(-shift i), which makes up for the scale of the nodes; for V^T x = b, row i of b has been. */
+typedef struct {
+    double *x, *error;
+    int64_t shift;
+} answer;
+
+/* The number of doubles that solve_in_order and solve_widely need. */
+static int64_t work_size(int64_t m) { return 6 * (padded_size(m) + LANES); }
+
+/* Solve for a column in one order. Returns whether nothing left a double's range. */
+static int solve_in_order(const task *of, ordering by, int64_t col, int bounded, double *work,
+                          answer *to)
 {
-    const int64_t padded = padded_size(of->m);
-    double *const re = work + LANES, *const im = complex ? re + padded + LANES : re;
-    attempt a = {order, place, {re, im, padded / LANES}, {{0}, {0}, {0}}, im + padded};
-    for (int col = 0; col < GROUP; col++) {
-        a.c.re[col] = a.column + (1 + complex) * col * padded;
-        a.c.im[col] = complex ? a.c.re[col] + padded : a.c.re[col];
-        a.c.error[col] = a.column + ((1 + complex) * GROUP + col) * padded;
-    }
-    return a;
-}
-
-/* The number of doubles that an attempt needs. */
-static int64_t attempt_size(int64_t m) { return (2 + 3 * GROUP) * (padded_size(m) + LANES); }
-
-/* Copy the nodes in order. Returns 1, or 0 if a node is not finite, or -1 if the order holds an index
- * outside 0 .. m-1. */
-static FGC_INLINE int put_nodes(const task *of, attempt *a, const int complex)
-{
-    const int64_t m = of->m, padded = padded_size(m);
-    double *const re = (double *)a->x.re, *const im = (double *)a->x.im;
-    int finite = 1;
+    const int transpose = of->transpose, complex = of->complex;
+    const int64_t m = of->m, padded = padded_size(m), shift = of->shift + by.more;
+    double *const x = work + LANES, *const y = complex ? x + padded + LANES : x;
+    const column c = {y + padded, complex ? y + 2 * padded : y + padded, y + 3 * padded};
+    const lanes valid = ~after((int)(m - 1 - (padded - LANES)));
+    forget_underflow();
     for (int64_t i = -LANES; i < padded; i++) {
         /* Distinct nodes beyond either end: zeros are divided by their differences, and a difference that
          * shares a reciprocal with one of these must not become infinite. */
-        const double steps = (double)(i < 0 ? i - 1 : i - m + 2);
-        const double beyond = steps * (of->largest > 0 ? 2 * of->largest : 1.0);
+        const double beyond = (double)(i < 0 ? i - 1 : i - m + 2) * (of->largest > 0 ? 2 * of->largest : 1.0);
         const int inside = i >= 0 && i < m;
-        if (inside && (uint64_t)a->order[i] >= (uint64_t)m)
-            return -1;
-        const scalar x = inside ? number_at(of->nodes, a->order[i], complex) : (scalar){beyond, 0};
-        finite &= x.re - x.re == 0 && x.im - x.im == 0;
-        re[i] = x.re;
+        const scalar node = inside ? number_at(of->nodes, by.rows[i], complex) : (scalar){beyond, 0};
+        x[i] = scaled(node.re, -by.more);
         if (complex)
-            im[i] = x.im;
+            y[i] = scaled(node.im, -by.more);
     }
-    return finite;
-}
-
-/* Solve for `count` columns from `done` on. Returns whether nothing left a double's range. */
-static FGC_INLINE int solve_group(const task *of, attempt *a, int64_t done, int count, int bounded,
-                                  const int complex)
-{
-    const int parts = 1 + complex, transpose = of->transpose;
-    const int64_t m = of->m, width = of->width, padded = padded_size(m), *const order = a->order;
-    const lanes valid = ~after((int)(m - 1 - (a->x.vectors - 1) * LANES));
-    const columns c = a->c;
-    forget_underflow();
     for (int64_t i = 0; i < padded; i++) {
-        const int64_t at = width * (i < m ? transpose ? i : order[i] : 0) + done;
-        const double *const row = of->b + parts * at;
-        for (int col = 0; col < count; col++) {
-            c.re[col][i] = i < m ? row[parts * col] : 0;
-            if (complex)
-                c.im[col][i] = i < m ? row[2 * col + 1] : 0;
-            if (bounded)
-                c.error[col][i] = i < m && of->bound ? of->bound[at + col] / UNIT : 0;
-        }
-    }
-    for (int64_t i = 0; of->shift && transpose && i < m; i++) {
-        const int64_t shift = -of->shift * i;
-        for (int col = 0; col < count; col++) {
-            c.re[col][i] = scaled(c.re[col][i], shift);
-            if (complex)
-                c.im[col][i] = scaled(c.im[col][i], shift);
-            if (bounded)
-                c.error[col][i] = scaled(c.error[col][i], shift);
-        }
+        const int64_t at = of->width * (i < m ? transpose ? i : by.rows[i] : 0) + col;
+        const int64_t up = transpose ? -shift * i : 0;
+        const scalar value = i < m ? number_at(of->b, at, complex) : (scalar){0, 0};
+        c.re[i] = scaled(value.re, up);
+        if (complex)
+            c.im[i] = scaled(value.im, up);
+        if (bounded)
+            c.error[i] = i < m && of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
     }
     /* Constants for the inlined function */
-#define SOLVE(transpose, bounded)                                                                  \
-    (count == 1 ? solve(a->x, c, 1, valid, transpose, bounded, complex)                            \
-                : solve(a->x, c, count, valid, transpose, bounded, complex))
+    const points nodes = {x, y, padded / LANES};
     if (bounded)
-        transpose ? SOLVE(1, 1) : SOLVE(0, 1);
+        transpose ? BY_TYPE(solve, nodes, c, valid, 1, 1) : BY_TYPE(solve, nodes, c, valid, 0, 1);
     else
-        transpose ? SOLVE(1, 0) : SOLVE(0, 0);
-#undef SOLVE
-    const int good = !underflowed() && all_finite(a->column, parts * count * padded);
+        transpose ? BY_TYPE(solve, nodes, c, valid, 1, 0) : BY_TYPE(solve, nodes, c, valid, 0, 0);
+    const int good = !underflowed() && all_finite(c.re, (1 + complex) * padded);
     /* From here on bounds are absolute, and Inf where a bound is not a number. */
-    for (int col = 0; bounded && col < count; col++)
-        for (int64_t i = 0; i < m; i++) {
-            const double e = c.error[col][i], rounded = UNIT * e + (e > 0 ? 0x1p-1074 : 0);
-            c.error[col][i] = good && rounded <= DBL_MAX ? rounded : INFINITY;
+    for (int64_t i = 0; good && i < m; i++) {
+        const int64_t row = transpose ? by.rows[i] : i;
+        put_number(to->x, row, (scalar){c.re[i], complex ? c.im[i] : 0}, complex);
+        if (bounded) {
+            const double e = c.error[i], rounded = UNIT * e + (e > 0 ? 0x1p-1074 : 0);
+            to->error[row] = rounded <= DBL_MAX ? rounded : INFINITY;
         }
+    }
+    to->shift = transpose ? 0 : shift;
     return good;
 }
 
-static FGC_NOINLINE int solve_real(const task *of, attempt *a, int64_t done, int count, int bounded)
-{
-    return solve_group(of, a, done, count, bounded, 0);
-}
-
-static FGC_NOINLINE int solve_complex(const task *of, attempt *a, int64_t done, int count,
-                                      int bounded)
-{
-    return solve_group(of, a, done, count, bounded, 1);
-}
-
 /* From so many columns on, vectors across columns pay. */
-enum { MANY = LANES > 4 ? 5 : 3 };
+enum { MANY = LANES > 4 ? 4 : 3 };
 
 /* The number of doubles that solve_many needs. */
 static int64_t many_size(int64_t m) { return 2 * (m + 2 * PANEL + m * WIDE * LANES); }
 
+static void shift_row(double *row, int64_t size, int64_t e)
+{
+    for (int64_t i = 0; e && i < size; i++)
+        row[i] = scaled(row[i], e);
+}
+
 /* Solve for `count` columns, at most as many as WIDE vectors hold. Writes them and returns 1 if nothing
  * left a double's range, else returns 0. */
-static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t done, int count,
-                                 double *work, const int complex)
+static int solve_many(const task *of, ordering by, int64_t done, int count, double *work)
 {
-    const int parts = 1 + complex;
-    const int64_t m = of->m, size = parts * WIDE * LANES;
+    const int complex = of->complex, parts = 1 + complex;
+    const int64_t m = of->m, size = parts * WIDE * LANES, shift = of->shift + by.more;
     double *const re = work + m * 2 * WIDE * LANES + PANEL, *const im = re + m + 2 * PANEL;
     const table x = {re, im, work, m};
     forget_underflow();
     for (int64_t i = -PANEL; i < m + PANEL; i++) {
         const int inside = i >= 0 && i < m;
-        const scalar node = inside ? number_at(of->nodes, order[i], complex) : (scalar){0, 0};
-        re[i] = node.re;
-        im[i] = node.im;
+        const scalar node = inside ? number_at(of->nodes, by.rows[i], complex) : (scalar){0, 0};
+        re[i] = scaled(node.re, -by.more);
+        im[i] = scaled(node.im, -by.more);
     }
     for (int64_t i = 0; i < m; i++) {
-        const double *const from = of->b + parts * (of->width * (of->transpose ? i : order[i]) + done);
+        const double *const from = of->b + parts * (of->width * (of->transpose ? i : by.rows[i]) + done);
         double *const row = work + i * size;
         for (int col = 0; col < WIDE * LANES; col++) {
             row[col] = col < count ? from[parts * col] : 0;
             if (complex)
                 row[WIDE * LANES + col] = col < count ? from[2 * col + 1] : 0;
         }
+        if (of->transpose)
+            shift_row(row, size, -shift * i);
     }
-    if (of->transpose)
-        shift_rows(of, work, size);
     if (count <= LANES) /* constants for the inlined function */
-        solve_rows(x, of->transpose, 1, complex);
+        BY_TYPE(solve_rows, x, of->transpose, 1);
     else
-        solve_rows(x, of->transpose, 2, complex);
+        BY_TYPE(solve_rows, x, of->transpose, 2);
     const int good = !underflowed();
-    if (!of->transpose)
-        shift_rows(of, work, size);
+    for (int64_t i = 0; !of->transpose && i < m; i++)
+        shift_row(work + i * size, size, -shift * i);
     if (!(good && all_finite(work, m * size)))
         return 0;
     for (int64_t i = 0; i < m; i++) {
-        double *const to = of->out + parts * (of->width * (of->transpose ? order[i] : i) + done);
+        double *const to = of->out + parts * (of->width * (of->transpose ? by.rows[i] : i) + done);
         const double *const row = work + i * size;
         for (int col = 0; col < count; col++)
             put_number(to, col, (scalar){row[col], complex ? row[WIDE * LANES + col] : 0}, complex);
@@ -706,65 +659,245 @@ static FGC_INLINE int solve_many(const task *of, const int64_t *order, int64_t d
     return 1;
 }
 
-static FGC_NOINLINE int solve_many_real(const task *of, const int64_t *order, int64_t done,
-                                        int count, double *work)
+/* Numbers that neither over- nor underflow: number i is (re + i im) 2^power, with the larger part in
+ * [1, 2), and its error is at most error 2^(power - 53). A 0 has the power of its error, or NOTHING. */
+typedef struct {
+    double *re, *im, *error;
+    int64_t *power;
+} wide;
+
+#define NOTHING (-((int64_t)1 << 50))
+
+/* No difference of nodes multiplied by 2^UP is subnormal, and none overflows. */
+enum { UP = 600 };
+
+static FGC_INLINE scalar scaled_number(scalar x, int64_t e)
 {
-    return solve_many(of, order, done, count, work, 0);
+    return (scalar){scaled(x.re, e), scaled(x.im, e)};
 }
 
-static FGC_NOINLINE int solve_many_complex(const task *of, const int64_t *order, int64_t done,
-                                           int count, double *work)
+static FGC_INLINE double wide_size(wide c, int64_t i, const int complex)
 {
-    return solve_many(of, order, done, count, work, 1);
+    return larger_part((scalar){c.re[i], complex ? c.im[i] : 0}, complex);
 }
 
-/* Number i of a column. */
-static FGC_INLINE scalar of_column(const attempt *a, int col, int64_t i, const int complex)
+static FGC_INLINE double bound_of(scalar v, const int complex)
 {
-    return (scalar){a->c.re[col][i], complex ? a->c.im[col][i] : 0};
+    return complex ? fabs(v.re) + fabs(v.im) : fabs(v.re);
 }
 
-/* Return its larger part: at least 0.7 of its modulus. */
-static FGC_INLINE double size_of(const attempt *a, int col, int64_t i, const int complex)
+static FGC_INLINE void set_wide(wide c, int64_t i, scalar v, double error, int64_t power,
+                                const int bounded, const int complex)
 {
-    return larger_part(of_column(a, col, i, complex), complex);
+    const double part = larger_part(v, complex);
+    const double size = bounded && part == 0 && error < 0x1p900 ? error : part;
+    const int64_t up = exponent_of(size);
+    const double by = size == 0 ? 1 : power_of_two(-up);
+    c.re[i] = v.re * by;
+    if (complex)
+        c.im[i] = v.im * by;
+    if (bounded)
+        c.error[i] = error * by;
+    c.power[i] = size == 0 ? NOTHING : power + up;
 }
 
-/* Make up for the scale of the nodes, and write a column and its bounds if all its numbers are then finite.
- * Returns whether they are. */
-static FGC_INLINE int write_column(const task *of, const attempt *a, int64_t done, int col,
-                                   const int complex)
+/* c[i] -= x 2^power c[j], which is no product if x is NULL: then it stands for 1. */
+static FGC_INLINE void subtract_wide(wide c, int64_t i, int64_t j, const scalar *x, int64_t power,
+                                     const int bounded, const int complex)
 {
-    double *const re = a->c.re[col], *const im = a->c.im[col], *const error = a->c.error[col];
-    int finite = 1;
-    for (int64_t i = 0; of->shift && !of->transpose && i < of->m; i++) {
-        const int64_t shift = -of->shift * i;
-        const int was = re[i] != 0 || (complex && im[i] != 0), erred = of->bound && error[i] != 0;
-        re[i] = scaled(re[i], shift);
-        finite &= re[i] - re[i] == 0;
-        if (complex) {
-            im[i] = scaled(im[i], shift);
-            finite &= im[i] - im[i] == 0;
+    const int64_t own = c.power[i], its = c.power[j] + power, top = own > its ? own : its;
+    const double down = power_of_two(own - top < -1022 ? -1022 : own - top);
+    const double other = power_of_two(its - top < -1022 ? -1022 : its - top);
+    const scalar a = {c.re[j] * other, complex ? c.im[j] * other : 0};
+    scalar v = {c.re[i] * down, complex ? c.im[i] * down : 0};
+    v.re -= x ? x->re * a.re - x->im * a.im : a.re;
+    v.im -= x ? x->re * a.im + x->im * a.re : a.im;
+    double error = bounded ? c.error[j] * other : 0;
+    if (bounded && x)
+        error = bound_of(*x, complex) * (error + IN_PRODUCT * bound_of(a, complex));
+    if (bounded)
+        error += c.error[i] * down + bound_of(v, complex);
+    set_wide(c, i, v, error, top, bounded, complex);
+}
+
+/* c[i] /= 2^-UP d */
+static FGC_INLINE void divide_wide(wide c, int64_t i, scalar d, const int bounded, const int complex)
+{
+    const int64_t up = exponent_of(larger_part(d, complex));
+    const double by = power_of_two(-up), re = d.re * by, im = d.im * by;
+    const double inverse = 1 / (complex ? re * re + im * im : re);
+    scalar v = {c.re[i] * inverse, 0};
+    if (complex)
+        v = (scalar){(c.re[i] * re + c.im[i] * im) * inverse, (c.im[i] * re - c.re[i] * im) * inverse};
+    double error = 0;
+    if (bounded)
+        error = c.error[i] * (complex ? sqrt(inverse) : fabs(inverse)) + IN_QUOTIENT * bound_of(v, complex);
+    set_wide(c, i, v, error, c.power[i] - up + UP, bounded, complex);
+}
+
+/* Solve for a column in one order, and write it: a number that is too large is Inf. If `bounded`, nothing is
+ * written unless bounds prove each number accurate, or too large. Returns whether it has been written. */
+static FGC_INLINE int steps_widely(const task *of, const int64_t *order, int64_t col, double *work,
+                                   const int bounded, const int complex)
+{
+    const int64_t m = of->m, room = padded_size(m) + LANES;
+    const int transpose = of->transpose;
+    double *const re = work, *const im = re + room;
+    const wide c = {im + room, im + 2 * room, im + 3 * room, (int64_t *)(im + 4 * room)};
+    for (int64_t i = 0; i < m; i++) {
+        const scalar x = number_at(of->nodes, order[i], complex);
+        re[i] = x.re * power_of_two(UP);
+        im[i] = x.im * power_of_two(UP);
+        const int64_t at = of->width * (transpose ? i : order[i]) + col;
+        const scalar value = number_at(of->b, at, complex);
+        const int64_t up = larger_part(value, complex) < 1 ? UP : -UP;
+        const double error = of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
+        set_wide(c, i, scaled_number(value, up), error, -up - (transpose ? of->shift * i : 0), bounded,
+                 complex);
+    }
+    for (int64_t step = 0; step < 2 * (m - 1); step++) {
+        const int down = step >= m - 1;
+        const int64_t k = down ? 2 * m - 3 - step : step;
+        if (transpose != down) {
+            const scalar at = {re[k], im[k]};
+            const double size = larger_part(at, complex);
+            const int64_t power = size == 0 ? 0 : exponent_of(size);
+            const scalar x = scaled_number(at, -power);
+            for (int64_t i = k + 1; down && i < m; i++)
+                subtract_wide(c, i - 1, i, &x, power - UP, bounded, complex);
+            for (int64_t i = m - 1; !down && i > k; i--)
+                subtract_wide(c, i, i - 1, &x, power - UP, bounded, complex);
+            continue;
         }
+        int distinct = 1;
+        for (int64_t at = k + 1; at < m; at++) {
+            const int64_t i = down ? at : m + k - at;
+            const scalar d = {re[i] - re[i - k - 1], im[i] - im[i - k - 1]};
+            distinct &= d.re != 0 || d.im != 0;
+            if (down)
+                divide_wide(c, i, d, bounded, complex);
+            subtract_wide(c, down ? i - 1 : i, down ? i : i - 1, NULL, 0, bounded, complex);
+            if (!down)
+                divide_wide(c, i, d, bounded, complex);
+        }
+        if (!distinct)
+            return 0;
+    }
+    for (int64_t i = 0; i < m; i++)
+        c.power[i] -= transpose ? 0 : of->shift * i;
+    for (int64_t i = 0; bounded && i < m; i++) {
+        const double size = wide_size(c, i, complex), error = UNIT * c.error[i];
+        const int too_large = c.power[i] > 1024 && error < size / 2;
+        if (!(too_large || error <= ACCURATE * (double)m * size))
+            return 0;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        const int64_t at = of->width * (transpose ? order[i] : i) + col;
+        const scalar x = scaled_number((scalar){c.re[i], complex ? c.im[i] : 0}, c.power[i]);
+        put_number(of->out, at, x, complex);
         if (of->bound) { /* scaling may underflow: an error of at most 2^-1073 */
-            error[i] = scaled(error[i], shift);
-            const int small = (was && size_of(a, col, i, complex) < 0x1p-960) ||
-                              (erred && error[i] < 0x1p-1000);
-            error[i] += small ? 0x1p-1073 : 0;
+            const double size = larger_part(x, complex);
+            const int small = c.power[i] > NOTHING / 2 && size < 0x1p-960;
+            const double error = scaled(UNIT * c.error[i], c.power[i]) + (small ? 0x1p-1073 : 0);
+            of->bound[at] = size <= DBL_MAX ? error : INFINITY;
         }
     }
-    for (int64_t i = 0; finite && i < of->m; i++) {
-        const int64_t at = of->width * (of->transpose ? a->order[i] : i) + done + col;
-        put_number(of->out, at, of_column(a, col, i, complex), complex);
-        if (of->bound)
-            of->bound[at] = error[i];
+    return 1;
+}
+
+static FGC_NOINLINE int solve_widely(const task *of, const int64_t *order, int64_t col, double *work,
+                                     int bounded)
+{
+    const int complex = of->complex;
+    return bounded ? BY_TYPE(steps_widely, of, order, col, work, 1)
+                   : BY_TYPE(steps_widely, of, order, col, work, 0);
+}
+
+/* Make up for the scale of the nodes, and write a column and its bounds, if all its numbers are then finite
+ * or they `may_overflow`. Returns whether it has been written. */
+static int write_answer(const task *of, const answer *a, int64_t col, int may_overflow)
+{
+    const int complex = of->complex;
+    const int64_t m = of->m;
+    int finite = 1;
+    for (int64_t i = 0; a->shift && i < m; i++) {
+        const scalar was = number_at(a->x, i, complex), x = scaled_number(was, -a->shift * i);
+        const int is_finite = x.re - x.re == 0 && x.im - x.im == 0;
+        put_number(a->x, i, x, complex);
+        finite &= is_finite;
+        if (of->bound) { /* scaling may underflow: an error of at most 2^-1073 */
+            const double before = a->error[i], error = scaled(before, -a->shift * i);
+            const int small = (larger_part(was, complex) != 0 && larger_part(x, complex) < 0x1p-960) ||
+                              (before != 0 && error < 0x1p-1000);
+            a->error[i] = is_finite ? error + (small ? 0x1p-1073 : 0) : INFINITY;
+        }
     }
-    return finite;
+    if (!finite && !may_overflow)
+        return 0;
+    for (int64_t i = 0; i < m; i++) {
+        put_number(of->out, of->width * i + col, number_at(a->x, i, complex), complex);
+        if (of->bound)
+            of->bound[of->width * i + col] = a->error[i];
+    }
+    return 1;
+}
+
+/* Return whether by its bounds all numbers of an answer are good to about their last digits: see
+ * ACCURATE. */
+static int is_accurate(const answer *a, int64_t m, int complex)
+{
+    const double limit = ACCURATE * (double)m;
+    int all = 1;
+    for (int64_t i = 0; i < m; i++)
+        all &= a->error[i] <= limit * larger_part(number_at(a->x, i, complex), complex);
+    return all;
+}
+
+typedef enum { WORSE, BETTER, UNDECIDED } verdict;
+
+/* Compare two answers by the bounds of `a`.
+ *
+ * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and
+ * also that its largest error is, or is HARMLESS beside the largest number. UNDECIDED: they only prove
+ * that the largest error is smaller, and that the other's is not small. WORSE: neither. */
+static verdict compare(const answer *a, const answer *other, int64_t m, int complex)
+{
+    double most = 0, most_relative = 0, least = 0, least_relative = 0, largest = 0;
+    for (int64_t i = 0; i < m; i++) {
+        const scalar x = number_at(a->x, i, complex), y = number_at(other->x, i, complex);
+        const double e = a->error[i], size = larger_part(x, complex);
+        const scalar far = {x.re - y.re, x.im - y.im};
+        const double proven = larger_part(far, complex) - e; /* the other's error is no less */
+        if (!(e < size || e == 0))
+            most_relative = INFINITY;
+        else if (e > 0)
+            most_relative = greater(e / (size - e), most_relative);
+        if (proven > 0)
+            least_relative = greater(proven / (1.5 * size + e), least_relative);
+        most = greater(e, most);
+        least = greater(proven, least);
+        largest = greater(size, largest);
+    }
+    if (most_relative < least_relative && (most <= least || most <= HARMLESS * largest))
+        return BETTER;
+    return most < least && least > ACCURATE * (double)m * largest ? UNDECIDED : WORSE;
+}
+
+/* Lower the bounds of `a`: a number's error is at most its distance from the number in `by`, plus that
+ * one's bound. */
+static void tighten(const answer *a, const answer *by, int64_t m, int complex)
+{
+    for (int64_t i = 0; i < m; i++) {
+        const scalar x = number_at(a->x, i, complex), y = number_at(by->x, i, complex);
+        const double far = 1.001 * (fabs(x.re - y.re) + fabs(x.im - y.im) + by->error[i]);
+        if (far < a->error[i])
+            a->error[i] = far;
+    }
 }
 
 /* Return whether all nodes lie on one ray from 0, or nearly so. key[i] becomes the larger part of node
  * i. */
-static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, const int complex)
+static int are_on_ray(const double *nodes, int64_t m, double *key, int complex)
 {
     scalar far = {0, 0};
     for (int64_t i = 0; i < m; i++) {
@@ -784,69 +917,34 @@ static FGC_INLINE int are_on_ray(const double *nodes, int64_t m, double *key, co
     return 1;
 }
 
-/* Write the rising order of the keys. `spare` has room for m indices. */
-static void find_rising(const double *key, int64_t m, int64_t *order, int64_t *spare)
+/* Write the rising order of the keys, by Shell's sort. Equal keys keep their order. */
+static void find_rising(const double *key, int64_t m, int64_t *order)
 {
-    /* By merging, so that equal keys keep their order. Keys that already rise or fall cost one pass. */
-    int64_t *from = order, *to = spare;
-    int rises = 1, falls = 1;
-    for (int64_t i = 0; i < m; i++)
-        order[i] = i;
+    int rises = 1, falls = 1; /* keys that already rise or fall cost one pass */
     for (int64_t i = 1; i < m; i++) {
         rises &= key[i - 1] <= key[i];
         falls &= key[i - 1] > key[i];
     }
-    for (int64_t i = 0; falls && i < m; i++)
-        order[i] = m - 1 - i;
-    for (int64_t run = 1; !rises && !falls && run < m; run *= 2) {
-        for (int64_t first = 0; first < m; first += 2 * run) {
-            const int64_t middle = first + run < m ? first + run : m;
-            const int64_t end = middle + run < m ? middle + run : m;
-            for (int64_t i = first, j = middle, at = first; at < end; at++) {
-                const int left = j == end || (i < middle && key[from[i]] <= key[from[j]]);
-                to[at] = left ? from[i++] : from[j++];
+    for (int64_t i = 0; i < m; i++)
+        order[i] = falls ? m - 1 - i : i;
+    for (int64_t gap = rises || falls ? 0 : m / 4 + 1; gap; gap = gap == 2 ? 1 : gap * 4 / 9)
+        for (int64_t i = gap; i < m; i++) {
+            const int64_t moved = order[i];
+            int64_t at = i;
+            for (; at >= gap; at -= gap) {
+                const int64_t other = order[at - gap];
+                if (key[other] < key[moved] || (key[other] == key[moved] && other < moved))
+                    break;
+                order[at] = other;
             }
+            order[at] = moved;
         }
-        int64_t *const other = from;
-        from = to;
-        to = other;
-    }
-    if (from != order)
-        memcpy(order, from, (size_t)m * sizeof *order);
 }
 
-static FGC_INLINE int is_value(const task *of, int64_t i, int64_t col, const int complex)
+static int is_value(const task *of, int64_t i, int64_t col)
 {
-    const scalar value = number_at(of->b, of->width * i + col, complex);
+    const scalar value = number_at(of->b, of->width * i + col, of->complex);
     return value.re != 0 || value.im != 0;
-}
-
-/* Count the values of a column that differ from 0, up to `most`. */
-static FGC_INLINE int64_t count_values(const task *of, int64_t col, int64_t most, const int complex)
-{
-    int64_t found = 0;
-    for (int64_t i = 0; i < of->m && found < most; i++)
-        found += is_value(of, i, col, complex);
-    return found;
-}
-
-/* Return whether at most FEW values of a column differ from 0, and these are fewer than half. */
-static FGC_INLINE int has_few(const task *of, int64_t col, const int complex)
-{
-    const int64_t found = count_values(of, col, FEW + 1, complex);
-    return found <= FEW && 2 * found < of->m;
-}
-
-/* Return whether in some column more than FEW values differ from 0, but fewer than half. */
-static FGC_INLINE int is_sparse(const task *of, const int complex)
-{
-    const int64_t half = (of->m + 1) / 2;
-    for (int64_t col = 0; half > FEW && col < of->width; col++) {
-        const int64_t found = count_values(of, col, half, complex);
-        if (FEW < found && found < half)
-            return 1;
-    }
-    return 0;
 }
 
 /* Write the order in which the nodes come first at which a column's values are 0. The polynomial is w q,
@@ -854,169 +952,22 @@ static FGC_INLINE int is_sparse(const task *of, const int complex)
  * come. What remains is to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the
  * evaluation of polynomial coefficients", 2003). Leja's order of all nodes can lose every digit of such
  * a polynomial. */
-static FGC_INLINE void part(const task *of, const int64_t *order, int64_t col, int64_t *to,
-                            const int complex)
+static void part(const task *of, const int64_t *order, int64_t col, int64_t *to)
 {
     int64_t at = 0;
     for (int last = 0; last < 2; last++)
         for (int64_t i = 0; i < of->m; i++)
-            if (is_value(of, order[i], col, complex) == last)
+            if (is_value(of, order[i], col) == last)
                 to[at++] = order[i];
 }
 
-/* Return whether by a column's bounds all its numbers are good to about their last digits: see ACCURATE. */
-static FGC_INLINE int is_accurate(const attempt *a, int col, int64_t m, const int complex)
-{
-    const double limit = ACCURATE * (double)m;
-    int all = 1;
-    for (int64_t i = 0; i < m; i++)
-        all &= a->c.error[col][i] <= limit * size_of(a, col, i, complex);
-    return all;
-}
-
-typedef enum { WORSE, BETTER, UNDECIDED } verdict;
-
-/* Compare two attempts by the bounds of `a`.
- *
- * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and
- * also that its largest error is, or is HARMLESS beside the largest number. UNDECIDED: they only prove
- * that the largest error is smaller, and that the other's is not small. WORSE: neither. */
-static FGC_INLINE verdict compare(const attempt *a, const attempt *other, int col, int64_t m,
-                                  const int complex)
-{
-    double most = 0, most_relative = 0, least = 0, least_relative = 0, largest = 0;
-    for (int64_t row = 0; row < m; row++) {
-        const int64_t i = a->place[row], j = other->place[row];
-        const double e = a->c.error[col][i], size = size_of(a, col, i, complex);
-        const double re = fabs(a->c.re[col][i] - other->c.re[col][j]);
-        const double im = complex ? fabs(a->c.im[col][i] - other->c.im[col][j]) : 0;
-        const double proven = greater(re, im) - e; /* the other's error is no less */
-        if (!(e < size || e == 0))
-            most_relative = INFINITY;
-        else if (e > 0)
-            most_relative = greater(e / (size - e), most_relative);
-        if (proven > 0)
-            least_relative = greater(proven / (1.5 * size + e), least_relative);
-        most = greater(e, most);
-        least = greater(proven, least);
-        largest = greater(size, largest);
-    }
-    if (most_relative < least_relative && (most <= least || most <= HARMLESS * largest))
-        return BETTER;
-    return most < least && least > ACCURATE * (double)m * largest ? UNDECIDED : WORSE;
-}
-
-/* Lower the bounds of `a`: a number's error is at most its distance from the number in `by`, plus that
- * one's bound. */
-static FGC_INLINE void tighten(const attempt *a, const attempt *by, int col, int64_t m,
-                               const int complex)
-{
-    for (int64_t row = 0; row < m; row++) {
-        const int64_t i = a->place[row], j = by->place[row];
-        double far = fabs(a->c.re[col][i] - by->c.re[col][j]);
-        if (complex)
-            far += fabs(a->c.im[col][i] - by->c.im[col][j]);
-        far = 1.001 * (far + by->c.error[col][j]);
-        if (far < a->c.error[col][i])
-            a->c.error[col][i] = far;
-    }
-}
-
-static FGC_INLINE void find_places(const attempt *a, int64_t m, int transpose)
-{
-    for (int64_t i = 0; i < m; i++)
-        a->place[transpose ? a->order[i] : i] = i;
-}
-
-/* The orders in which columns are solved: `first`. If `choosing`, also Leja's, for columns of which the
- * bounds do not prove that `first` is accurate. If `parting`, columns of few values have Leja's order in
- * two parts: see `part`. */
-typedef struct {
-    const int64_t *first;
-    int choosing, parting;
-    double enough, apart; /* from which return of `leja` its order is trusted; its return, or NAN */
-    int64_t *leja, *parted;
-} choice;
-
-/* Solve for all columns. If choosing or parting, `work` and `places` have room for two attempts and their
- * places. `many` is the memory of solve_many, or NULL. FGC_OVERFLOW: a column leaves a double's range. */
-static FGC_INLINE fgc_status solve_all(const task *of, choice by, int64_t *places, double *work,
-                                       double *many, const int complex)
-{
-    const int64_t m = of->m, room = padded_size(m) + LANES;
-    const int bounded = by.choosing || of->bound;
-    double *const more = work + attempt_size(m);
-    attempt first = new_attempt(of, by.first, places, work, complex), second = first;
-    if (put_nodes(of, &first, complex) <= 0)
-        return FGC_NOT_FINITE;
-
-    int64_t tried = many ? 0 : of->width; /* columns before this one are solved in groups */
-    for (int64_t done = 0, count; done < of->width; done += count) {
-        const int64_t left = of->width - done, most = many ? WIDE * LANES : GROUP;
-        const int parted = by.parting && has_few(of, done, complex);
-        count = parted ? 1 : left < most ? left : most;
-        for (int64_t col = 1; by.parting && col < count; col++)
-            if (has_few(of, done + col, complex))
-                count = col;
-        if (!parted && done >= tried && count >= MANY) {
-            if ((complex ? solve_many_complex : solve_many_real)(of, by.first, done, (int)count, many))
-                continue;
-            tried = done + count;
-        }
-        count = count < GROUP ? count : GROUP;
-        int settled = 0, stays[GROUP] = {0};
-        if (by.choosing || !parted) {
-            if (!(complex ? solve_complex : solve_real)(of, &first, done, (int)count, bounded))
-                return FGC_OVERFLOW;
-            settled = 1;
-            for (int col = 0; col < count; col++)
-                settled &= stays[col] = !by.choosing || is_accurate(&first, col, m, complex);
-        }
-        if (!settled) {
-            const int64_t *leja_first = by.choosing ? by.leja : by.first;
-            if (by.choosing && isnan(by.apart))
-                by.apart = leja(of->nodes, m, by.leja, more, complex);
-            if (parted) {
-                part(of, leja_first, done, by.parted, complex);
-                leja_first = by.parted;
-            }
-            if (parted || second.order != leja_first) {
-                second = new_attempt(of, leja_first, places + room, more, complex);
-                put_nodes(of, &second, complex);
-                find_places(&first, m, of->transpose);
-                find_places(&second, m, of->transpose);
-            }
-            const int doubtful = by.choosing && !(by.apart >= by.enough);
-            const int limits = doubtful || of->bound;
-            if (!(complex ? solve_complex : solve_real)(of, &second, done, (int)count, limits))
-                return FGC_OVERFLOW;
-            for (int col = 0; by.choosing && col < count; col++) {
-                if (stays[col])
-                    continue;
-                const verdict found = doubtful ? is_accurate(&second, col, m, complex) ? WORSE : UNDECIDED
-                                               : compare(&first, &second, col, m, complex);
-                if (found == UNDECIDED)
-                    return FGC_NOT_FINITE;
-                stays[col] = found == BETTER;
-                if (of->bound)
-                    tighten(stays[col] ? &first : &second, stays[col] ? &second : &first, col, m,
-                            complex);
-            }
-        }
-        for (int col = 0; col < count; col++)
-            if (!write_column(of, stays[col] ? &first : &second, done, col, complex))
-                return FGC_OVERFLOW;
-    }
-    return FGC_OK;
-}
-
 /* Divide the nodes by 2^shift. Returns whether none of them underflowed. */
-static FGC_INLINE int divide_nodes(task *of, double *to, int64_t shift, const int complex)
+static int divide_nodes(task *of, double *to, int64_t shift)
 {
     if (!shift)
         return 1;
     forget_underflow();
-    for (int64_t i = 0; i < (1 + complex) * of->m; i++)
+    for (int64_t i = 0; i < (1 + of->complex) * of->m; i++)
         to[i] = scaled(of->nodes[i], -shift);
     of->nodes = to;
     of->shift += shift;
@@ -1025,7 +976,7 @@ static FGC_INLINE int divide_nodes(task *of, double *to, int64_t shift, const in
 }
 
 /* Return the exponent of the power of two nearest to the largest node. */
-static FGC_INLINE int64_t size_of_nodes(const task *of)
+static int64_t size_of_nodes(const task *of)
 {
     int exponent;
     if (!(0 < of->largest && of->largest <= DBL_MAX))
@@ -1036,10 +987,11 @@ static FGC_INLINE int64_t size_of_nodes(const task *of)
 
 /* Return the exponent of the power of two nearest to the geometric mean of the distances from the order's
  * last node, for nodes of size 1. It is about their capacity: 1 for a circle of radius 1, 1/2 for [-1, 1]. */
-static FGC_INLINE int64_t mean_distance(const task *of, const int64_t *order, const int complex)
+static int64_t mean_distance(const task *of, const int64_t *order)
 {
+    const int complex = of->complex;
     const int64_t m = of->m, last = order[m - 1];
-    if ((uint64_t)last >= (uint64_t)m || m < 2)
+    if (m < 2)
         return 0;
     const scalar x = number_at(of->nodes, last, complex);
     double product = 1, exponent = 0;
@@ -1058,67 +1010,144 @@ static FGC_INLINE int64_t mean_distance(const task *of, const int64_t *order, co
     return fabs(mean) < 1000 ? (int64_t)lrint(mean) : 0;
 }
 
-static FGC_INLINE fgc_status solve_system(const double *nodes, const double *b, const int64_t *order,
-                                          double *out, double *bound, int64_t m, int64_t b_size,
-                                          int transpose, int choose, const int complex)
+/* What the choice of an order for each column goes by, and memory for it. */
+typedef struct {
+    int choosing, widely;
+    int on_ray;          /* the nodes lie on one ray from 0 */
+    ordering first;      /* Leja's, or the order that is given */
+    double apart;        /* what `leja` has returned, or NAN */
+    int64_t *leja, *rising, *parted;
+    int is_sorted; /* `rising` is the order by modulus; else it has yet to be found by `key` */
+    double *key, *work;
+    answer risen, other;
+} choice;
+
+/* Find Leja's order, if that has not been done. */
+static void need_leja(const task *of, choice *by)
 {
-    const int64_t room = padded_size(m) + LANES, width = b_size / m;
-    const int choosing = !order && choose;
-    /* Orders, places, columns, nodes; the memory of the columns also serves to find an order. */
-    const int64_t size = choosing ? 5 * room + 2 * attempt_size(m) : 2 * room + attempt_size(m);
-    const int64_t more = width < MANY ? 0 : many_size(m) + 8;
-    void *const memory = malloc((size_t)(size + more + 16 + 2 * m) * sizeof(double));
-    if (!memory)
-        return FGC_NO_MEMORY;
-    int64_t *const orders = aligned(memory), *const places = orders + room;
-    double *const work = (double *)(orders + (choosing ? 5 : 2) * room) - LANES;
-    double *const beyond = aligned((double *)orders + size);
-    task of = {nodes, b, out, bound, m, width, largest_part(nodes, (1 + complex) * m), 0, transpose};
-    fgc_status status = FGC_NOT_FINITE;
-    double *const scaled_nodes = beyond + (more ? more - 8 : 0);
-    if (!divide_nodes(&of, scaled_nodes, size_of_nodes(&of), complex))
-        goto end;
-    choice by = {order ? order : orders, choosing, choosing && !transpose, CLUSTERED, NAN,
-                 orders + 3 * room, orders + 4 * room};
-    double *const key = work + LANES;
-    const int on_ray = choosing && are_on_ray(of.nodes, m, key, complex);
-    if (by.parting && is_sparse(&of, complex))
-        by.enough = complex ? SPREAD : FILLED + log2(of.largest);
-    if (!order && !on_ray) {
-        by.apart = leja(of.nodes, m, orders, work, complex);
-        by.choosing = choosing && !(by.apart >= by.enough);
-        if (by.choosing) { /* `leja` has overwritten the keys */
-            memcpy(by.leja, orders, (size_t)m * sizeof *orders);
-            (void)are_on_ray(of.nodes, m, key, complex);
-        }
+    if (!isnan(by->apart))
+        return;
+    by->apart = leja(of->nodes, of->m, by->leja, by->work, of->complex);
+    by->first = (ordering){by->leja, mean_distance(of, by->leja)};
+}
+
+/* Count the values of a column that differ from 0, where this decides between orders of V x = b; else all
+ * count. */
+static int64_t count_values(const task *of, const choice *by, int64_t col)
+{
+    int64_t found = 0;
+    if (!by->choosing || of->transpose)
+        return of->m;
+    for (int64_t i = 0; i < of->m; i++)
+        found += is_value(of, i, col);
+    return found;
+}
+
+static int are_few(int64_t values, int64_t m) { return values <= FEW && 2 * values < m; }
+
+/* Return whether Leja's order is trusted for a column of so many values. If none is chosen, any is. */
+static int is_trusted(const task *of, choice *by, int64_t values)
+{
+    if (!by->choosing)
+        return 1;
+    need_leja(of, by);
+    if (2 * values >= of->m || values <= FEW)
+        return by->apart >= CLUSTERED;
+    return by->apart >= (of->complex ? SPREAD : FILLED + log2(of->largest));
+}
+
+/* Solve for a column in the order that is given, or that is chosen as fastgc.vandermonde.solve says.
+ * Returns whether it has been written. */
+static int solve_one(const task *of, choice *by, int64_t col)
+{
+    const int complex = of->complex, bounded = of->bound != NULL;
+    const int64_t m = of->m, values = count_values(of, by, col);
+    int risen = 0, trusted = 1;
+    if (by->choosing && (by->on_ray || !is_trusted(of, by, values))) {
+        if (!by->is_sorted)
+            find_rising(by->key, m, by->rising);
+        by->is_sorted = 1;
+        risen = solve_in_order(of, (ordering){by->rising, 0}, col, 1, by->work, &by->risen);
+        if (risen && is_accurate(&by->risen, m, complex))
+            return write_answer(of, &by->risen, col, by->widely);
+        trusted = is_trusted(of, by, values);
+        if (!risen && by->widely && (!trusted || bounded) &&
+            solve_widely(of, by->rising, col, by->work, 1))
+            return 1;
+        if (!risen && !trusted)
+            return 0;
     }
-    if (by.choosing) {
-        find_rising(key, m, orders, places);
-        status = solve_all(&of, by, places, work, NULL, complex);
-        /* Where the order by modulus leaves a double's range, Leja's alone may not. A column that is alone
-         * is not written before it is solved. */
-        if (status != FGC_OVERFLOW || width > 1)
-            goto end;
-        if (isnan(by.apart))
-            by.apart = leja(of.nodes, m, by.leja, work, complex);
-        if (!(by.apart >= by.enough))
-            goto end;
-        by.choosing = 0;
-        by.first = by.leja;
+    ordering then = {by->first.rows, risen ? 0 : by->first.more}; /* two answers have one scale */
+    if (are_few(values, m)) {
+        part(of, by->first.rows, col, by->parted);
+        then.rows = by->parted;
     }
-    if (!divide_nodes(&of, scaled_nodes, mean_distance(&of, by.first, complex), complex))
-        goto end;
-    /* Fast reciprocals and no bounds first; columns that they cannot solve are solved in groups. */
-    status = solve_all(&of, by, places, work, more && !bound ? beyond : NULL, complex);
-end:
-    free(memory);
-    return status == FGC_OVERFLOW ? FGC_NOT_FINITE : status;
+    if (solve_in_order(of, then, col, !trusted || bounded, by->work, &by->other)) {
+        const answer *best = &by->other, *rival = &by->risen;
+        if (!trusted && !is_accurate(best, m, complex))
+            return 0;
+        const verdict found = trusted && risen ? compare(rival, best, m, complex) : WORSE;
+        if (found == UNDECIDED)
+            return 0;
+        if (found == BETTER)
+            best = &by->risen, rival = &by->other;
+        if (risen && bounded)
+            tighten(best, rival, m, complex);
+        if (write_answer(of, best, col, by->widely && !bounded))
+            return 1;
+    }
+    return trusted && by->widely && solve_widely(of, then.rows, col, by->work, bounded);
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
                                                const int64_t *order, int transpose, double *out,
-                                               double *bound, int choose, int64_t m,
+                                               double *bound, int choose, int widely, int64_t m,
                                                int64_t b_size, int complex)
 {
-    return BY_TYPE(solve_system, nodes, b, order, out, bound, m, b_size, transpose, choose);
+    const int64_t room = padded_size(m) + LANES, width = b_size / m, parts = 1 + complex;
+    /* Three orders, keys, the nodes, two answers, and work. */
+    const int64_t size = 12 * room + work_size(m), more = width < MANY || bound ? 0 : many_size(m);
+    void *const memory = malloc((size_t)(size + more + 16) * sizeof(double));
+    if (!memory)
+        return FGC_NO_MEMORY;
+    int64_t *const orders = aligned(memory);
+    double *const key = (double *)(orders + 3 * room), *const scaled_nodes = key + room;
+    double *const x = scaled_nodes + 2 * room, *const error = x + 4 * room, *const work = error + 2 * room;
+    double *const many = aligned(work + work_size(m));
+    task of = {nodes, b, out, bound, m, width, largest_part(nodes, parts * m), 0, transpose, complex};
+    choice by = {!order && choose, widely, 0, {order, 0}, NAN, orders, orders + room, orders + 2 * room, 0,
+                 key, work, {x, error, 0}, {x + 2 * room, error + room, 0}};
+    int usable = all_finite(nodes, parts * m);
+    for (int64_t i = 0; order && i < m; i++)
+        usable &= (uint64_t)order[i] < (uint64_t)m;
+    if (!usable || !divide_nodes(&of, scaled_nodes, size_of_nodes(&of))) {
+        free(memory);
+        return FGC_NOT_FINITE;
+    }
+    by.on_ray = by.choosing && are_on_ray(of.nodes, m, key, complex);
+    if (order)
+        by.first.more = mean_distance(&of, order);
+    else if (!by.on_ray)
+        need_leja(&of, &by);
+    int64_t tried = 0; /* columns before this one are solved one by one */
+    int solved = 1;
+    for (int64_t col = 0; solved && col < width;) {
+        int64_t count = 0;
+        while (more && !by.on_ray && col >= tried && count < WIDE * LANES && col + count < width) {
+            const int64_t values = count_values(&of, &by, col + count);
+            if (are_few(values, m) || !is_trusted(&of, &by, values))
+                break;
+            count++;
+        }
+        if (count >= MANY) { /* fast reciprocals and no bounds first */
+            tried = col + count;
+            if (solve_many(&of, by.first, col, (int)count, many)) {
+                col = tried;
+                continue;
+            }
+        }
+        solved = solve_one(&of, &by, col++);
+    }
+    free(memory);
+    return solved ? FGC_OK : FGC_NOT_FINITE;
 }

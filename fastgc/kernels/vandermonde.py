@@ -43,6 +43,7 @@ def solve_vandermonde(
     out: Array,
     bound: Floats | None = None,
     choose: bool = False,
+    widely: bool = False,
 ) -> bool:
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
 
@@ -59,13 +60,16 @@ def solve_vandermonde(
         roundings and underflow. Contiguous.
     choose : bool
         Solve each column in an order that is known, or is shown, to be good. See Notes.
+    widely : bool
+        Solve a column that under- or overflows on the way again, on numbers with exponents of their
+        own. A number too large for a double is then Inf, and so is its bound.
 
     Returns
     -------
     bool
-        Whether `out` and `bound` have been written. If not, an input or a result is not finite,
-        nodes coincide, something underflowed on the way, or no order is shown to be good. Columns
-        before the one at fault may have been written.
+        Whether `out` and `bound` have been written. If not, an input is not finite, nodes coincide,
+        a column under- or overflowed on the way, or no order is shown to be good. Columns before
+        the one at fault may have been written.
 
     Notes
     -----
@@ -83,4 +87,5 @@ def solve_vandermonde(
     For a column of ``V x = b`` with at most three entries other than 0, and more that are 0, Leja's
     order is changed: nodes with an entry of 0 come first.
     """
-    return bool(unchecked.solve_vandermonde(nodes, b, order, transpose, out, bound, choose))
+    solved = unchecked.solve_vandermonde(nodes, b, order, transpose, out, bound, choose, widely)
+    return bool(solved)

@@ -928,8 +928,8 @@ def test_a_kernel_is_called_by_its_line():
         kernels.unchecked.nothing  # noqa: B018
     nodes, out = np.arange(3.0), np.empty(3)
     solve = calls.made("solve_vandermonde")
-    assert solve(nodes, nodes, None, False, out, None, True) is True
-    assert solve(np.zeros(3), nodes, None, False, out, None, True) is False
+    assert solve(nodes, nodes, None, False, out, None, True, False) is True
+    assert solve(np.zeros(3), nodes, None, False, out, None, True, False) is False
     with pytest.raises(KeyError):
         kernels.unchecked.square_sum(np.arange(3))
 

@@ -469,27 +469,59 @@ def test_overflow_is_found_in_doubles(lowest, transpose, no_decimals):
 
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
-def test_numbers_of_any_exponent(transpose, complex_):
-    """Steps on numbers with exponents apart find what kernels find, at any scale of the nodes."""
+@pytest.mark.parametrize("order", ["auto", "leja"])
+def test_numbers_of_any_exponent(transpose, complex_, order, no_decimals, at_each_level):
+    """Where the largest numbers are Inf, the others are those of a system in range."""
     rng = np.random.default_rng(8)
-    for m in (1, 2, 7, 16):
+    for m in (2, 7, 16, 40):
         nodes = np.exp(2j * np.pi * rng.random(m)) if complex_ else rng.uniform(-1, 1, m)
         b = rng.standard_normal(m).astype(nodes.dtype)
-        b[m // 2] = 0
-        order = leja_order(nodes)
-        found = vandermonde._solve_widely(nodes, b, order, transpose)
-        plain = solve(nodes, b, transpose, refine=1)
-        assert np.abs(found - plain).max() <= 2.0**-44 * np.abs(plain).max()
-        powers = 2.0 ** (17 * np.arange(m))
-        moments = b * powers if transpose else b
-        moved = vandermonde._solve_widely(nodes * 2.0**17, moments, order, transpose)
-        np.testing.assert_array_equal(moved * (1 if transpose else powers), found)
+        b[0 if transpose else m // 2] = 0
+        plain = solve(nodes, b, transpose, order=order)
+        k = 20 if transpose else 900 // (m - 1)  # nodes are divided by 2^k
+        powers = k * np.arange(m)
+        up = 0 * powers if transpose else powers
+        most = np.frexp(np.maximum(np.abs(plain.real), np.abs(plain.imag)))[1] + up
+        up += 1026 - most.max()
+        given = _times_power(b, 1026 - most.max() - transpose * powers)
+        expected = _times_power(plain, up)
+        for _ in at_each_level():
+            with pytest.warns(RuntimeWarning, match="overflow"):
+                x = solve(_times_power(nodes, -k), given, transpose, order=order)
+            inside = np.isfinite(expected)
+            assert np.isfinite(x).tolist() == inside.tolist()
+            far = np.abs(_times_power(x, -up) - plain)[inside]
+            assert (far <= 2.0**-44 * m * np.abs(plain).max()).all()
+
+
+def test_bounds_beside_what_is_too_large(no_decimals):
+    """Bounds prove the numbers beside those that are Inf, and that these are too large."""
+    m = 40
+    for transpose in (False, True):
+        nodes = np.linspace(0.9, 1, m) * (1 if transpose else 2.0**-27)
+        b = (-1.0) ** np.arange(m) * (2.0**785 if transpose else 1)
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            x, bound = solve(nodes, b, transpose, return_bound=True)
+        true = truth(nodes, b, transpose)
+        assert np.isfinite(x).tolist() == [abs(z) < 1.7e308 for z in true]
+        assert 0 < np.isinf(x).sum() < m
+        for a, e, limit in zip(x.tolist(), far(x, true), bound.tolist(), strict=True):
+            assert limit == math.inf if math.isinf(a) else e <= limit <= 1e-12 * abs(a)
+
+
+def _times_power(x, exponents):
+    """Multiply numbers by powers of two of any size; what is too large is Inf."""
+    found = np.empty_like(x)
+    with np.errstate(over="ignore", under="ignore"):
+        found.real = np.ldexp(x.real, exponents)
+        if x.dtype.kind == "c":
+            found.imag = np.ldexp(x.imag, exponents)
+    return found
 
 
 def test_nodes_whose_differences_overflow():
     nodes, b = 1.7e308 * np.array([1.0, -1.0, 0.5]), np.array([1.0, 2.0, 1.0])
-    found = vandermonde._solve_widely(nodes, b, np.arange(3), False)
-    smaller = solve(nodes * 2.0**-30, b)
+    found, smaller = solve(nodes, b, order="given"), solve(nodes * 2.0**-30, b)
     np.testing.assert_allclose(found[:2], smaller[:2] * 2.0 ** -np.array([0, 30]), rtol=1e-14)
     assert found[2] == 0  # 2e-616
 

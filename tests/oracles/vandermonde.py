@@ -71,6 +71,7 @@ def solve_vandermonde(
     out,
     bound=None,
     choose=False,
+    widely=False,
 ):
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True)."""
     m = nodes.size
