@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 import fastgc
-from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, errors
+from fastgc import (
+    NonFiniteMessageError,
+    NotDecodableError,
+    ReedSolomon,
+    Uncoded,
+    errors,
+)
 from fastgc._base.arrays import check_dtype, check_index, check_integer, check_vector, check_workers
+from fastgc.errors import CorruptMessageError
 
 P = 5
 PACKED = ReedSolomon(6, stragglers=2)
@@ -344,3 +351,5 @@ def test_errors_cross_processes(kind):
     error = pickle.loads(pickle.dumps(kind("what happened", 3)))
     assert str(error) == "what happened"
     assert getattr(error, "missing", getattr(error, "worker", None)) == 3
+    corrupt = pickle.loads(pickle.dumps(CorruptMessageError("what happened", (1, 4))))
+    assert (str(corrupt), corrupt.suspects) == ("what happened", (1, 4))

@@ -17,7 +17,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.verified import VerifiedRound
+from fastgc.coding.verify import Inspector
 from fastgc.numerics import parity as parities
 
 P = 16
@@ -42,16 +42,18 @@ class Workers:
     def change(self):
         return 10.0 ** self.rng.uniform(-3, 6) * self.rng.standard_normal(self.messages[0].size)
 
-    def lie(self, changes, *, stop=False, order=None):
-        """Play a round with these changes of messages; with `stop`, end when it is ready."""
+    def lie(self, changes, *, stop="", order=None):
+        """Play a round with these changes of messages; `stop` names the property that ends it."""
         self.rnd.reset()
         order = self.rng.permutation(self.code.n) if order is None else order
         for i in order.tolist():
             message = self.messages[i]
             if i in changes:
                 message = message + changes[i].astype(message.dtype)
-            if self.rnd.wants(i) and self.rnd.receive(i, message) and stop:
-                break
+            if self.rnd.wants(i):
+                self.rnd.receive(i, message)
+                if stop and getattr(self.rnd, stop):
+                    break
         return self.rnd
 
     def error(self):
@@ -75,7 +77,7 @@ def test_a_loop_that_stops_when_told_never_has_a_wrong_gradient(code, e):
     workers = Workers(code, e)
     for number in range(much(200, 8)):
         bad = workers.rng.permutation(code.n)[: number % (e + 1)].tolist()
-        rnd = workers.lie({i: workers.change() for i in bad}, stop=True)
+        rnd = workers.lie({i: workers.change() for i in bad}, stop="ready")
         assert rnd.ready
         assert rnd.verified
         assert set(rnd.corrupt) <= set(bad)
@@ -92,14 +94,6 @@ def test_liars_are_named(code, e):
         assert workers.error() < 1e-9
 
 
-class Eager(VerifiedRound):
-    """A round that inspects every message."""
-
-    def _conclude(self, finding):
-        super()._conclude(finding)
-        self._look_again = 0
-
-
 @pytest.mark.parametrize(
     ("code", "e"),
     [
@@ -110,30 +104,32 @@ class Eager(VerifiedRound):
     ],
     ids=repr,
 )
-def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
-    """Only if others are named meanwhile, they end a message or two later."""
-    workers, later, looks = Workers(code, e), [], dict.fromkeys((VerifiedRound, Eager), 0)
+def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e, monkeypatch):
+    """Rounds asked whether they are `verified` look at every message.
+
+    Only if others are named meanwhile, rounds that are not asked end a message or two later.
+    """
+    looks, later, inspect = [0, 0], [], Inspector.inspect
+    workers = Workers(code, e)
+
+    def counted(inspector, survivors):
+        looks[eager] += 1
+        return inspect(inspector, survivors)
+
+    monkeypatch.setattr(Inspector, "inspect", counted)
     for number in range(much(200, 12)):
         bad = workers.rng.permutation(code.n)[: 1 + number % e].tolist()
         changes = {i: workers.change() for i in bad}
-        order, found = workers.rng.permutation(code.n), []
-        for kind in looks:
-            workers.rnd = rnd = kind(code, P, verify=e)
-            inspect = rnd._inspector.inspect
-
-            def counted(survivors, kind=kind, inspect=inspect):
-                looks[kind] += 1
-                return inspect(survivors)
-
-            rnd._inspector.inspect = counted
-            workers.lie(changes, stop=True, order=order)
-            found.append((rnd.survivors.size + len(rnd.corrupt), sorted(rnd.corrupt)))
-        assert found[0][1] == found[1][1]
-        later.append(found[0][0] - found[1][0])
+        order, ends = workers.rng.permutation(code.n), []
+        for eager in (False, True):
+            rnd = workers.lie(changes, stop="verified" if eager else "ready", order=order)
+            ends.append((rnd.survivors.size + len(rnd.corrupt), sorted(rnd.corrupt)))
+        assert ends[0][1] == ends[1][1]
+        later.append(ends[0][0] - ends[1][0])
     assert min(later) == 0
     assert max(later) <= 2
     assert np.mean(later) <= 0.1
-    assert looks[VerifiedRound] < looks[Eager]
+    assert looks[False] < looks[True]
 
 
 @pytest.mark.parametrize(
@@ -149,12 +145,9 @@ def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e):
 )
 def test_ten_of_a_thousand(code):
     workers = Workers(code, 10)
-    settled = workers.rnd._settled
-    for _ in range(much(200, 2)):
-        bad = workers.rng.permutation(code.n)[: workers.rng.choice([1, 5, 10])].tolist()
-        workers.rnd._settled = lambda: False  # inspects messages once, when all have come
+    for count in much([1, 5, 10] * 66, [10]):
+        bad = workers.rng.permutation(code.n)[:count].tolist()
         rnd = workers.lie({i: workers.change() for i in bad})
-        workers.rnd._settled = settled
         assert rnd.verified
         assert sorted(rnd.corrupt) == sorted(bad)
         assert workers.error() < 1e-9

@@ -1,0 +1,563 @@
+"""Rounds that verify: corrupt workers are named, and rounding is never taken for a lie."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_table import HALVES
+from liars import (
+    EVERY_VERIFIED,
+    KINDS,
+    VERIFIED,
+    consistent,
+    explaining,
+    in_random_order,
+    receive,
+    spoilt,
+)
+from strength import much
+from tables import EVERY_LARGE, LARGE, SMALL, Job
+
+import fastgc
+from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
+    FractionalRepetition,
+    Grouped,
+    LagrangeCode,
+    ReedSolomon,
+    Uncoded,
+)
+from fastgc.coding.verify import WIDTH
+from fastgc.errors import CorruptMessageError, NotDecodableError, UnverifiedError
+from fastgc.stability import StabilityTracker
+
+
+@EVERY_VERIFIED
+@settings(deadline=None, max_examples=much(10, 3))
+@given(seed=st.integers(0, 2**32))
+def test_honest_messages_pass_in_any_order(code, seed):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed)
+    rnd = code.round(job.p, verify=True)
+    for _ in range(2):
+        heard = []
+        for number in in_random_order(code, rng):
+            heard.append(number)
+            assert receive(rnd, number, job.messages[number]) == rnd.ready
+            assert rnd.decodable == code.decodable(heard)
+            assert rnd.ready <= rnd.decodable
+            if rnd.decodable:
+                if rnd.verified:
+                    expected = code.decode(heard, [job.messages[m] for m in heard], p=job.p)
+                    np.testing.assert_array_equal(rnd.gradient(), expected)
+                else:
+                    with pytest.raises(UnverifiedError, match="too few to show a lie"):
+                        rnd.gradient()
+                without = [
+                    np.setdiff1d(heard, code.scheme.messages.of([worker])).astype(np.int64)
+                    for worker in range(code.n)
+                ]
+                assert rnd.verified <= all(code.residual(kept) < 1e-7 for kept in without)
+                assert rnd.verified >= all(code.decodable(kept) for kept in without)
+        assert rnd.ready
+        assert rnd.corrupt == []
+        rnd.reset()
+        assert not rnd.decodable
+        assert not rnd.ready
+        assert not rnd.verified
+
+
+@pytest.mark.parametrize(
+    "code", [c for c in SMALL if c.scheme.messages.per_worker == 1 and c.stragglers], ids=repr
+)
+def test_one_message_to_spare_covers_all(code):
+    """Decoding works without any one of the messages, so each of them can be checked."""
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for numbers in itertools.combinations(range(code.n), code.threshold + 1):
+        rnd.reset()
+        for number in numbers:
+            ready = rnd.receive(number, job.messages[number])
+        assert ready
+        assert rnd.verified
+
+
+def messages_awaited(code, verify):
+    """Return the number of messages taken in 20 rounds, in random orders."""
+    job = Job(code)
+    rnd = code.round(job.p, verify=verify)
+    total = 0
+    for seed in range(20):
+        rnd.reset()
+        for number in in_random_order(code, np.random.default_rng(seed)):
+            total += 1
+            if receive(rnd, number, job.messages[number]):
+                break
+    return total
+
+
+def test_no_more_are_awaited_than_needed():
+    code = ReedSolomon(12, stragglers=3)
+    assert messages_awaited(code, True) == messages_awaited(code, False) + 20
+    code = FractionalRepetition(12, stragglers=3)
+    assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")  # for messages of low precision
+@settings(deadline=None, max_examples=much(50, 30))
+@given(
+    code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.data.coded]),
+    dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
+    magnitude=st.integers(-30, 30),
+    p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
+    streaming=st.booleans(),
+    shape=st.sampled_from(["random", "constant", "skewed", "sparse"]),
+    seed=st.integers(0, 2**32),
+)
+def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, streaming, shape, seed):
+    if code.scheme.layout == "complex" and dtype in HALVES:
+        return
+    rng = np.random.default_rng(seed)
+    g = rng.standard_normal((code.k, p))
+    if shape == "constant":
+        g[:] = g[0, 0]
+    elif shape == "skewed":
+        g *= 10.0 ** rng.integers(-4, 5, (code.k, 1))
+    elif shape == "sparse":
+        g *= rng.random(g.shape) < 0.05
+    # float16 ends at 65504, and g may be as large as 10^5.
+    scale = 10.0 ** (magnitude if dtype is not np.float16 else -abs(magnitude) / 6 - 1)
+    kind = np.float32 if dtype in HALVES else dtype
+    sent = dtype if dtype in HALVES else None
+    g = (scale * g).astype(kind)
+    rnd = code.round(p, kind, sent, verify=True)
+    for number in in_random_order(code, rng):
+        worker, index = code.scheme.messages.sender(number)
+        held = code.partitions(worker, index)
+        if streaming:
+            encoder = code.encoder(worker, p, kind, index=index, message_dtype=sent)
+            for j in held.tolist():
+                encoder.add(j, g[j])
+            message = encoder.message()
+        else:
+            message = code.encode(worker, g[held], index=index, message_dtype=sent)
+        rnd.receive(worker, message, index)
+    assert rnd.corrupt == []
+    if rnd.verified:
+        rnd.gradient()
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+@pytest.mark.parametrize(
+    "code", [c for c in [*VERIFIED, *LARGE[:13]] if isinstance(c, LagrangeCode)], ids=repr
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_residuals_that_vanish_are_not_corrupt(code, dtype):
+    """If the model fits the data exactly, messages end up as rounding errors."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((4 * code.k, 5)).astype(dtype)
+    truth = rng.standard_normal(5).astype(dtype)
+    shards = code.encode_data(X, X @ truth)
+    rnd = code.round(5, dtype, verify=True)
+    for distance in (1, 1e-2, 1e-5, 1e-9, 0):
+        theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
+        rnd.reset()
+        for number in in_random_order(code, rng):
+            worker, index = code.scheme.messages.sender(number)
+            partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
+            rnd.receive(worker, code.encode(worker, partials, index=index), index)
+        assert rnd.corrupt == []
+        if distance > 1e-9:
+            rnd.gradient()
+
+
+# --------------------------------------------------------------------------------- corrupt messages
+
+
+def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
+    """Workers 0, 2, 3 and 5 form a cycle; no check has seen worker 4, which lies."""
+    code = fastgc.GraphCode(6, degree=3)
+    g = np.random.default_rng(53).standard_normal((6, 9))
+    rnd = code.round(9, verify=True)
+    heard = [4, 0, 5, 3, 2]
+    for worker in heard:
+        message = code.encode(worker, g[code.partitions(worker)])
+        rnd.receive(worker, np.full(9, 1e300) if worker == 4 else message)
+    assert 0 < abs(code.decoding_vector(heard)[0]) < 1e-15  # otherwise this test tests nothing
+    assert rnd.verified
+    for found in (rnd.gradient(), rnd.best().gradient):
+        np.testing.assert_allclose(found, g.sum(axis=0), atol=1e-12)
+
+
+@EVERY_VERIFIED
+@settings(deadline=None, max_examples=much(15, 5))
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))
+def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed % 100)
+    bad = int(rng.integers(code.n))
+    messages = spoilt(job, [bad], [kind], rng)
+    # Brute force cannot compute with huge numbers.
+    computed = spoilt(job, [bad], ["sign"], rng) if kind == "huge" else messages
+    rnd = code.round(job.p, verify=True)
+    heard = []
+    for number in in_random_order(code, rng):
+        named = bool(rnd.corrupt)
+        receive(rnd, number, messages[number])
+        heard.append(number)
+        if named:
+            assert rnd.corrupt == [bad]
+        elif code.decodable(heard) and not consistent(code, heard, [computed[m] for m in heard]):
+            blamed = explaining(code, heard, computed)
+            assert bad in blamed
+            assert rnd.corrupt == (blamed if blamed == [bad] else [])
+            if not rnd.corrupt:
+                assert not rnd.verified
+                assert rnd.ready == (len(heard) == code.scheme.messages.count)
+                for decode in (rnd.gradient, rnd.best):
+                    with pytest.raises(CorruptMessageError) as caught:
+                        decode()
+                    assert caught.value.suspects == tuple(blamed)
+        else:
+            assert rnd.corrupt == []
+        if rnd.verified:
+            assert job.error(rnd.gradient()) < 1e-9
+    if rnd.corrupt:
+        assert rnd.survivors.tolist() == [
+            m for m in heard if code.scheme.messages.sender(m)[0] != bad
+        ]
+        assert rnd.ready == rnd.decodable
+        if rnd.verified:
+            assert job.error(rnd.gradient()) < 1e-9
+        elif rnd.decodable:
+            with pytest.raises(UnverifiedError, match="more must come"):
+                rnd.gradient()
+
+
+@settings(deadline=None, max_examples=much(150, 40))
+@given(
+    code=st.sampled_from(VERIFIED),
+    seed=st.integers(0, 2**32),
+    kinds=st.tuples(st.sampled_from(KINDS[:-1]), st.sampled_from(KINDS[:-1])),
+)
+def test_of_two_corrupt_workers_nothing_inconsistent_passes(code, seed, kinds):
+    rng = np.random.default_rng(seed)
+    job = Job(code, seed=seed % 100)
+    messages = spoilt(job, rng.choice(code.n, 2, replace=False).tolist(), kinds, rng)
+    rnd = code.round(job.p, verify=True)
+    for number in in_random_order(code, rng):
+        receive(rnd, number, messages[number])
+        if rnd.decodable:
+            kept = rnd.survivors.tolist()
+            if rnd.verified:
+                assert consistent(code, kept, [messages[m] for m in kept])
+            elif not consistent(code, kept, [messages[m] for m in kept]):
+                with pytest.raises(CorruptMessageError):
+                    rnd.gradient()
+
+
+@pytest.mark.parametrize(("n", "stragglers"), [(9, 4), (12, 5)])
+def test_two_corrupt_workers_frame_no_third(n, stragglers):
+    """With at least three messages to spare, errors of two workers never look like one's."""
+    code = ReedSolomon(n, stragglers=stragglers)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        job = Job(code, seed=seed)
+        messages = spoilt(job, [2, 5], ["noise", "stale"], rng)
+        rnd = code.round(job.p, verify=True)
+        for number in sorted(in_random_order(code, rng), key=lambda m: m not in (2, 5)):
+            receive(rnd, number, messages[number])
+        assert rnd.corrupt == []
+        assert rnd.ready
+        with pytest.raises(
+            CorruptMessageError, match=r"more than one worker.* no further"
+        ) as caught:
+            rnd.gradient()
+        assert caught.value.suspects == ()
+
+
+@pytest.mark.few(6)
+@EVERY_LARGE
+@pytest.mark.parametrize("kind", much(["scaled", "stale", "element"], ["element"]))
+def test_large_codes_name_the_corrupt_one(code, kind):
+    rng = np.random.default_rng(7)
+    job = Job(code)
+    if isinstance(code, Uncoded) and code.scheme.messages.per_worker == 1:
+        with pytest.raises(ValueError, match="has none"):
+            code.round(job.p, verify=True)
+        return
+    messages = spoilt(job, [17], [kind], rng)
+    rnd = code.round(job.p, verify=True)
+    for number in sorted(
+        in_random_order(code, rng), key=lambda m: code.scheme.messages.sender(m)[0] != 17
+    ):
+        if receive(rnd, number, messages[number]):
+            break
+    assert rnd.corrupt == [17]
+    assert rnd.verified
+    numbers = rnd.survivors
+    expected = code.decode(numbers, [job.messages[m] for m in numbers], p=job.p)
+    np.testing.assert_array_equal(rnd.gradient(), expected)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Grouped([ReedSolomon(5, stragglers=2)] * 3),
+        ReedSolomon(15, stragglers=2, clusters=3),
+        FractionalRepetition(15, stragglers=4),
+    ],
+    ids=repr,
+)
+def test_workers_with_nothing_in_common_are_named_each(code):
+    job = Job(code)
+    rng = np.random.default_rng(8)
+    messages = spoilt(job, [1, 14], ["noise", "sign"], rng)
+    rnd = code.round(job.p, verify=True)
+    for number in in_random_order(code, rng):
+        receive(rnd, number, messages[number])
+    assert sorted(rnd.corrupt) == [1, 14]
+    assert rnd.verified
+    assert job.error(rnd.gradient()) < 1e-12
+
+
+def test_a_flipped_bit_of_the_exponent_is_found():
+    code = ReedSolomon(12, stragglers=3)
+    job = Job(code, np.float32)
+    rnd = code.round(job.p, np.float32, verify=True)
+    for element, bit in itertools.product(range(job.p), range(23, 31)):
+        message = job.messages[4].copy()
+        message.view(np.uint32)[element] ^= np.uint32(1 << bit)
+        if np.isfinite(message).all():
+            rnd.reset()
+            for i in range(12):
+                if rnd.wants(i):
+                    rnd.receive(i, message if i == 4 else job.messages[i])
+            assert rnd.corrupt == [4]
+            assert job.error(rnd.gradient()) < 1e-5
+
+
+# ------------------------------------------------------------------------------ the life of a round
+
+
+def test_the_life_of_a_corrupt_worker():
+    code = ReedSolomon(9, stragglers=4)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    rnd.receive(0, 2 * job.messages[0])
+    for i in range(1, 5):
+        assert not rnd.receive(i, job.messages[i])
+    assert rnd.decodable
+    assert not rnd.verified
+    with pytest.raises(UnverifiedError, match="more must come") as caught:
+        rnd.gradient()
+    assert caught.value.missing == 1
+    assert not rnd.receive(5, job.messages[5])  # a contradiction, but it is unknown who lies
+    out = np.full(job.p, 7.0)
+    says = "one of the workers 0, 1, 2, 3, 4, 5 must be corrupt; at least 1 more"
+    for decode in (rnd.gradient, rnd.best):
+        with pytest.raises(CorruptMessageError, match=says):
+            decode(out)
+    assert (out == 7).all()
+    assert rnd.receive(6, job.messages[6])  # worker 0 lies: the others have one to spare, and agree
+    assert rnd.corrupt == [0]
+    assert rnd.verified
+    assert rnd.survivors.tolist() == [1, 2, 3, 4, 5, 6]
+    assert not rnd.wants(0)
+    assert rnd.wants(7)
+    with pytest.raises(ValueError, match="worker 0 were found to be corrupt in this round"):
+        rnd.receive(0, job.messages[0])
+    assert job.error(rnd.gradient()) < 1e-13
+    rnd.require(np.array([0, 1, 2, 3, 4, 5]))
+    with pytest.raises(NotDecodableError):
+        rnd.require(np.array([0, 1, 2, 3, 4]))  # worker 0 does not count
+    rnd.reset()
+    assert rnd.corrupt == []
+    assert rnd.wants(0)
+    for i in range(6):
+        ready = rnd.receive(i, job.messages[i])
+    assert ready
+    assert rnd.verified
+
+
+def test_a_message_after_the_last_needed_is_looked_at_too():
+    code = ReedSolomon(7, stragglers=3)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(5):
+        ready = rnd.receive(i, job.messages[i])
+    assert ready
+    assert rnd.receive(5, -job.messages[5])
+    assert rnd.corrupt == [5]
+    assert rnd.ready
+
+
+def test_what_is_left_may_not_be_covered():
+    code = FractionalRepetition(6, stragglers=2)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i, factor in ((0, 1), (1, 1), (3, 2), (5, 1)):
+        assert not rnd.receive(i, factor * job.messages[i])
+    assert rnd.corrupt == [3]  # its copies 1 and 5 agree
+    assert rnd.decodable
+    assert not rnd.verified  # no copy has confirmed worker 0
+    assert not rnd.receive(2, -job.messages[2])
+    assert rnd.corrupt == [3]
+    assert rnd.receive(4, job.messages[4])
+    assert rnd.corrupt == [3, 2]
+    assert rnd.verified
+    assert job.error(rnd.gradient()) < 1e-13
+
+
+def test_nobody_left_to_tell():
+    code = ReedSolomon(5, stragglers=1)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(5):
+        rnd.receive(i, job.messages[i] * (2 if i == 1 else 1))
+    assert rnd.ready
+    assert not rnd.verified
+    with pytest.raises(CorruptMessageError, match="no further message can come that would tell"):
+        rnd.gradient()
+
+
+def test_nobody_left_to_tell_of_some():
+    """One group's corrupt worker is named and dropped; another group's cannot be named."""
+    code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, stragglers=1)])
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for i in range(9):
+        ready = rnd.receive(i, job.messages[i] * (-1 if i in (1, 7) else 1))
+        assert ready == (i == 8)
+    assert rnd.corrupt == [1]
+    with pytest.raises(
+        CorruptMessageError, match="5, 6, 7, 8 must be corrupt; no further"
+    ) as caught:
+        rnd.gradient()
+    assert caught.value.suspects == (5, 6, 7, 8)
+
+
+def test_best_of_too_few_looks_as_well():
+    code = FractionalRepetition(6, stragglers=2)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    rnd.receive(0, job.messages[0])
+    rnd.receive(2, 2 * job.messages[2])
+    with pytest.raises(NotDecodableError):
+        rnd.gradient()
+    with pytest.raises(CorruptMessageError, match="workers 0, 2 must"):
+        rnd.best()
+    rnd.receive(4, job.messages[4])
+    assert rnd.best().residual == pytest.approx(np.sqrt(0.5))
+    assert rnd.corrupt == [2]
+    assert rnd.survivors.tolist() == [0, 4]
+
+
+def test_without_verify_nothing_is_looked_at():
+    code = ReedSolomon(7, stragglers=3)
+    job = Job(code)
+    rnd = code.round(job.p)
+    for i in range(7):
+        ready = rnd.receive(i, -job.messages[i] if i == 1 else job.messages[i])
+        assert ready == (i >= 3)
+    assert not rnd.verified
+    assert rnd.corrupt == []
+    rnd.gradient()
+
+
+def test_a_tracker_may_want_still_more():
+    code = CyclicRepetition(8, stragglers=3)
+    job = Job(code)
+    tracker = StabilityTracker(limit=1e-30, action="wait")
+    rnd = code.round(job.p, tracker=tracker, verify=True)
+    assert [rnd.receive(i, job.messages[i]) for i in range(8)] == [False] * 7 + [True]
+    assert rnd.verified
+
+
+def test_groups_that_take_part_are_verified_each():
+    code = Grouped([ReedSolomon(5, stragglers=2), BinaryCode(4, stragglers=1), Uncoded(2, load=2)])
+    rng = np.random.default_rng(0)
+    g = rng.standard_normal((code.k, 5))
+    messages = [
+        code.encode(i, g[code.partitions(i, t)], index=t)
+        for i, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
+    ]
+    messages[2] = -messages[2]
+    rnd = code.group_round(5, verify=True)
+    rnd.reset([0, 1])
+    for i in (2, 0, 1, 3):
+        assert not rnd.receive(i, messages[i])
+    assert not rnd.decodable
+    assert rnd.wants(4)
+    rnd.receive(4, messages[4])
+    assert rnd.corrupt == [2]
+    assert rnd.survivors.tolist() == [0, 1, 3, 4]
+    assert not rnd.wants(2)
+    for i in (5, 7):
+        rnd.receive(i, messages[i])
+    assert rnd.decodable
+    assert not rnd.ready
+    rnd.receive(6, messages[6])
+    rnd.receive(8, -messages[8])
+    with pytest.raises(
+        CorruptMessageError, match="one of the workers 7, 8 must be corrupt; no further"
+    ) as caught:
+        rnd.gradient(1)
+    assert caught.value.suspects == (7, 8)
+    assert not rnd.verified
+    np.testing.assert_allclose(rnd.gradient(0), g[:5].sum(axis=0), atol=1e-13)
+    rnd.reset([2])
+    assert rnd.corrupt == []
+    for i, t in ((9, 0), (9, 1), (10, 0)):
+        rnd.receive(i, messages[code.scheme.messages.number(i, t)])
+    assert rnd.decodable
+    assert not rnd.ready
+    rnd.receive(10, messages[-1])
+    assert rnd.verified
+
+
+def test_several_messages_of_a_worker_are_suspect_together():
+    code = Uncoded(3, load=3)
+    job = Job(code)
+    rnd = code.round(job.p, verify=True)
+    for number, factor in ((0, 1), (1, 2), (3, 1), (4, 1), (8, 1)):
+        receive(rnd, number, factor * job.messages[number])
+    # Worker 0's partition 1 contradicts worker 1's, and is one against two.
+    assert rnd.corrupt == [0]
+    assert rnd.survivors.tolist() == [3, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (ReedSolomon(8, stragglers=2), 2),
+        (CyclicRepetition(8, stragglers=2), 2),
+        (FractionalRepetition(9, stragglers=2), 2),
+        (BinaryCode(9, stragglers=2), 2),
+        (ReedSolomon(12, stragglers=4), 4),
+        (ReedSolomon(12, stragglers=4, clusters=2), 4),
+    ],
+    ids=repr,
+)
+def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
+    """A loop that obeys `receive` ends with the right gradient or an error, however many lie."""
+    rng = np.random.default_rng(e)
+    job = Job(code)
+    rnd = code.round(job.p, verify=e)
+    raised = 0
+    for _ in range(much(600, 40)):
+        bad = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
+        messages = spoilt(job, bad, rng.choice(KINDS[:-1], len(bad)).tolist(), rng)
+        rnd.reset()
+        for number in in_random_order(code, rng):
+            if receive(rnd, number, messages[number]):
+                break
+        try:
+            assert job.error(rnd.gradient()) < 1e-9
+        except CorruptMessageError:
+            raised += 1
+            assert bad
+    assert raised

@@ -1,0 +1,107 @@
+"""Workers that lie, and brute force that tells what can be found.
+
+Messages are consistent if the least-squares solution of their equations has no residual. A worker
+explains an inconsistency if the messages without its own are consistent.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from tables import SMALL, Job
+
+
+def verifiable(code, liars=1):
+    """Whether all messages together expose any `liars` workers that lie, by brute force."""
+    for lost in itertools.combinations(range(code.n), liars):
+        kept = np.setdiff1d(np.arange(code.scheme.messages.count), code.scheme.messages.of(lost))
+        if code.residual(kept) > 1e-7:
+            return False
+    return True
+
+
+VERIFIED = [code for code in SMALL if verifiable(code)]
+
+
+EVERY_VERIFIED = pytest.mark.parametrize("code", VERIFIED, ids=lambda code: type(code).__name__)
+
+
+def dense(parity, size):
+    """Return the checks as a matrix."""
+    H = np.zeros((parity.first.size, size), parity.coefficient.dtype)
+    H[parity.row, parity.position] = parity.coefficient
+    return H
+
+
+def consistent(code, numbers, values):
+    """Whether some partial gradients give these messages, in all of their elements."""
+    rows = code.scheme.equations(np.array(numbers, dtype=np.int64))[0]
+    if not len(rows):
+        return True
+    values = np.array(values)
+    if values.dtype.kind != "c" and rows.dtype.kind == "c":
+        values = values.view(np.complex128)
+    found = np.linalg.lstsq(rows, values)[0]
+    return np.linalg.norm(rows @ found - values) <= 1e-7 * np.linalg.norm(values)
+
+
+def explaining(code, numbers, messages):
+    """Return the workers without whose messages the others are consistent."""
+    sender = {m: code.scheme.messages.sender(m)[0] for m in numbers}
+    found = []
+    for worker in sorted(set(sender.values())):
+        kept = [m for m in numbers if sender[m] != worker]
+        if consistent(code, kept, [messages[m] for m in kept]):
+            found.append(worker)
+    return found
+
+
+KINDS = ["scaled", "sign", "zeros", "noise", "stale", "element", "another's", "huge"]
+
+
+def spoilt(job, bad, kinds, rng):
+    """Return the job's messages; those of the workers `bad` are wrong in these ways."""
+    code, messages = job.code, list(job.messages)
+    earlier = Job(code, seed=1000)
+    scale = max(np.linalg.norm(m) for m in messages)
+    for worker, kind in zip(bad, kinds, strict=True):
+        for m in code.scheme.messages.of([worker]).tolist():
+            true = job.messages[m]
+            element = np.zeros_like(true)
+            element[rng.integers(true.size)] = 0.01 * scale * rng.uniform(1, 2)
+            messages[m] = {
+                "scaled": 1.01 * true,
+                "sign": -true,
+                "zeros": np.zeros_like(true),
+                "noise": true + 0.01 * scale * rng.standard_normal(true.size),
+                "stale": earlier.messages[m],
+                "element": true + element,
+                "another's": earlier.messages[(m + 1) % code.scheme.messages.count],
+                "huge": 1e300 * true,
+            }[kind]
+    return messages
+
+
+def receive(rnd, number, message):
+    """Hand a message to a round unless its worker is not wanted, as engines do."""
+    worker, index = rnd.code.scheme.messages.sender(number)
+    return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
+
+
+def in_random_order(code, rng):
+    return rng.permutation(code.scheme.messages.count).tolist()
+
+
+def cancelling(code, rng, dtype, size=1e-4):
+    """Return partial gradients that nearly cancel in pairs."""
+    g = rng.standard_normal((code.k, 32))
+    g[1::2] = -g[: 2 * (code.k // 2) : 2] + size * rng.standard_normal(g[1::2].shape)
+    return g.astype(dtype)
+
+
+def told(code, worker, g, dtype):
+    """Return a worker's message and its energy."""
+    encoder = code.encoder(worker, g.shape[1], dtype)
+    for j in code.partitions(worker).tolist():
+        encoder.add(j, g[j])
+    return encoder.message().copy(), encoder.energy
