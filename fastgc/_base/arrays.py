@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeAlias
@@ -191,17 +191,11 @@ def at_least(what: str, value: Any, least: int) -> int:
     return number
 
 
-def check_word(what: str, value: object, *known: str) -> None:
-    """Raise ValueError if `value` is none of the `known` words."""
+def check_word(what: str, value: object, *known: str | None) -> None:
+    """Raise ValueError if `value` is none of the `known` words, which may include None."""
     if value not in known:
-        *first, last = (f'"{word}"' for word in known)
+        *first, last = (f'"{word}"' if word else str(word) for word in known)
         raise ValueError(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
-
-
-def check_one_of(what: str, value: object, known: Collection[str]) -> None:
-    """Raise ValueError if `value` is none of the `known` names."""
-    if value not in known:
-        raise ValueError(f"{what} must be one of {', '.join(known)}, not {value!r}")
 
 
 def check_real(what: str, value: Any, positive: bool = False) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..codes import Code, catalogue
-from ..training.history import APPROXIMATE
+from ..training.history import APPROXIMATE, left_out
 from . import options
 from .common import CHOOSING, command, echo, why
 from .options import Size, named, repeated, size_of
@@ -146,13 +146,8 @@ def _worst(row: Mapping[str, Any]) -> str:
     return f"{'?' if row['threshold'] is None else row['threshold']}/{row['messages']}"
 
 
-def _left(residual: float) -> str:
-    """Write a residual; if it is only rounding, its order of magnitude."""
-    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
-
-
 def _left_at_worst(row: Mapping[str, Any]) -> str:
-    return f"{'' if row['worst_is_known'] else '≥ '}{_left(row['worst_residual'])}"
+    return f"{'' if row['worst_is_known'] else '≥ '}{left_out(row['worst_residual'])}"
 
 
 _COSTS = [
@@ -171,7 +166,7 @@ _RESIDUALS = [
     Column("code", "code", "code"),
     Column("load, mean", "load, mean", "mean_load", ".3g"),
     Column("waits", "workers waited for, mean", "mean_workers", ".1f"),
-    Column("left out, mean", "left out, root mean square", "residual", _left),
+    Column("left out, mean", "left out, root mean square", "residual", left_out),
     Column("at worst", "left out, worst", "", _left_at_worst),
 ]
 

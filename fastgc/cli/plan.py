@@ -15,6 +15,7 @@ import typer
 from .._base.files import opened
 from ..codes import catalogue
 from ..coding.arguments import arguments_of
+from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
 from .output import (
@@ -24,7 +25,6 @@ from .output import (
     draw,
     milliseconds,
 )
-from .simulate import left_out
 
 if TYPE_CHECKING:
     from ..planning import Choice

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import typer
 from .._base.arrays import Floats
 from ..codes import catalogue
 from ..delays.interface import sample
+from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
 from .options import Source
@@ -150,11 +150,6 @@ def _figures(load: int, found: Simulation) -> dict[str, Any]:
         "residual": found.residual,
         "mean_exists": found.mean_exists,
     }
-
-
-def left_out(residual: float) -> str:
-    """Write a residual, or a dash for codes that decode only what is exact up to rounding."""
-    return "–" if math.isnan(residual) else f"{residual:.2g}"
 
 
 _COLUMNS = [

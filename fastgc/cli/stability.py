@@ -9,7 +9,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-from .._base.arrays import check_one_of
+from .._base.arrays import check_word
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
@@ -78,7 +78,7 @@ def stability(what: Measured, output: Tables) -> None:
     output.check()
     check_pictures(what.width, what.plot, what.circle)
     sizes = _sizes(what)
-    check_one_of("--equal", what.equal, ("stragglers", "load"))
+    check_word("--equal", what.equal, "stragglers", "load")
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
     around: Any = None if what.circle is None else survey.around(*sizes[0])
     survey.run(sizes)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import typer
 
-from .._base.arrays import check_one_of, check_word
+from .._base.arrays import check_word
 from .._base.registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
@@ -345,7 +345,7 @@ def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], 
     from ..engines import ENGINES, find_engine
 
     engine = asked.engine
-    check_one_of("--engine", engine, ENGINES)
+    check_word("--engine", engine, *ENGINES)
     serve = getattr(find_engine(engine), "serve", lambda: False)
     if engine != "mpi":  # torchrun ends all ranks by itself
         yield serve, _job(context, asked)
@@ -474,7 +474,7 @@ def _runs(job: _Job) -> dict[str, _Run]:
             raise ValueError(
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
-    check_one_of("--method", method, METHODS)
+    check_word("--method", method, *METHODS)
     if code in METHODS:
         raise ValueError(f"{code} is a method, not a code: name it by --method {code}")
     compare = asked.compare
@@ -527,7 +527,7 @@ def _needs_quadratic(runs: Mapping[str, _Run]) -> bool:
 def _dataset(asked: Asked) -> Dataset:
     from ..training import data
 
-    check_one_of("--task", asked.task, data.TASKS)
+    check_word("--task", asked.task, *data.TASKS)
     task: Any = asked.task
     dataset = data.load(asked.data, seed=asked.seed, task=task)
     return dataset.by_label() if asked.by_label else dataset

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Floats, Ints, check_index
+from .._base.arrays import Floats, Ints, check_index, check_word
 from ..coding.arguments import check_sizes, check_stragglers
 from ..coding.clusters import apportion, check_speeds
 from ..coding.code import Code
@@ -113,10 +113,7 @@ class BinaryCode(Code):
                 f"k must be at least ceil(n / (s + 1)) = {-(-n // (s + 1))}, not {k}: the members "
                 "of a class share the partitions"
             )
-        if assignment is not None and assignment not in ASSIGNMENTS:
-            raise ValueError(
-                f"assignment must be one of {', '.join(ASSIGNMENTS)}, not {assignment!r}"
-            )
+        check_word("assignment", assignment, None, *ASSIGNMENTS)
         if speeds is None:
             if assignment is not None:
                 raise ValueError(f"assignment={assignment!r} needs speeds=")

@@ -464,13 +464,13 @@ class Scheme(Recorded, ABC):
 
     # ----------------------------------------------------------------------------- checks
 
-    def check_survivors(self, survivors: ArrayLike, called: str = "survivors") -> Ints:
+    def check_survivors(self, survivors: ArrayLike) -> Ints:
         """`survivors`, numbers or booleans, as distinct numbers of messages.
 
-        Otherwise raise a ValueError that names the first wrong one; `called` is their name there.
+        Otherwise raise a ValueError that names the first wrong one.
         """
         count = self.messages.count
-        checked = check_workers(called, survivors, count)
+        checked = check_workers("survivors", survivors, count)
         # The first count + 1 numbers suffice: one of them does not exist or is named twice.
         checked = checked[: count + 1]
         # One comparison for both ends of the range: negative numbers wrap to huge ones.
@@ -478,7 +478,7 @@ class Scheme(Recorded, ABC):
         if checked.size and checked.view(np.uint64).max() >= count:
             at = int(np.argmax(checked.view(np.uint64) >= count))
             raise ValueError(
-                f"{called}[{at}] is {checked[at]}, but {'messages' if many else 'workers'} are "
+                f"survivors[{at}] is {checked[at]}, but {'messages' if many else 'workers'} are "
                 f"numbered 0 to {count - 1}"
             )
         present = np.zeros(count, dtype=np.bool_)
@@ -487,7 +487,7 @@ class Scheme(Recorded, ABC):
             first = np.unique(checked, return_index=True)[1]
             at = int(np.setdiff1d(np.arange(checked.size), first)[0])
             what = "message" if many else "worker"
-            raise ValueError(f"{called}[{at}] names {what} {checked[at]} a second time")
+            raise ValueError(f"survivors[{at}] names {what} {checked[at]} a second time")
         return checked
 
 

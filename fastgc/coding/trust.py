@@ -30,6 +30,7 @@ from .._base.arrays import (
     Bools,
     Floats,
     Ints,
+    check_word,
     is_half,
     least_number,
     unit_roundoff,
@@ -414,11 +415,7 @@ class Nearest(NamedTuple):
 
 def check_partial(partial: str | None, *others: str | None) -> None:
     """Raise ValueError unless `partial` is a way to approximate, or one of `others`."""
-    known = [*others, *get_args(Partial)]
-    if partial not in known:
-        said = [f'"{each}"' if each else str(each) for each in known]
-        what = f"{', '.join(said[:-1])} or {said[-1]}"
-        raise ValueError(f"partial must be {what}, not {partial!r}")
+    check_word("partial", partial, *others, *get_args(Partial))
 
 
 def nearest_vector(scheme: Scheme, survivors: Ints, unit: float, partial: Partial) -> Nearest:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Floats, check_integer, check_one_of, check_real
+from .._base.arrays import Floats, check_integer, check_real, check_word
 from .._base.extras import scipy
 from ..coding.arguments import check_sizes
 from ..delays import Delays, Pareto
@@ -69,7 +69,7 @@ class DecodeCost:
 
     def __post_init__(self) -> None:
         check_real("seconds", self.seconds)
-        check_one_of("order", self.order, _PRODUCTS)
+        check_word("order", self.order, *_PRODUCTS)
 
     def __call__(self, f: int, n: int) -> float:
         """Return the seconds for f of n messages."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._base.arrays import Floats, check_one_of, check_word
+from .._base.arrays import Floats, check_word
 from .._base.extras import pip_install
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def style(width: str = "double") -> dict[str, Any]:
     >>> float(ax.figure.get_figwidth())
     3.5
     """
-    check_one_of("width", width, _WIDTHS)
+    check_word("width", width, *_WIDTHS)
     settings()
     from cycler import cycler
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._base.arrays import Array, at_least, check_one_of, refuse_masks
+from .._base.arrays import Array, at_least, check_word, refuse_masks
 from .._base.extras import pip_install
 from .._base.files import read_bytes, read_npz
 from .._base.text import listing
@@ -239,7 +239,7 @@ def load(
     dtype = _sample_dtype(dtype)
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
-    check_one_of("task", task, TASKS)
+    check_word("task", task, *TASKS)
     seed = at_least("seed", seed, 0)
     path = Path(source)
     if source == "digits":

@@ -241,6 +241,13 @@ class History:
         return listed
 
 
+def left_out(residual: float) -> str:
+    """Write a residual; if it is only rounding, its order of magnitude, and a dash for NaN."""
+    if math.isnan(residual):
+        return "–"
+    return f"{residual:.2g}" if residual > APPROXIMATE or not residual else f"{residual:.0e}"
+
+
 def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
     """Write runs to a file, as a JSON list of `History.to_dict`."""
     with open(os.fspath(path), "w", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from .._base.progress import Shown, logged_above
 from .._base.text import plural
-from .history import APPROXIMATE, MISCLASSIFIED, History, Record
+from .history import APPROXIMATE, MISCLASSIFIED, History, Record, left_out
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def comparison_table(histories: Sequence[History], target: float) -> Shown:
         if any(each.rounds[-1].deaths for each in histories):
             row["deaths"] = str(last.deaths)
         if any(r.residual > APPROXIMATE for r in rounds):
-            row["left out"] = _left_out(history)
+            row["left out"] = left_out(history.residual())
         rows.append(row)
     lengths = [len(history.rounds) for history in histories]
     least, most = min(lengths), max(lengths)
@@ -106,7 +106,7 @@ def loss_table(histories: Sequence[History]) -> Shown:
         [
             history.name,
             f"{history.load:.3g}",
-            _left_out(history),
+            left_out(history.residual()),
             *(_loss(history.loss_at(time)) for time in times),
             _loss(history.loss_at(math.inf)),
         ]
@@ -118,11 +118,6 @@ def loss_table(histories: Sequence[History]) -> Shown:
 
 def _loss(loss: float) -> str:
     return "" if math.isnan(loss) else f"{loss:.3g}"
-
-
-def _left_out(history: History) -> str:
-    left = history.residual()
-    return f"{left:.2g}" if left > APPROXIMATE else f"{left:.0e}" if left else "0"
 
 
 def spending_table(histories: Sequence[History], loss: float) -> Shown:

@@ -276,7 +276,7 @@ def test_every_command_draws(command, times, monkeypatch):
     assert "plot written to out.svg" in first.stderr
     assert (times / "out.svg").read_text().startswith("<?xml")
     assert "must end in .png" in refused(*small(command), "--plot", "out.bmp")
-    assert "width must be one of" in refused(
+    assert 'width must be "single"' in refused(
         *small(command), "--plot", "out.svg", "--width", "wide"
     )
 

@@ -332,7 +332,7 @@ def test_spread_is_faster(s, share, gain):
         ({"n": 3, "stragglers": 1, "speeds": [1, 2, np.inf]}, "positive and finite"),
         (
             {"n": 3, "stragglers": 1, "speeds": [1, 2, 3], "assignment": "fair"},
-            "assignment must be one of spread, aligned, classes, uniform, not 'fair'",
+            'assignment must be None, "spread", "aligned", "classes" or "uniform", not',
         ),
         (
             {"n": 3, "stragglers": 1, "assignment": "spread"},

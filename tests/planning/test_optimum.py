@@ -303,7 +303,7 @@ def test_code_parameters_beyond_the_range_of_floats():
     ("call", "message"),
     [
         (lambda: DecodeCost(-1), "seconds must be finite and not negative, not -1"),
-        (lambda: DecodeCost(1, "f4"), "order must be one of f2, f3, fs, not 'f4'"),
+        (lambda: DecodeCost(1, "f4"), 'order must be "f2", "f3" or "fs", not'),
         (lambda: round_time(0, 5, DELAYS, 1), r"f must be in 1 \.\. n = 5, not 0"),
         (lambda: round_time(1, 0, DELAYS, 1), "n and k must be at least 1, not n=0, k=0"),
         (lambda: round_time(1, 5, DELAYS, 1, 0), "n and k must be at least 1, not n=5, k=0"),

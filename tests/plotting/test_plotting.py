@@ -541,7 +541,7 @@ def test_texts_are_large_enough_for_print(width, across):
 
 
 def test_widths_have_names():
-    with pytest.raises(ValueError, match="width must be one of single, double, slide, not 'wide'"):
+    with pytest.raises(ValueError, match='width must be "single", "double" or "slide", not'):
         plotting.style("wide")
 
 

@@ -425,7 +425,7 @@ def test_targets_of_idx_files(tmp_path):
         (np.ones((3, 2), int), "auto", r'got int64 of shape \(3, 2\); task="regression" takes'),
         (np.ones((3, 0)), "regression", r"is empty: X has shape \(2, 2\), y \(2, 0\)"),
         ([0.5, 1], "regression", "3 samples but 2 labels"),
-        ([1, 2, 3], "regress", "task must be one of auto, classification, regression, not 'regre"),
+        ([1, 2, 3], "regress", 'task must be "auto", "classification" or "regression", not'),
     ],
 )
 def test_targets_that_are_none(tmp_path, y, task, message):
