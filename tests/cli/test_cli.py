@@ -487,21 +487,6 @@ def test_codes_whose_coefficients_are_beyond_float64_have_no_precision():
     assert re.search(r"rs:root=1 .* inf +inf", run("codes", "rs:root=1", *size).stdout)
 
 
-def test_lists_of_codes():
-    assert catalogue.split("rs:clusters=auto,root=1, bcc,lcc:load=4,messages=2,") == [
-        "rs:clusters=auto,root=1",
-        "bcc",
-        "lcc:load=4,messages=2",
-    ]
-    code = catalogue.make("binary:speeds=3/1/1.5,stragglers=0", 3, 11)
-    assert code.scheme.loads.tolist() == [6, 2, 3]
-    assert catalogue.make("uncoded:tolerance=0.5,rescale=false", 4).rescale is False
-    assert catalogue.make("bcc:loads=2/2/2,seed=4", 3, 2).load == 2
-    assert catalogue.make("rs:load=3", 6, stragglers=4).stragglers == 2
-    assert catalogue.make("uncoded:tolerance=0.5,rescale=no", 4).rescale is False
-    assert catalogue.make("ignore", 20, 23, stragglers=4).stragglers == 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -294,7 +294,6 @@ def test_who_holds_what():
         code.scheme.holders.stand_ins,
     ) == (3, 8, 0, 2)
     assert fastgc.Uncoded(3).scheme.holders.stored == 1
-    assert fastgc.codes.make("reactive", 5, stragglers=2) == fastgc.Reactive(5, holders=3)
 
 
 # ---------------------------------------------------------------------------------------- engines
