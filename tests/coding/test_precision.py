@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 from tables import (
+    EVERY_SMALL,
     LARGE,
     LARGE_IDS,
     SMALL,
     SMALL_IDS,
 )
+
+from fastgc.coding.precision import Precision
 
 
 @pytest.mark.parametrize("code", [*SMALL, *LARGE], ids=[*SMALL_IDS, *LARGE_IDS])
@@ -27,3 +30,40 @@ def test_what_is_said_of_rows_is_what_rows_say(code):
     np.testing.assert_allclose(
         code.scheme.precision.row_sums, [np.abs(v).sum() for v in sizes], rtol=1e-13
     )
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 23], ids=["row by row", "all entries"])
+@EVERY_SMALL
+def test_deviation_is_that_of_rows(code, kept, monkeypatch):
+    """For any vector, some of whose coefficients are 0; also where the base class computes it."""
+    if code.scheme.data.coded:
+        return
+    monkeypatch.setattr("fastgc.coding.precision.ENTRIES_KEPT", kept)
+    rng, B = np.random.default_rng(0), code.matrix()
+    for size in range(1, code.scheme.messages.count + 1):
+        F = rng.permutation(code.scheme.messages.count)[:size]
+        vector = rng.standard_normal(size) * (rng.random(size) < 0.8)
+        if code.scheme.is_complex:
+            vector = vector * np.exp(1j * rng.standard_normal(size))
+        lacking = vector @ B[F] - 1
+        for precision in (code.scheme.precision, Precision(code.scheme)):
+            found = precision.deviation(F, vector)
+            wanted = lacking.real if code.scheme.layout == "complex" else lacking
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * np.abs(B).max() * size)
+
+
+@EVERY_SMALL
+def test_what_the_base_class_says(code):
+    scheme, base = code.scheme, Precision(code.scheme)
+    sizes = [np.abs(values) for _, values in scheme.message_rows()]
+    np.testing.assert_allclose(base.row_sums, [each.sum() for each in sizes])
+    np.testing.assert_allclose(base.row_norms, [(each**2).sum() / code.k for each in sizes])
+    added = code.load / scheme.messages.per_worker  # partial gradients, in groups of eight
+    assert base.message_roundings == min(added, added / 8 + 4) + 2
+    assert (base.copies, base.data_roundings, base.computation_roundings(9)) == (None, 0, 0)
+    assert (base.integral, base.unbiased) == (False, False)
+    assert base.typical_error() is base.known_residuals(1) is None
+    everyone = np.arange(scheme.messages.count)
+    vector = scheme.vector(everyone)
+    assert base.vector_errors(everyone, vector) is None
+    assert base.left_out(everyone, vector) == (0 if scheme.exact else code.residual(everyone))
