@@ -1,15 +1,28 @@
-"""Tables of recorded times are read from files of all kinds."""
+"""Recorded times: their laws, the files that they are read from, and models fitted to them."""
 
 import importlib.util
+import itertools
 import json
+import math
+import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
 import fastgc
-from fastgc.delays import Empirical, parse
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+    fit,
+    parse,
+)
 from fastgc.planning.simulation import simulate
 
 TIMES = np.random.default_rng(0).random((7, 4))
@@ -39,7 +52,7 @@ KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".parquet"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("unit", "many"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("NS", 1e9)])
-def test_every_kind_of_file(tmp_path, kind, unit, many):
+def test_read_every_kind_of_file(tmp_path, kind, unit, many):
     path = tmp_path / f"times{kind}"
     write(path, TIMES)
     read = Empirical.read(path, unit)
@@ -51,7 +64,7 @@ def test_every_kind_of_file(tmp_path, kind, unit, many):
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".txt", ".parquet"])
 @pytest.mark.parametrize("first", ["round", "Step", "INDEX", "iteration"])
-def test_a_column_that_numbers_rounds_is_left_out(tmp_path, kind, first):
+def test_read_leaves_out_a_column_that_numbers_rounds(tmp_path, kind, first):
     path = tmp_path / f"times{kind}"
     numbered = np.column_stack([np.arange(7), TIMES])
     write(path, numbered, [first, "a", "b", "c", "d"])
@@ -74,7 +87,7 @@ def test_a_column_that_numbers_rounds_is_left_out(tmp_path, kind, first):
         "3, 4, 5\n6, 7, 8\n",
     ],
 )
-def test_lines_as_others_write_them(tmp_path, text):
+def test_read_lines_as_others_write_them(tmp_path, text):
     path = tmp_path / "times.csv"
     path.write_bytes(text.encode())
     assert Empirical.read(path) == Empirical([[3, 4, 5], [6, 7, 8]])
@@ -109,7 +122,7 @@ def test_lines_as_others_write_them(tmp_path, text):
         ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt, .parquet"),
     ],
 )
-def test_files_that_are_refused(tmp_path, name, content, says):
+def test_read_refused(tmp_path, name, content, says):
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(ValueError, match=says):
@@ -127,7 +140,7 @@ def test_files_that_are_refused(tmp_path, name, content, says):
         (np.empty((0, 3)), "it holds no times"),
     ],
 )
-def test_arrays_that_are_refused(tmp_path, array, says):
+def test_read_refuses_arrays(tmp_path, array, says):
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", array)
     for name in ("a.npy", "a.npz"):
@@ -139,7 +152,7 @@ def test_arrays_that_are_refused(tmp_path, array, says):
         Empirical.read(tmp_path / "objects.npy")
 
 
-def test_of_several_arrays_one_is_called_times(tmp_path):
+def test_read_one_of_several_arrays(tmp_path):
     np.savez(tmp_path / "a.npz", other=np.ones(3), times=TIMES)
     assert Empirical.read(tmp_path / "a.npz") == Empirical(TIMES)
     np.savez(tmp_path / "b.npz", other=np.ones(3), seconds=TIMES)
@@ -147,7 +160,7 @@ def test_of_several_arrays_one_is_called_times(tmp_path):
         Empirical.read(tmp_path / "b.npz")
 
 
-def test_parquet_that_is_refused(tmp_path):
+def test_read_refuses_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
@@ -166,8 +179,7 @@ def test_parquet_that_is_refused(tmp_path):
         Empirical.read(path)
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
-    import sys
+def test_read_parquet_without_pyarrow(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -177,12 +189,12 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("unit", "error"), [("day", ValueError), (3, TypeError)])
-def test_units_that_there_are_not(tmp_path, unit, error):
+def test_read_unknown_units(tmp_path, unit, error):
     with pytest.raises(error, match="unit must be"):
         Empirical.read(tmp_path / "nowhere.csv", unit)
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_read_missing_files(tmp_path):
     kinds = [".csv", ".npy", ".npz", ".json"]
     if importlib.util.find_spec("pyarrow") is not None:
         kinds.append(".parquet")
@@ -192,13 +204,13 @@ def test_files_that_are_not_there(tmp_path):
 
 
 @given(st.lists(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), min_size=2, max_size=5))
-def test_lines_are_read_to_the_last_bit(tmp_path_factory, rows):
+def test_read_to_the_last_bit(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("times") / "times.csv"
     path.write_text("\n".join(",".join(map(repr, row)) for row in rows))
     assert np.array_equal(Empirical.read(path).samples, rows)
 
 
-def test_whole_rounds_are_kept(tmp_path):
+def test_read_keeps_whole_rounds(tmp_path):
     """One of two workers is always late, in turns; drawn independently, both often would be."""
     path = tmp_path / "times.csv"
     path.write_text("1,9\n9,1\n" * 5)
@@ -206,3 +218,276 @@ def test_whole_rounds_are_kept(tmp_path):
     code = fastgc.FractionalRepetition(2, stragglers=1)
     assert simulate(code, model, rounds=200).times == pytest.approx(1)
     assert all(model.sample(r, 2, 0).sum() == 10 for r in range(20))
+
+
+# All kinds of smoothness: kinks, steps, tails of powers and lighter ones.
+RECORDED = [0.3, 0.1, 0.2, 0.1, 2.5]
+
+
+@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 3), (2, 3), (3, 3), (2, 5), (5, 5)])
+def test_order_statistic_mean_against_every_tuple(f, n, bare):
+    tuples = np.sort(list(itertools.product(RECORDED, repeat=n)), axis=1)
+    model = Empirical(RECORDED)
+    assert model.order_statistic_mean(f, n) == pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
+    # The same law by quadrature of its steps: alone, mixed with itself, and for each worker.
+    for same in (Mixture([model, model], [0.25, 0.75]), bare(model), Heterogeneous([model] * n)):
+        if not isinstance(same, bare):  # `bare` does not know where the steps are
+            expected = pytest.approx(tuples[:, f - 1].mean(), rel=1e-12)
+            assert same.order_statistic_mean(f, n) == expected
+
+
+def test_empirical_has_no_negative_zeros():
+    model = Empirical([-0.0, 1.0])
+    assert not np.signbit(model.samples).any()
+    assert Mixture([model, Exponential(1)], [0.5, 0.5]).quantile([0.1, 0.25]).tolist() == [0, 0]
+
+
+def test_empirical_of_rounds(refuse_other_numbers):
+    rounds = np.array([[1.0, 2, 3], [4, 6, 5]])
+    model = Empirical(rounds)
+    assert [model.order_statistic_mean(f, 3) for f in (1, 2, 3)] == [2.5, 3.5, 4.5]
+    assert Empirical(rounds.ravel()).order_statistic_mean(1, 3) != 2.5
+    drawn = model.draw(np.random.default_rng(0), 400, 3)
+    firsts = drawn[:, 0] == 1
+    np.testing.assert_array_equal(drawn[firsts], np.broadcast_to(rounds[0], drawn[firsts].shape))
+    np.testing.assert_array_equal(drawn[~firsts], np.broadcast_to(rounds[1], drawn[~firsts].shape))
+    assert abs(firsts.sum() - 200) < 40
+    assert {tuple(model.sample(r, 3, seed=1)) for r in range(30)} == set(map(tuple, rounds))
+    assert model.mean() == 3.5
+    assert model.cdf(3) == 0.5
+    assert model.quantile(0.5) == 3
+    refuse_other_numbers(model, "of 3 workers, not of [24]: pool the samples")
+
+
+def test_empirical_keeps_its_samples():
+    given = np.array([3, 1, 2])
+    model = Empirical(given)
+    given[0] = 7
+    assert model.samples.tolist() == [3, 1, 2]
+    assert model.samples.dtype == np.float64
+    with pytest.raises(ValueError, match="read-only"):
+        model.samples[0] = 1
+    assert model == Empirical([3.0, 1.0, 2.0])
+    assert hash(model) == hash(Empirical([3.0, 1.0, 2.0]))
+    assert model != Empirical([1, 2, 3])
+    assert model != Empirical([3, 1, 2], per="computation")
+    assert model != Empirical([[3, 1, 2]])
+    assert model != 3
+    assert repr(model) == "Empirical(3 samples, mean 2, per='round')"
+    assert (
+        repr(Empirical(np.ones((4, 2)))) == "Empirical(4 rounds of 2 workers, mean 1, per='round')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "error", "message"),
+    [
+        ([], ValueError, "samples must not be empty"),
+        ([[[1.0]]], ValueError, r"shape \(N,\) or \(rounds, workers\), not \(1, 1, 1\)"),
+        (1.0, ValueError, r"shape \(N,\) or \(rounds, workers\), not \(\)"),
+        ([1, -2], ValueError, "samples must not be negative, got -2"),
+        ([1, math.nan], ValueError, r"samples\[1\] is nan"),
+        ([[1, math.inf]], ValueError, r"samples\[0, 1\] is inf"),
+        ([1j], TypeError, "samples must be real"),
+        (["a"], TypeError, "samples must be real"),
+    ],
+)
+def test_empirical_refused(samples, error, message):
+    with pytest.raises(error, match=message):
+        Empirical(samples)
+    with pytest.raises(ValueError, match="per must be"):
+        Empirical([1], "day")
+
+
+PARETO = Pareto(0.005, 1.3)
+
+
+SHIFTED = ShiftedExponential(0.2, 10, per="round")
+
+
+EXPONENTIAL = Exponential(0.03)
+FAMILIES = {"pareto": PARETO, "shifted-exponential": SHIFTED, "exponential": EXPONENTIAL}
+
+
+def recorded(model, n, seed=0):
+    return model.draw(np.random.default_rng(seed), 1, n)[0]
+
+
+def by_kind(times, **options):
+    return {type(each.model): each for each in fit(times, draws=19, **options)}
+
+
+@pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
+def test_fit_against_scipy(model):
+    stats = pytest.importorskip("scipy.stats")
+    times = recorded(model, 300)
+    for kind, parameters in ((Pareto, 2), (ShiftedExponential, 2), (Exponential, 1)):
+        each = by_kind(times)[kind]
+        if isinstance(each.model, Pareto):
+            law = stats.pareto(b=each.model.shape, scale=each.model.scale)
+        else:
+            shift = getattr(each.model, "shift", 0)
+            law = stats.expon(shift, each.model.mean() - shift)
+        assert each.log_likelihood == pytest.approx(law.logpdf(times).sum(), rel=1e-9)
+        assert each.aic == pytest.approx(2 * parameters - 2 * each.log_likelihood, rel=1e-12)
+        assert each.ks == pytest.approx(stats.kstest(times, law.cdf).statistic, rel=1e-9)
+        assert each.model.per == "round"
+
+
+@pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
+def test_fit_is_the_likeliest_nearby(model):
+    times = recorded(model, 200)
+
+    def density(of):  # the logarithm; -Inf outside of the support
+        with np.errstate(divide="ignore"):
+            inside = np.log((times >= of.quantile(0)).astype(float))
+        if isinstance(of, Pareto):
+            rest = math.log(of.shape * of.scale**of.shape) - (of.shape + 1) * np.log(times)
+        else:
+            shift = getattr(of, "shift", 0)
+            rate = 1 / (of.mean() - shift)
+            rest = math.log(rate) - rate * (times - shift)
+        return (inside + rest).sum()
+
+    for each in fit(times, draws=1):
+        best = each.model
+        assert density(best) == pytest.approx(each.log_likelihood, rel=1e-9)
+        for a in (0.97, 1, 1.03):
+            for b in (0.97, 1, 1.03):
+                if isinstance(best, Pareto):
+                    other = Pareto(best.scale * a, best.shape * b)
+                elif isinstance(best, ShiftedExponential):
+                    other = ShiftedExponential(best.shift * a, best.rate * b)
+                else:
+                    other = Exponential(best.mean() * a)
+                assert density(other) <= each.log_likelihood * (1 + 1e-12 * np.sign(density(best)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fit_recovers_parameters_and_family(seed):
+    # These estimates have relative errors of 1 / sqrt(N) for shape, rate and mean, and of
+    # 1 / (N shape) for scale; the least of N exponentials is 1 / (N rate) late on average.
+    n = 500
+    best, *others = fit(recorded(PARETO, n, seed))
+    assert isinstance(best.model, Pareto)
+    assert abs(best.model.shape / PARETO.shape - 1) < 4 / math.sqrt(n)
+    assert 0 <= best.model.scale / PARETO.scale - 1 < 12 / (n * PARETO.shape)
+    assert best.p_value > 0.01
+    assert all(other.p_value == 1 / 200 for other in others)
+    assert [best.aic, *(o.aic for o in others)] == sorted(f.aic for f in (best, *others))
+
+    best, *others = fit(recorded(SHIFTED, n, seed))
+    assert isinstance(best.model, ShiftedExponential)
+    assert abs(best.model.rate / SHIFTED.rate - 1) < 4 / math.sqrt(n)
+    assert 0 <= best.model.shift - SHIFTED.shift < 12 / (n * SHIFTED.rate)
+    assert best.p_value > 0.01
+    assert all(other.p_value < 0.05 for other in others)
+
+    fits = fit(recorded(EXPONENTIAL, n, seed))
+    for each in fits[:2]:  # also the shifted one, whose shift is nearly 0
+        assert isinstance(each.model, (Exponential, ShiftedExponential))
+        assert abs(each.model.mean() / EXPONENTIAL.mean() - 1) < 4 / math.sqrt(n)
+        assert each.p_value > 0.01
+        assert each.model.quantile(0) < 12 * EXPONENTIAL.mean() / n
+    assert isinstance(fits[2].model, Pareto)
+    assert fits[2].p_value == 1 / 200
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_fit_p_values_are_uniform(kind):
+    stats = pytest.importorskip("scipy.stats")
+    values = [
+        fit(recorded(FAMILIES[kind], 25, seed), [kind], draws=99, seed=seed)[0].p_value
+        for seed in range(much(300, 100))
+    ]
+    # Multiples of 1/100, equally likely, are spread evenly over the hundredth below.
+    spread = np.array(values) - np.random.default_rng(0).random(len(values)) / 100
+    assert stats.kstest(spread, "uniform").pvalue > 1e-4
+
+
+def test_fit_p_values_depend_on_seed_not_scale():
+    times = recorded(SHIFTED, 60)
+    for one, other in zip(fit(times), fit(1000 * times), strict=True):
+        assert type(one.model) is type(other.model)
+        assert one.ks == pytest.approx(other.ks, rel=1e-9)
+        assert one.p_value == pytest.approx(other.p_value, abs=0.011)
+    assert fit(times) == fit(times)
+    assert fit(times, seed=1) != fit(times)
+
+
+@pytest.mark.parametrize(
+    "times", [[1, 1 + 2.0**-52], [1e-150, 2e-150], [1e-150, 1e150], [1e149, 1e149 * (1 + 2.0**-52)]]
+)
+def test_fit_of_times_next_to_each_other_or_far_apart(times):
+    # The distance of two times from a fit is the same for any two.
+    for each, plain in zip(
+        sorted(fit(times), key=lambda f: repr(type(f.model))),
+        sorted(fit([1, 2]), key=lambda f: repr(type(f.model))),
+        strict=True,
+    ):
+        assert type(each.model) is type(plain.model)
+        assert math.isfinite(each.aic)
+        if not isinstance(each.model, Exponential):
+            assert each.ks == pytest.approx(plain.ks, rel=1e-9)
+            assert each.p_value == pytest.approx(plain.p_value, abs=0.011)
+
+
+def test_fit_loads():
+    loads = np.array([1, 2, 5, 10])
+    single = SHIFTED.draw(np.random.default_rng(4), 50, 4)
+    fits, expected = fit(single * loads, loads=loads), fit(single)
+    for each, plain in zip(fits, expected, strict=True):
+        assert each.model.per == "computation"
+        assert each.model.mean() == pytest.approx(plain.model.mean(), rel=1e-12)
+        assert each.ks == pytest.approx(plain.ks, rel=1e-9)
+    assert fit(3 * single, loads=3)[0].model.mean() == pytest.approx(fits[0].model.mean())
+
+
+def test_fit_kinds():
+    times = recorded(PARETO, 40)
+    (only,) = fit(times, ["exponential"])
+    assert isinstance(only.model, Exponential)
+    assert only.model.mean() == pytest.approx(times.mean(), rel=1e-14)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=30).filter(lambda t: min(t) < max(t)))
+def test_fit_of_any_times(times):
+    for each in fit(times, draws=3):
+        assert 0 < each.ks <= 1
+        assert each.p_value in (0.25, 0.5, 0.75, 1)
+        assert math.isfinite(each.aic)
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "message"),
+    [
+        ([], {}, "times must not be empty"),
+        ([1], {}, "at least two times, positive and not all equal: got 1 from 1.0 to 1.0"),
+        ([2, 2, 2], {}, "not all equal: got 3 from 2.0 to 2.0"),
+        ([0, 1], {}, "positive and not all equal: got 2 from 0.0"),
+        ([1, -1], {}, "times must not be negative, got -1.0"),
+        ([1, math.nan], {}, r"times\[1\] is nan"),
+        ([1, math.inf], {}, r"times\[1\] is inf"),
+        ([1, 2], {"kinds": ["gauss"]}, "unknown kind of model 'gauss': choose from pareto, "),
+        ([1, 2], {"loads": [1, 2, 3]}, r"loads of shape \(3,\) do not fit times of shape \(2,\)"),
+        ([1, 2], {"loads": [1, 0]}, "loads must be positive, got 0.0"),
+        ([1, 2], {"loads": [1, math.nan]}, r"loads\[1\] is nan"),
+        ([1, 2], {"loads": [1, 2]}, "not all equal: got 2 from 1.0 to 1.0"),
+        ([1, 2], {"draws": 0}, "draws must be at least 1, not 0"),
+        ([1, 2], {"kinds": ()}, "kinds must name a model at least: choose from pareto, "),
+        ([5e-324, 1e-323], {}, "from 1e-150 to 1e.150 seconds to be fitted: got 5e-324 to 1e-323"),
+        ([1, 1e-310], {}, "seconds to be fitted: got 1e-310 to 1.0"),
+        ([1, 1e308], {}, "seconds to be fitted: got 1.0 to 1e.308"),
+        ([1e300, 3e300], {}, "seconds to be fitted"),
+        ([1, 1e308], {"loads": [1, 1e-9]}, "seconds to be fitted: got 1.0 to inf"),
+    ],
+)
+def test_fit_refused(times, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(times, **options)
+
+
+def test_fit_refuses_complex_times():
+    with pytest.raises(TypeError, match="times must be real"):
+        fit([1j, 2])

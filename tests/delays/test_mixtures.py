@@ -1,23 +1,40 @@
-"""Delays of workers that fail together, and their effect on rounds and plans."""
+"""Mixtures, workers that differ, and workers that fail together."""
 
 import itertools
 import json
 import math
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 
 from fastgc import BinaryCode, FractionalRepetition, delays, planning
-from fastgc.delays import Empirical, Exponential, Outages, Pareto
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Outages,
+    Pareto,
+    ShiftedExponential,
+)
 from fastgc.engines import placement
 from fastgc.engines.machines import dealt
 from fastgc.planning.simulation import simulate
 
+
+def any_mixture(per="round"):
+    return Mixture(
+        [Pareto(0.2, 2.5, per), ShiftedExponential(0.5, 3, per), Empirical([0.1, 0.4], per)],
+        [0.5, 0.3, 0.2],
+    )
+
+
 NODES = ["a", "a", "a", "b", "b", "c"]
 
 
-def test_workers_of_a_domain_are_out_together():
+def test_outages_of_a_domain_together():
     late = Exponential(0.01)
     outages = Outages(late, NODES, 0.25, 60)
     times = outages.draw(np.random.default_rng(0), 4000, 6)
@@ -34,7 +51,7 @@ def test_workers_of_a_domain_are_out_together():
     )
 
 
-def test_samples_depend_on_seed_and_round_alone():
+def test_outages_sample_depends_on_seed_and_round_alone():
     late = Pareto(0.01, 1.5)
     outages = Outages(late, NODES, 0.5, 60)
     assert pickle.loads(pickle.dumps(outages)) == outages
@@ -54,7 +71,7 @@ class Late:
         return np.arange(workers) + 0.125 * (seed % 2)
 
 
-def test_models_of_ones_own_have_outages():
+def test_outages_of_own_models():
     outages = Outages(Late(), NODES, 0.5, 60)
     times = outages.draw(np.random.default_rng(1), 50, 6)
     assert np.isin(times % 60 % 0.125, 0).all()
@@ -65,7 +82,7 @@ def test_models_of_ones_own_have_outages():
 
 @pytest.mark.parametrize("kind", [BinaryCode, FractionalRepetition])
 @pytest.mark.parametrize("placed", [False, True])
-def test_rounds_last_as_long_as_what_is_lost_says(kind, placed):
+def test_outages_rounds_last_as_long_as_what_is_lost_says(kind, placed):
     nodes = [i // 4 for i in range(12)] if kind is BinaryCode else [i % 3 for i in range(12)]
     code = kind(12, stragglers=1)
     outages = Outages(None, nodes, 0.1, 60)
@@ -82,7 +99,7 @@ def test_rounds_last_as_long_as_what_is_lost_says(kind, placed):
     assert found.mean_exists
 
 
-def test_plans_place_their_codes():
+def test_outages_in_plans():
     nodes = [i // 2 for i in range(8)]
     outages = Outages(Exponential(0.01), nodes, 0.05, 60)
     found = planning.plan(8, outages, 0.001, codes=["binary", "rs-clustered"], rounds=300)
@@ -95,7 +112,7 @@ def test_plans_place_their_codes():
         outages.dealt([0, 1, 2, 3, 4, 5, 6, 6])
 
 
-def test_a_text_says_which_nodes_fail():
+def test_outages_by_text():
     found = delays.parse(
         "0.5*exponential:mean=1 + 0.5*pareto:scale=1,shape=2 | Outages: sizes=3/2/1, "
         "probability=0.25, seconds=60"
@@ -117,7 +134,7 @@ def test_a_text_says_which_nodes_fail():
         ("sizes=3/2,probability=0.1,seconds=6,nodes=2", "it takes"),
     ],
 )
-def test_texts_are_checked(text, said):
+def test_outages_by_text_refused(text, said):
     with pytest.raises(ValueError, match=said):
         delays.parse("none | outages: " + text)
     with pytest.raises(ValueError, match="has per='computation'"):
@@ -126,7 +143,7 @@ def test_texts_are_checked(text, said):
         )
 
 
-def test_commands_deal_workers_out():
+def test_outages_in_commands():
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
@@ -155,12 +172,12 @@ def test_commands_deal_workers_out():
         ((None, 6, 0.1, 60), TypeError, "label for each worker"),
     ],
 )
-def test_outages_are_checked(arguments, error, said):
+def test_outages_refused(arguments, error, said):
     with pytest.raises(error, match=said):
         Outages(*arguments)
 
 
-def test_they_are_of_as_many_workers():
+def test_outages_of_as_many_workers():
     outages = Outages(None, NODES, 0.1, 60)
     for ask in (
         lambda: outages.sample(0, 5, 0),
@@ -170,3 +187,188 @@ def test_they_are_of_as_many_workers():
     ):
         with pytest.raises(ValueError, match="domains of 6 workers"):
             ask()
+
+
+def test_mixture_is_the_mixed_law():
+    model, t = any_mixture(), np.array([0, 0.1, 0.3, 0.4, 0.7, 5, 1e9])
+    parts = zip(model.models, model.weights, strict=True)
+    np.testing.assert_allclose(model.cdf(t), sum(w * m.cdf(t) for m, w in parts), rtol=1e-14)
+    assert model.mean() == pytest.approx(
+        0.5 * 0.2 * 2.5 / 1.5 + 0.3 * (0.5 + 1 / 3) + 0.2 * 0.25, rel=1e-14
+    )
+    assert model.survival(1e9) == pytest.approx(0.5 * (0.2 / 1e9) ** 2.5, rel=1e-12)
+    assert model.per == "round"
+    assert any_mixture("computation").per == "computation"
+    assert model.tail_indices(2).tolist() == [2.5, 2.5]
+    assert model.quantile(0) == 0.1
+    assert model.quantile(1) == math.inf
+    assert model.quantile(0.1) == 0.1  # where F steps over 0.1
+    assert model == any_mixture()
+    assert hash(model) == hash(any_mixture())
+    alike = Mixture([Pareto(1, 3), Exponential(2)], [0.5, 0.5])
+    assert eval(repr(alike)) == alike
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize(("f", "n"), [(1, 3), (5, 6), (6, 6), (40, 50)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        any_mixture(),
+        Mixture([any_mixture(), Exponential(0.1)], [0.3, 0.7]),
+        Mixture([Exponential(1), Exponential(1000)], [0.99, 0.01]),
+    ],
+    ids=["three", "nested", "far apart"],
+)
+def test_mixture_order_statistic_mean_against_draws(model, f, n):
+    waits = np.sort(model.draw(np.random.default_rng(21), 20_000, n))[:, f - 1]
+    error = waits.std() / math.sqrt(waits.size)
+    assert abs(waits.mean() - model.order_statistic_mean(f, n)) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("weight", "slow"), [(0.01, 1e3), (0.5, 1e6), (1e-3, 1e6), (1e-6, 1e6), (1 - 1e-6, 1e6)]
+)
+@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 5), (3, 5), (5, 5), (12, 12)])
+def test_mixture_order_statistic_mean_by_expansion(weight, slow, f, n):
+    """Expand P(T_f > t) in powers of the mixed survival S, and these in exponentials."""
+    model = Mixture([Exponential(1), Exponential(slow)], [1 - weight, weight])
+    fast, rare = map(mpmath.mpf, model.weights)
+    with mpmath.workdps(60):
+        exact = mpmath.mpf(0)
+        for i in range(n - f + 1, n + 1):
+            power = mpmath.fsum(
+                mpmath.binomial(i, j) * fast ** (i - j) * rare**j / (i - j + mpmath.mpf(j) / slow)
+                for j in range(i + 1)
+            )
+            sign = (-1) ** (i - (n - f + 1))
+            exact += sign * mpmath.binomial(i - 1, n - f) * mpmath.binomial(n, i) * power
+    assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
+
+
+MIXED_RATES = [1.0, 1.0, 0.25, 5.0, 0.01]
+
+
+def of_rates(shift=0.0):
+    return Heterogeneous([ShiftedExponential(shift, rate) for rate in MIXED_RATES])
+
+
+@pytest.mark.parametrize("shift", [0.0, 20.0])
+def test_heterogeneous_order_statistic_mean_by_inclusion(shift):
+    model, n = of_rates(shift), len(MIXED_RATES)
+    first = 1 / sum(MIXED_RATES)
+    last = sum(
+        (-1) ** (size + 1) / sum(chosen)
+        for size in range(1, n + 1)
+        for chosen in itertools.combinations(MIXED_RATES, size)
+    )
+    assert model.order_statistic_mean(1, n) == pytest.approx(shift + first, rel=1e-10)
+    assert model.order_statistic_mean(n, n) == pytest.approx(shift + last, rel=1e-10)
+    waits = [model.order_statistic_mean(f, n) for f in range(1, n + 1)]
+    # The order statistics add up to the sum of all times.
+    assert sum(waits) == pytest.approx(sum(m.mean() for m in model.models), rel=1e-10)
+
+
+@pytest.mark.parametrize("f", range(1, 7))
+@pytest.mark.parametrize(
+    "means", [[1, 1, 1, 1, 1, 1e6], [1, 1e6, 1e6, 1e6, 1e6, 1e6], [1, 1e-3, 1e3, 1e6, 1e6, 1e-6]]
+)
+def test_heterogeneous_order_statistic_mean_of_scales_far_apart(means, f):
+    model, n = Heterogeneous([Exponential(mean) for mean in means]), len(means)
+    exact = mpmath.mpf(0)
+    with mpmath.workdps(40):
+        for size in range(n - f + 1, n + 1):
+            firsts = mpmath.fsum(
+                1 / mpmath.fsum(1 / mpmath.mpf(mean) for mean in chosen)
+                for chosen in itertools.combinations(means, size)
+            )
+            exact += (-1) ** (size - (n - f + 1)) * mpmath.binomial(size - 1, n - f) * firsts
+    assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
+
+
+def test_heterogeneous_draws(refuse_other_numbers):
+    slow, fast = ShiftedExponential(20, 1), ShiftedExponential(20, 20)
+    model = Heterogeneous([slow, fast, slow])
+    assert model.per == "computation"
+    assert repr(model) == f"Heterogeneous([{slow!r}] * 1 + [{fast!r}] * 1 + [{slow!r}] * 1)"
+    assert eval(repr(model)) == model
+    assert hash(eval(repr(model))) == hash(model)
+    drawn = model.draw(np.random.default_rng(5), 30_000, 3)
+    for column, each in zip(drawn.T, model.models, strict=True):
+        assert abs(column.mean() - each.mean()) < 4 * column.std() / math.sqrt(column.size)
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 4 / math.sqrt(30_000)
+    np.testing.assert_array_equal(model.draw(np.random.default_rng(5), 30_000, 3), drawn)
+    np.testing.assert_array_equal(model.sample(3, 3, seed=1), model.sample(3, 3, seed=1))
+    assert len({model.sample(r, 3, s)[1] for r in range(9) for s in range(9)}) == 81
+    for f in (1, 2, 3):
+        waits = np.sort(drawn)[:, f - 1]
+        error = waits.std() / math.sqrt(waits.size)
+        assert abs(waits.mean() - model.order_statistic_mean(f, 3)) < 4 * error
+    refuse_other_numbers(model, "times of 3 workers, not of [24]")
+
+
+def test_heterogeneous_of_heavy_and_light_tails():
+    # The second of two waits for both; exponents of tails add up only if either may be late.
+    model = Heterogeneous([Pareto(1, 0.7), Exponential(1), Pareto(1, 0.4)])
+    assert model.tail_indices(3).tolist() == [0.7, math.inf, 0.4]
+    for f in (1, 2):
+        assert model.order_statistic_mean(f, 3) < math.inf
+    with pytest.raises(ValueError, match=r"the 3-th smallest of 3 .* it does for f up to 2"):
+        model.order_statistic_mean(3, 3)
+    # The first of shapes 0.7 and 0.4 alone is a Pareto of shape 1.1.
+    pair = Heterogeneous([Pareto(1, 0.7), Pareto(1, 0.4)])
+    assert pair.order_statistic_mean(1, 2) == pytest.approx(11, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Heterogeneous, lambda models: Mixture(models, [0.5, 0.5])])
+@pytest.mark.parametrize(
+    ("models", "error", "message"),
+    [
+        ([], ValueError, "at least one model is needed"),
+        ([Pareto(1, 2), 3], TypeError, "distributions of fastgc.delays, got 3"),
+        ([Pareto(1, 2), of_rates()], TypeError, "distributions of fastgc.delays, got Hetero"),
+        ([Pareto(1, 2), ShiftedExponential(1, 2)], ValueError, "per must be the same"),
+        ([Pareto(1, 2), Empirical([[1.0]])], ValueError, "draws whole rounds.*pool its samples"),
+    ],
+)
+def test_models_that_do_not_go_together(kind, models, error, message):
+    with pytest.raises(error, match=message):
+        kind(models)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1], "2 models need as many weights, got 1"),
+        ([0.5, 0.6], "positive with sum 1, got .* with sum 1.1"),
+        ([1.5, -0.5], "positive with sum 1"),
+        ([1, 0], "positive with sum 1"),
+        ([math.nan, 1], "positive with sum 1"),
+    ],
+)
+def test_mixture_weights_refused(weights, message):
+    with pytest.raises(ValueError, match=message):
+        Mixture([Exponential(1), Exponential(2)], weights)
+
+
+def test_mixture_weights_are_numbers():
+    models = [Exponential(1.0), Exponential(2.0)]
+    with pytest.raises(TypeError, match="weights must be real numbers, not complex128"):
+        Mixture(models, np.array([0.5, 0.5], complex))
+    assert Mixture(models, np.array([0.5, 0.5])).weights == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("slow", [1e-3, 1.0, 1e9, 1e60])
+def test_mixture_order_statistic_mean_of_scales_far_apart(slow):
+    """All slow workers come after all fast ones; their number is random."""
+    fast, share, f, n = 1e-9, 0.001, 90, 100
+    model = Mixture([Exponential(fast), Exponential(slow)], [1 - share, share])
+    truth = mpmath.mpf(0)
+    with mpmath.workdps(60):
+        for k in range(n + 1):
+            if k <= n - f:
+                late = fast * (mpmath.harmonic(n - k) - mpmath.harmonic(n - k - f))
+            else:
+                late = slow * (mpmath.harmonic(k) - mpmath.harmonic(n - f))
+            truth += mpmath.binomial(n, k) * mpmath.mpf(share) ** k * (1 - share) ** (n - k) * late
+    assert abs(model.order_statistic_mean(f, n) / truth - 1) < (1e-4 if slow < 1 else 1e-9)

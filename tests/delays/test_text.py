@@ -1,22 +1,34 @@
 """Delay models as text: how texts are read, and what errors say."""
 
+import importlib.util
 import json
 import re
 
 import numpy as np
 import pytest
+import strangers_delays
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strangers_delays import Uniform, Weibull
 
-from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
-from fastgc.delays.text import COMMON, FORMS, MODELS, parse, written
+from fastgc import delays
+from fastgc.delays import (
+    Empirical,
+    Exponential,
+    Heterogeneous,
+    Mixture,
+    Pareto,
+    ShiftedExponential,
+    parse,
+)
+from fastgc.delays.text import COMMON, FORMS, MODELS, others, written
 
 NUMBERS = st.floats(1e-300, 1e300)
 
 
 @settings(deadline=None)
 @given(a=NUMBERS, b=NUMBERS, per=st.sampled_from(["round", "computation"]))
-def test_texts_round_trip(a, b, per):
+def test_parse_what_repr_writes(a, b, per):
     for text, model in (
         (f"pareto:scale={a!r},shape={b!r}", Pareto(a, b, per)),
         (f"shifted-exponential:shift={a!r},rate={b!r}", ShiftedExponential(a, b, per)),
@@ -30,7 +42,7 @@ def test_texts_round_trip(a, b, per):
 
 
 @pytest.mark.parametrize("text", ["none", " None "])
-def test_none(text):
+def test_parse_none(text):
     assert parse(text) is None
 
 
@@ -61,7 +73,7 @@ def test_none(text):
         ),
     ],
 )
-def test_texts(text, model):
+def test_parse(text, model):
     assert parse(text) == model
 
 
@@ -102,7 +114,7 @@ def test_texts(text, model):
         ("empirical:times.csv,unit=ms,per=round,unit=s", "unit is given twice"),
     ],
 )
-def test_texts_refused(text, message):
+def test_parse_refused(text, message):
     with pytest.raises(ValueError, match=message):
         parse(text)
 
@@ -118,7 +130,7 @@ def write(path, times):
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".json", ".csv", ".txt"])
-def test_files(tmp_path, suffix):
+def test_parse_files(tmp_path, suffix):
     path = tmp_path / f"times,per day{suffix}"
     times = np.random.default_rng(0).random((5, 3))
     write(path, times)
@@ -146,7 +158,7 @@ def test_files(tmp_path, suffix):
     ("suffix", "content"),
     [(".csv", "1,2.5,3"), (".txt", "1 2.5\t3"), (".txt", "\n1\n2.5\n\n3\n"), (".csv", "1\n2.5\n3")],
 )
-def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
+def test_parse_pools_one_line_or_column(tmp_path, suffix, content):
     path = tmp_path / f"times{suffix}"
     path.write_text(content)
     assert parse(f"empirical:{path}") == Empirical([1, 2.5, 3])
@@ -166,7 +178,7 @@ def test_one_line_or_column_is_pooled(tmp_path, suffix, content):
         ("large.json", f"[1{'0' * 400}]"),
     ],
 )
-def test_files_that_hold_no_times(tmp_path, name, content):
+def test_parse_files_that_hold_no_times(tmp_path, name, content):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=rf"delay model 'empirical:.*{name}': ."):
         parse(f"empirical:{tmp_path / name}")
@@ -175,7 +187,7 @@ def test_files_that_hold_no_times(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("suffix", "content"), [(".csv", "1,2"), (".txt", "1 2"), (".json", "[1, 2]")]
 )
-def test_files_may_begin_with_a_mark(tmp_path, suffix, content):
+def test_parse_files_that_begin_with_a_mark(tmp_path, suffix, content):
     path = tmp_path / f"times{suffix}"
     path.write_text(content, encoding="utf-8-sig")
     assert path.read_bytes().startswith(b"\xef\xbb\xbf")
@@ -183,17 +195,17 @@ def test_files_may_begin_with_a_mark(tmp_path, suffix, content):
 
 
 @pytest.mark.parametrize("text", [None, 3, b"none", ["none"]])
-def test_models_are_texts(text):
+def test_parse_refuses_other_types(text):
     with pytest.raises(TypeError, match="a delay model is a text, not"):
         parse(text)
 
 
-def test_files_that_are_not_there():
+def test_parse_missing_files():
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
         parse("empirical:nowhere.csv")
 
 
-def test_help_shows_what_is_read(tmp_path):
+def test_forms_are_read(tmp_path):
     file = tmp_path / "times.csv"
     file.write_text("1,2\n3,4\n")
     for form, _ in FORMS:
@@ -212,10 +224,92 @@ def test_help_shows_what_is_read(tmp_path):
     [Pareto(0.25, 1.5), ShiftedExponential(0.5, 16.0, per="round"), Exponential(0.125)],
     ids=repr,
 )
-def test_what_is_written_can_be_read(model):
+def test_written_can_be_read(model):
     assert parse(written(model)) == model
 
 
-def test_no_text_for_what_has_no_name():
+def test_written_needs_a_name():
     with pytest.raises(TypeError, match="no text for Empirical"):
         written(Empirical([1.0, 2.0]))
+
+
+def test_register_by_name(nothing_offered):
+    delays.register("weibull", Weibull)
+    model = parse(" Weibull : shape = 0.7 , SCALE=2")
+    assert (type(model), model.shape, model.scale) == (Weibull, 0.7, 2)
+    assert others() == ["weibull"]
+    with pytest.raises(ValueError, match="takes shape, once each, and scale; got 'size=3'"):
+        parse("weibull:shape=1,size=3")
+    with pytest.raises(ValueError, match="'weibull': shape missing"):
+        parse("weibull")
+    with pytest.raises(ValueError, match=r"unknown delay model 'gauss'.*also known: weibull"):
+        parse("gauss")
+    with pytest.raises(ValueError, match="registered already"):
+        delays.register("weibull", Uniform)
+    delays.register("weibull", Uniform, replace=True)
+    assert type(parse("weibull:width=1")) is Uniform
+
+
+def test_register_refused(nothing_offered):
+    with pytest.raises(ValueError, match="it means no delays"):
+        delays.register("none", Weibull)
+    with pytest.raises(ValueError, match="registered already"):
+        delays.register("pareto", Weibull)
+
+
+def test_parse_classes_of_modules():
+    model = parse("strangers_delays:Weibull:shape=0.7")
+    assert type(model) is strangers_delays.Weibull
+    assert (model.shape, model.scale) == (0.7, 0.01)
+    uniform = parse("strangers_delays:Uniform:width=3,per=Computation")
+    assert (uniform.width, uniform.per) == (3.0, "computation")
+
+
+def test_parse_mixtures_of_own_models():
+    mixed = parse("0.9*strangers_delays:Uniform:width=3 + 0.1*exponential:mean=9")
+    assert type(mixed) is Mixture
+    assert type(mixed.models[0]) is strangers_delays.Uniform
+    assert mixed.sample(0, 4, 1).shape == (4,)
+    unlike = parse("2 of strangers_delays:Uniform:width=3; 1 of exponential:mean=9")
+    assert [type(each) for each in unlike.models] == [strangers_delays.Uniform] * 2 + [Exponential]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("0.5*strangers_delays:Weibull:shape=1 + 0.5*exponential:mean=1", ValueError, "mixtures"),
+        (
+            "3 of strangers_delays:Weibull:shape=1",
+            ValueError,
+            "Weibull:shape=1' .*that differ need",
+        ),
+        ("strangers_delays:Weibull", ValueError, "shape missing; it takes shape, once each"),
+        ("strangers_delays:Weibull:shape", ValueError, "takes shape, .*got 'shape'"),
+        ("strangers_delays:Uniform:width=wide", ValueError, "width must be a number, not 'wide'"),
+        ("strangers_delays:Uniform:width=1,per=day", ValueError, "per must be 'round' or"),
+        ("strangers_delays:Useless", ValueError, "'strangers_delays:Useless': .*method sample"),
+        ("strangers_delays:no_model", ValueError, "returned None instead of a model"),
+        ("strangers_delays:Missing", ImportError, "'strangers_delays' has no 'Missing'"),
+        ("nowhere_at_all:Weibull:shape=1", ValueError, "no module 'nowhere_at_all'"),
+    ],
+)
+def test_parse_own_models_refused(text, error, message):
+    with pytest.raises(error, match=message):
+        parse(text)
+
+
+def test_others_of_installed_packages(tmp_path, monkeypatch):
+    info = tmp_path / "strange_models-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange_models\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[fastgc.delays]\noffered = strangers_delays:Weibull\nbroken = strangers_delays:Nothing\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(MODELS, "_offered", None)
+    importlib.invalidate_caches()
+    assert others() == ["broken", "offered"]
+    assert type(parse("offered:shape=1")) is strangers_delays.Weibull
+    assert type(parse("pareto:scale=1,shape=2")) is Pareto
+    with pytest.raises(ImportError, match=r"'broken'.*'strangers_delays:Nothing'.*strange_models"):
+        parse("broken:shape=1")
