@@ -1,5 +1,6 @@
 """Models: gradients agree with differences, with mpmath, and with sums of their parts."""
 
+import math
 import pickle
 from fractions import Fraction
 from functools import partial
@@ -8,9 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strength import much
 
+from fastgc import data
 from fastgc.training.data import partition
 from fastgc.training.models import (
+    MLP,
     LeastSquares,
     LinearRegression,
     SoftmaxRegression,
@@ -19,6 +23,9 @@ from fastgc.training.models import (
 
 MODEL = SoftmaxRegression(features=4, classes=3)
 LEAST = LeastSquares(features=4, classes=3)
+
+
+NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
 
 
 def problem(samples=11, dtype=np.float64, model=MODEL, seed=1):
@@ -43,7 +50,7 @@ def test_gradient_is_that_of_the_summed_loss(model, h):
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-13), (np.float32, 2e-5)])
-def test_loss_and_gradient_against_mpmath(dtype, rtol):
+def test_softmax_against_mpmath(dtype, rtol):
     mpmath = pytest.importorskip("mpmath")
     theta, X, y = problem(samples=3, dtype=dtype)
     # Logits of a few hundred: naive exponentials would overflow in float32.
@@ -71,7 +78,7 @@ def test_loss_and_gradient_against_mpmath(dtype, rtol):
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e300])
-def test_huge_logits_stay_finite(scale):
+def test_softmax_of_huge_logits(scale):
     model = SoftmaxRegression(1, 2)
     theta = np.array([scale, -scale, 0, 0])  # decides for class 0 at x = 1
     X, y = np.ones((1, 1)), np.array([1])
@@ -79,12 +86,12 @@ def test_huge_logits_stay_finite(scale):
     np.testing.assert_array_equal(model.gradient(theta, X, y), [1, -1, 1, -1])
 
 
-def test_loss_of_the_zero_model_is_log_classes():
+def test_softmax_loss_of_the_zero_model():
     _, X, y = problem()
     assert MODEL.loss(np.zeros(MODEL.size), X, y) == pytest.approx(np.log(3), rel=1e-15)
 
 
-def test_layout_is_weights_then_bias():
+def test_softmax_predict_by_weights_then_bias():
     theta = np.zeros((5, 3))
     theta[2, 1] = 1  # class 1 if feature 2 is positive
     theta[4, 0] = 0.5  # otherwise class 0, by the bias
@@ -96,7 +103,7 @@ def test_layout_is_weights_then_bias():
 
 @settings(deadline=None)
 @given(samples=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
-def test_partial_gradients_sum_to_the_gradient(samples, data, seed):
+def test_partial_gradient_sums_to_the_gradient(samples, data, seed):
     k = data.draw(st.integers(1, samples))
     theta, X, y = problem(samples, seed=seed)
     partials = np.full((k, MODEL.size), np.nan)
@@ -105,14 +112,14 @@ def test_partial_gradients_sum_to_the_gradient(samples, data, seed):
     np.testing.assert_allclose(partials.sum(axis=0), MODEL.gradient(theta, X, y), atol=1e-12)
 
 
-def test_no_samples_no_gradient():
+def test_partial_gradient_of_no_samples():
     out = np.full(MODEL.size, np.nan)
     MODEL.partial_gradient(problem()[0], (np.empty((0, 4)), np.empty(0, int)), out)
     np.testing.assert_array_equal(out, 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_out_is_filled_and_inputs_are_left_alone(dtype):
+def test_gradient_out(dtype):
     theta, X, y = problem(dtype=dtype)
     kept = [array.copy() for array in (theta, X, y)]
     out = np.full(MODEL.size, np.nan, dtype)
@@ -122,7 +129,7 @@ def test_out_is_filled_and_inputs_are_left_alone(dtype):
         np.testing.assert_array_equal(array, before)
 
 
-def test_samples_of_another_type_follow_theta():
+def test_gradient_has_the_dtype_of_theta():
     theta, X, y = problem(dtype=np.float32)
     wide = X.astype(np.float64)
     gradient = MODEL.gradient(theta, wide, y)
@@ -131,7 +138,7 @@ def test_samples_of_another_type_follow_theta():
     assert MODEL.loss(theta, wide, y) == MODEL.loss(theta, X, y)
 
 
-def test_regularisation_spares_the_bias():
+def test_add_regularisation_spares_the_bias():
     model = SoftmaxRegression(4, 3, l2=0.7)
     theta, _, _ = problem()
     gradient = np.ones(model.size)
@@ -148,7 +155,7 @@ def test_regularisation_spares_the_bias():
     np.testing.assert_array_equal(gradient[-3:], 1)
 
 
-def test_penalty_is_the_masters():
+def test_add_regularisation_is_the_masters():
     theta, X, y = problem()
     penalised = SoftmaxRegression(4, 3, l2=5.0)
     np.testing.assert_array_equal(penalised.gradient(theta, X, y), MODEL.gradient(theta, X, y))
@@ -158,7 +165,7 @@ def test_penalty_is_the_masters():
     np.testing.assert_array_equal(gradient, 1)
 
 
-def test_pickled_method_computes_the_same():
+def test_partial_gradient_pickled():
     theta, X, y = problem()
     partial_gradient = pickle.loads(pickle.dumps(MODEL.partial_gradient))
     out = np.empty(MODEL.size)
@@ -166,7 +173,7 @@ def test_pickled_method_computes_the_same():
     np.testing.assert_array_equal(out, MODEL.gradient(theta, X, y))
 
 
-def test_gradient_descent_learns_separable_classes():
+def test_softmax_learns_separable_classes():
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     X = rng.normal(scale=0.1, size=(90, 4)) + np.eye(4)[y]
@@ -187,7 +194,7 @@ def test_gradient_descent_learns_separable_classes():
         ((4, 3, float("nan")), "l2 must be finite"),
     ],
 )
-def test_model_rejects(arguments, message):
+def test_softmax_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         SoftmaxRegression(*arguments)
 
@@ -209,13 +216,13 @@ THETA, X, Y = np.zeros(15), np.zeros((2, 4)), np.array([0, 2])
     ],
 )
 @pytest.mark.parametrize("method", ["gradient", "loss", "error"])
-def test_methods_reject(method, theta, X, y, message):
+def test_softmax_methods_refuse(method, theta, X, y, message):
     with pytest.raises(ValueError, match=message):
         getattr(MODEL, method)(theta, X, y)
 
 
 @pytest.mark.parametrize("method", ["loss", "error"])
-def test_no_mean_over_no_samples(method):
+def test_loss_of_no_samples(method):
     with pytest.raises(ValueError, match="mean over no samples"):
         getattr(MODEL, method)(THETA, X[:0], Y[:0])
 
@@ -223,18 +230,15 @@ def test_no_mean_over_no_samples(method):
 @pytest.mark.parametrize(
     "out", [np.zeros(14), np.zeros(15, np.float32), np.zeros(30)[::2]], ids=str
 )
-def test_out_rejected(out):
+def test_gradient_out_refused(out):
     with pytest.raises(
         ValueError, match=r"out must be a contiguous float64 array of shape \(15,\)"
     ):
         MODEL.gradient(THETA, X, Y, out=out)
 
 
-# ------------------------------------------------------------------------------- least squares
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_least_squares_by_its_definition(dtype):
+def test_least_squares_by_definition(dtype):
     theta, X, y = problem(dtype=dtype, model=LEAST)
     A, E = LEAST.prepare(X, y)
     assert A.dtype == E.dtype == dtype
@@ -254,7 +258,7 @@ def test_least_squares_by_its_definition(dtype):
     np.testing.assert_array_equal(LEAST.predict(theta, X), (A @ theta.reshape(5, 3)).argmax(axis=1))
 
 
-def test_least_squares_converges_at_its_learning_rate():
+def test_learning_rate_of_least_squares():
     theta, X, y = problem(samples=60, model=LEAST)
     A, E = LEAST.prepare(X, y)
     rate = LEAST.learning_rate(X)
@@ -264,16 +268,13 @@ def test_least_squares_converges_at_its_learning_rate():
     np.testing.assert_allclose(theta, best.ravel(), atol=1e-8)
 
 
-def test_least_squares_of_complex_data_does_not_conjugate():
+def test_least_squares_gradient_of_complex_data():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((6, 3)) + 1j * rng.standard_normal((6, 3))
     y = rng.standard_normal((6, 2)) + 0j
     theta = rng.standard_normal(6)
     expected = X.T @ (X @ theta.reshape(3, 2) - y)
     np.testing.assert_allclose(least_squares_gradient(theta, X, y), expected.ravel())
-
-
-# ----------------------------------------------------------------------------------- regression
 
 
 def regression(outputs, bias=True, samples=11, dtype=np.float64, l2=0.0):
@@ -287,7 +288,7 @@ def regression(outputs, bias=True, samples=11, dtype=np.float64, l2=0.0):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("outputs", [1, 3])
-def test_regression_by_its_definition(outputs, bias, dtype):
+def test_linear_regression_by_definition(outputs, bias, dtype):
     """Regression agrees with its definition in exact arithmetic."""
     model, theta, X, y = regression(outputs, bias, samples=5, dtype=dtype)
     assert model.size == (4 + bias) * outputs
@@ -310,7 +311,7 @@ def test_regression_by_its_definition(outputs, bias, dtype):
     np.testing.assert_allclose(parts.sum(axis=0), exact, rtol=0, atol=10 * rtol * abs(exact).max())
 
 
-def test_targets_of_any_real_type_and_in_a_column():
+def test_linear_regression_of_any_real_targets():
     model, theta, X, y = regression(1)
     whole = np.rint(4 * y)
     expected = model.gradient(theta, X, whole)
@@ -348,7 +349,7 @@ def test_bias_is_a_feature_of_ones(kind):
     np.testing.assert_array_equal(gradient, 2)
 
 
-def test_regression_refuses():
+def test_linear_regression_refused():
     model, theta, X, y = regression(2)
     for wrong in (y[:, 0], y[:5], y.astype(complex), y.astype(str), y.T):
         with pytest.raises(ValueError, match=r"y must be .* of shape \(11, 2\), got"):
@@ -366,9 +367,6 @@ def test_regression_refuses():
     assert LinearRegression(4).learning_rate(np.zeros((3, 4))) == pytest.approx(1)
 
 
-# ---------------------------------------------------------------------------------- smoothness
-
-
 def hessian(model, theta, X, y, h=1e-4):
     """Return the Hessian of the mean loss, by differences of its gradient."""
     columns = [
@@ -380,7 +378,7 @@ def hessian(model, theta, X, y, h=1e-4):
 
 @pytest.mark.parametrize("samples", [1, 3, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_smoothness_of_least_squares_is_the_largest_eigenvalue(samples, dtype):
+def test_smoothness_is_the_largest_eigenvalue(samples, dtype):
     theta, X, y = problem(samples, dtype, LEAST)
     A = LEAST.prepare(X.astype(float), y)[0]
     exact = np.linalg.eigvalsh(A.T @ A / samples)[-1]
@@ -403,7 +401,7 @@ def test_smoothness_where_the_largest_eigenvalues_are_close():
 
 
 @pytest.mark.parametrize("model", [MODEL, LEAST])
-def test_smoothness_refuses(model):
+def test_smoothness_refused(model):
     X = np.ones((5, model.features))
     for samples, says in ((X[:0], "no sample"), (X * 1e200, "overflow"), (X * np.nan, "NaN")):
         with pytest.raises(ValueError, match=says):
@@ -421,7 +419,7 @@ def test_smoothness_of_softmax_is_a_bound(scale):
 
 
 @pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
-def test_samples_that_are_none_are_refused(kind):
+def test_samples_refused(kind):
     model = kind(2, 2)
     theta, y = np.zeros(6), np.array([0, 1])
     for X, error in ((np.zeros(2), ValueError), (np.zeros((2, 2), complex), TypeError)):
@@ -439,7 +437,7 @@ def test_samples_that_are_none_are_refused(kind):
 
 
 @pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
-def test_numbers_that_are_not_finite_give_such_without_a_warning(kind):
+def test_gradient_of_numbers_that_are_not_finite(kind):
     """Such numbers must reach the master in a message, which names the worker: no warning."""
     model = kind(2, 2)
     X, y = np.array([[np.inf, 1], [1, 2]]), np.array([0, 1])
@@ -447,7 +445,7 @@ def test_numbers_that_are_not_finite_give_such_without_a_warning(kind):
     assert not np.isfinite(model.loss(np.ones(6), X, y))
 
 
-def test_whole_numbers_of_features():
+def test_size_is_an_integer():
     assert type(LeastSquares(np.int8(100), np.int8(10)).size) is int
     assert LeastSquares(np.int8(100), np.int8(10)).size == 1010
     with pytest.raises(TypeError, match="features must be an integer"):
@@ -461,7 +459,7 @@ def test_whole_numbers_of_features():
     [LeastSquares(4, 3), LinearRegression(4, 2)],
     ids=lambda model: type(model).__name__,
 )
-def test_the_gradient_is_zero_at_the_optimum(model, bias, l2):
+def test_optimum(model, bias, l2):
     model = type(model)(*([4, 3] if isinstance(model, LeastSquares) else [4, 2]), l2, bias)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 4)) + 1
@@ -471,3 +469,166 @@ def test_the_gradient_is_zero_at_the_optimum(model, bias, l2):
     model.add_regularisation(theta, gradient)
     np.testing.assert_allclose(gradient, 0, atol=1e-11)
     assert model.optimum(X.astype(np.float32), y).dtype == np.float32
+
+
+def summed_loss(model, theta, X, y):
+    """Return the summed loss, for complex theta, too: it is analytic except at a ramp's bend."""
+    at, h, last = 0, X, len(model.hidden)
+    for layer, (a, b) in enumerate(zip([4, *model.hidden], [*model.hidden, 3], strict=True)):
+        W, bias = theta[at : at + a * b].reshape(a, b), theta[at + a * b : at + (a + 1) * b]
+        h, at = h @ W + bias, at + (a + 1) * b
+        if layer < last:
+            h = np.tanh(h) if model.activation == "tanh" else np.where(h.real > 0, h, 0)
+    assert at == theta.size
+    return np.sum(np.log(np.sum(np.exp(h), axis=1)) - h[np.arange(len(y)), y])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("hidden", [(), (1,), (7,), (5, 6), (2, 3, 4)], ids=str)
+def test_mlp_gradient_is_that_of_the_summed_loss(hidden, activation):
+    """Complex steps give the derivative without losing digits to differences."""
+    model = MLP(4, 3, hidden, activation)
+    theta, X, y = problem(model=model)
+    h = 1e-100
+    expected = [summed_loss(model, theta + 1j * h * e, X, y).imag / h for e in np.eye(model.size)]
+    gradient = model.gradient(theta, X, y)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-12)
+    assert len(y) * model.loss(theta, X, y) == pytest.approx(
+        summed_loss(model, theta, X, y), rel=1e-13
+    )
+    single = model.gradient(theta.astype(np.float32), X, y)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("model", [NETWORK, SoftmaxRegression(4, 3)], ids=["network", "linear"])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_probabilities(model, scale):
+    theta, X, y = problem(model=model)
+    theta *= scale
+    shares = model.probabilities(theta, X)
+    assert shares.shape == (11, 3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_array_equal(shares.argmax(axis=1), model.predict(theta, X))
+    if scale == 1:
+        expected = -np.mean(np.log(shares[np.arange(11), y]))
+        assert model.loss(theta, X, y) == pytest.approx(expected, rel=1e-12)
+    assert model.probabilities(theta.astype(np.float32), X).dtype == np.float32
+
+
+def test_mlp_without_hidden_layers():
+    model, linear = MLP(4, 3, hidden=()), SoftmaxRegression(4, 3)
+    theta, X, y = problem(model=model)
+    assert model.size == linear.size
+    np.testing.assert_array_equal(model.gradient(theta, X, y), linear.gradient(theta, X, y))
+    assert model.loss(theta, X, y) == linear.loss(theta, X, y)
+    np.testing.assert_array_equal(model.predict(theta, X), linear.predict(theta, X))
+
+
+@settings(deadline=None, max_examples=much(50, 15))
+@given(samples=st.integers(1, 30), k=st.integers(1, 5), seed=st.integers(0, 1000))
+def test_mlp_partial_gradient_sums_to_the_gradient(samples, k, seed):
+    theta, X, y = problem(samples, model=NETWORK, seed=seed)
+    partials = np.full((min(k, samples), NETWORK.size), np.nan)
+    for shard, out in zip(data.partition(X, y, len(partials)), partials, strict=True):
+        assert NETWORK.partial_gradient(theta, shard, out) is None
+    np.testing.assert_allclose(partials.sum(axis=0), NETWORK.gradient(theta, X, y), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_mlp_gradient_of_any_strides(activation, dtype):
+    model = MLP(4, 3, (5,), activation)
+    theta, X, y = problem(dtype=dtype, model=model)
+    spaced = np.repeat(theta, 2)[::2], np.asfortranarray(X), np.repeat(y, 2)[::2]
+    for array in spaced:
+        array.flags.writeable = False
+    out = np.full(model.size, np.nan, dtype)
+    assert model.gradient(*spaced, out=out) is out
+    np.testing.assert_allclose(out, model.gradient(theta, X, y), rtol=20 * np.finfo(dtype).eps)
+    none = model.gradient(theta, X[:0], y[:0])
+    np.testing.assert_array_equal(none, np.zeros(model.size))
+
+
+def test_mlp_layers():
+    theta = np.arange(float(NETWORK.size))
+    shapes = [(W.shape, b.shape) for W, b in NETWORK.layers(theta)]
+    assert shapes == [((4, 5), (5,)), ((5, 6), (6,)), ((6, 3), (3,))]
+    np.testing.assert_array_equal(
+        np.concatenate([part.ravel() for pair in NETWORK.layers(theta) for part in pair]), theta
+    )
+    NETWORK.layers(theta)[1][0][:] = -1
+    assert np.count_nonzero(theta == -1) == 30
+
+
+@pytest.mark.parametrize(
+    ("activation", "squared"), [("relu", [6 / 4, 6 / 50]), ("tanh", [6 / 54, 6 / 53])]
+)
+def test_mlp_initial_keeps_signals_their_size(activation, squared):
+    model = MLP(4, 3, 50, activation)
+    theta = model.initial(np.random.default_rng(7))
+    assert theta.dtype == np.float64
+    np.testing.assert_array_equal(model.initial(7), theta)
+    assert (model.initial(8) != theta).any()
+    for (W, b), bound in zip(model.layers(theta), squared, strict=True):
+        np.testing.assert_array_equal(b, 0)
+        assert 0.9 * math.sqrt(bound) < np.abs(W).max() <= math.sqrt(bound)
+        assert abs(W.mean()) < 0.2 * math.sqrt(bound)
+
+
+def test_mlp_add_regularisation():
+    model = MLP(4, 3, (5, 6), l2=0.7)
+    theta, X, y = problem(model=model)
+    np.testing.assert_array_equal(
+        model.gradient(theta, X, y), MLP(4, 3, (5, 6)).gradient(theta, X, y)
+    )
+    gradient = np.ones(model.size)
+    model.add_regularisation(theta, gradient)
+    for (W, _), (total_W, total_b) in zip(model.layers(theta), model.layers(gradient), strict=True):
+        np.testing.assert_allclose(total_W, 1 + 0.7 * W)
+        np.testing.assert_array_equal(total_b, 1)
+
+
+def test_mlp_is_a_value():
+    same = MLP(4, 3, [5, np.int64(6)], "tanh")
+    assert same == NETWORK
+    assert hash(same) == hash(NETWORK)
+    assert repr(same) == repr(NETWORK)
+    assert "hidden=(5, 6), activation='tanh'" in repr(same)
+    theta, X, y = problem(model=NETWORK)
+    sent = pickle.loads(pickle.dumps(NETWORK.partial_gradient))
+    out = np.empty(NETWORK.size)
+    sent(theta, (X, y), out)
+    np.testing.assert_array_equal(out, NETWORK.gradient(theta, X, y))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"hidden": 0}, ValueError, "units of a hidden layer must be at least 1, not 0"),
+        ({"hidden": [5, -1]}, ValueError, "units of a hidden layer must be at least 1, not -1"),
+        ({"hidden": 2.5}, TypeError, "units of a hidden layer must be an integer, not 2.5"),
+        ({"hidden": "64"}, TypeError, "units of a hidden layer must be an integer, not '6'"),
+        ({"activation": "gelu"}, ValueError, 'activation must be "relu" or "tanh", not \'gelu\''),
+        ({"classes": 1}, ValueError, "classes must be at least 2, not 1"),
+        ({"features": 0}, ValueError, "features must be at least 1"),
+        ({"l2": -1.0}, ValueError, "l2 must be finite and not negative"),
+    ],
+)
+def test_mlp_refused(given, error, says):
+    with pytest.raises(error, match=says):
+        MLP(**({"features": 4, "classes": 3} | given))
+
+
+@pytest.mark.parametrize("method", ["gradient", "loss", "error"])
+def test_mlp_methods_refuse(method):
+    theta, X, y = problem(model=NETWORK)
+    for bad, says in (
+        ((theta[1:], X, y), r"theta must be .* shape \(82,\), got float64 of shape \(81,\)"),
+        ((theta.astype(int), X, y), "theta must be a float32 or float64 array"),
+        ((theta, X[:, 1:], y), r"X must have shape \(m, 4\), got \(11, 3\)"),
+        ((theta, X, y + 1), "labels must lie in 0 .. 2"),
+        ((theta, X, y.astype(float)), "y must be an integer array"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            getattr(NETWORK, method)(*bad)

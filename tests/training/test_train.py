@@ -1,31 +1,30 @@
 """Training on worker processes gives the gradients of one process, and leaves nothing behind."""
 
+import importlib
 import json
 import math
-from dataclasses import replace
+import sys
 from functools import partial
 from time import perf_counter, sleep
 
 import numpy as np
 import pytest
 from strength import much
+from toys import toy
 
 import fastgc
 from fastgc import Grouped, data, delays, models, optimizers
+from fastgc.delays import Pareto
 from fastgc.engines import SimulatedCluster
 from fastgc.stability import StabilityTracker
 from fastgc.training.history import (
-    History,
     Record,
-    Spent,
-    equal_error,
     equal_loss,
     read_json,
-    round_rows,
     write_json,
 )
+from fastgc.training.models import MLP, SoftmaxRegression
 from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
-from fastgc.training.train import Training
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def in_one_process(dataset, rounds):
     ],
     ids=repr,
 )
-def test_exact_codes_train_as_one_process_does(code, digits):
+def test_train_with_exact_codes(code, digits):
     history = fastgc.train(code, digits, rounds=8, delays=delays.Pareto(0.001, 1.1), seed=3)
     expected = in_one_process(digits, 8)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-10 * abs(expected).max())
@@ -74,7 +73,7 @@ def test_exact_codes_train_as_one_process_does(code, digits):
     ],
     ids=repr,
 )
-def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
+def test_train_on_coded_data(code, digits):
     model = models.LeastSquares(digits.features, digits.classes)
     named = None if code.scheme.data.coded else model  # codes of the data choose it themselves
     history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
@@ -89,13 +88,13 @@ def test_least_squares_of_coded_data_train_as_one_process_does(code, digits):
     assert all(len(r.survivors) <= r.messages <= code.threshold for r in history.rounds)
 
 
-def test_coded_data_need_a_quadratic_gradient(digits):
+def test_train_on_coded_data_needs_a_quadratic_gradient(digits):
     model = models.SoftmaxRegression(digits.features, digits.classes)
     with pytest.raises(ValueError, match="LagrangeCode decodes only gradients that are quadratic"):
         fastgc.train(fastgc.LagrangeCode(3, load=3), digits, model=model)
 
 
-def test_ignoring_stragglers_differs_but_learns(digits):
+def test_train_ignoring_stragglers(digits):
     # Every round leaves out a quarter of the gradient.
     code = fastgc.Uncoded(4, tolerance=0.25)
     history = fastgc.train(code, digits, rounds=30, delays=delays.Pareto(0.001, 1.1), seed=3)
@@ -104,7 +103,7 @@ def test_ignoring_stragglers_differs_but_learns(digits):
     assert history.rounds[-1].test_error < 0.15
 
 
-def test_reaches_the_usual_error_on_digits(digits):
+def test_train_reaches_the_usual_error_on_digits(digits):
     seen = []
     history = fastgc.train(
         fastgc.ReedSolomon(4, stragglers=1), digits, rounds=100, callback=seen.append
@@ -117,7 +116,7 @@ def test_reaches_the_usual_error_on_digits(digits):
     assert history.seconds_to(-1.0) == np.inf
 
 
-def test_regularisation_is_added_once(digits):
+def test_train_adds_regularisation_once(digits):
     model = models.SoftmaxRegression(digits.features, digits.classes, l2=50.0)
     optimizer = optimizers.SGD(lr=0.5)
     history = fastgc.train(
@@ -131,48 +130,10 @@ def test_regularisation_is_added_once(digits):
     np.testing.assert_allclose(history.theta, theta, rtol=0, atol=1e-12)
 
 
-def test_float32_data_train_in_float32():
+def test_train_in_float32():
     dataset = data.load("digits", dtype=np.float32)
     history = fastgc.train(fastgc.ReedSolomon(4, stragglers=1), dataset, rounds=5)
     assert history.theta.dtype == np.float32
-
-
-def test_json_holds_every_round(tmp_path, digits):
-    history = fastgc.train(fastgc.ReedSolomon(3, stragglers=1), digits, rounds=2, name="coded")
-    write_json([history], tmp_path / "runs.json")
-    (read,) = json.loads((tmp_path / "runs.json").read_text())
-    assert read["name"] == "coded"
-    assert read["code"] == repr(fastgc.ReedSolomon(3, stragglers=1))
-    assert [r["round"] for r in read["rounds"]] == [1, 2]
-    assert read["rounds"][1]["survivors"] == list(history.rounds[1].survivors)
-    assert read["rounds"][1]["received"] == list(history.rounds[1].received)
-    assert read["rounds"][1]["arrivals"] == list(history.rounds[1].arrivals)
-    assert len(read["rounds"][1]["arrivals"]) == history.rounds[1].messages
-
-
-def test_json_of_what_diverged(tmp_path):
-    history = History("x", "", "", "", 0)
-    history.rounds.append(Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
-    write_json([history], tmp_path / "runs.json")
-    (read,) = json.loads((tmp_path / "runs.json").read_text())
-    assert read["rounds"][0]["loss"] is None
-    assert read["rounds"][0]["test_error"] is None
-
-
-def test_bad_rounds():
-    with pytest.raises(ValueError, match="at least 1"):
-        fastgc.train(fastgc.ReedSolomon(3, stragglers=1), rounds=0)
-
-
-# ------------------------------------------------------------------------------- mini-batches
-
-
-def toy(dtype=np.float64, samples=67):
-    """Return data of three classes, whose number does not divide into equal partitions."""
-    rng = np.random.default_rng(7)
-    y = np.arange(samples) % 3
-    X = (rng.standard_normal((samples, 5)) + np.eye(3, 5)[y]).astype(dtype)
-    return data.Dataset("toy", X, y, X[:9], y[:9])
 
 
 SOFTMAX = models.SoftmaxRegression(5, 3)
@@ -195,18 +156,21 @@ def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
     return optimizer.theta
 
 
-@pytest.mark.parametrize("engine", ["local", "simulated"])
 @pytest.mark.parametrize(
-    "code",
+    ("code", "engine"),
     [
-        fastgc.ReedSolomon(5, 6, stragglers=2),
-        fastgc.BinaryCode(5, stragglers=1),
-        fastgc.Uncoded(3, load=2),
-        Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+        (fastgc.ReedSolomon(5, 6, stragglers=2), "local"),
+        (fastgc.ReedSolomon(5, 6, stragglers=2), "simulated"),
+        (fastgc.BinaryCode(5, stragglers=1), "simulated"),
+        (fastgc.Uncoded(3, load=2), "simulated"),
+        (
+            Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
+            "simulated",
+        ),
     ],
     ids=repr,
 )
-def test_coded_mini_batches_train_as_one_process_does(code, engine):
+def test_train_batch(code, engine):
     """Copies of a partial gradient must use the same samples, or decoding gives nonsense."""
     dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=0.7)
     tracker = StabilityTracker(measure_every=1)
@@ -232,7 +196,7 @@ def test_coded_mini_batches_train_as_one_process_does(code, engine):
     assert abs(whole.theta - expected).max() > 1e-3
 
 
-def test_mini_batches_of_everything_are_everything():
+def test_train_batch_of_everything():
     dataset = toy(samples=60)
     code = fastgc.ReedSolomon(4, stragglers=1)
     whole, batches = (
@@ -240,9 +204,6 @@ def test_mini_batches_of_everything_are_everything():
         for batch in (None, 15)
     )
     np.testing.assert_allclose(batches, whole, rtol=1e-12)
-
-
-# ---------------------------------------------------------------------------------- regression
 
 
 def regression_data(outputs=2, dtype=np.float64, whole=False):
@@ -285,7 +246,7 @@ def least_squares_by_hand(dataset, bias, rounds, lr):
     ],
     ids=repr,
 )
-def test_regression_trains_as_one_process_does(code, bias, outputs):
+def test_train_regression(code, bias, outputs):
     dataset = regression_data(outputs)
     model = None if bias else models.LinearRegression(5, outputs, bias=False)
     history = fastgc.train(
@@ -298,7 +259,7 @@ def test_regression_trains_as_one_process_does(code, bias, outputs):
     assert history.rounds[-1].test_error == pytest.approx(rmse, rel=1e-8)
 
 
-def test_regression_of_a_file_on_processes(tmp_path):
+def test_train_regression_of_a_file(tmp_path):
     path = tmp_path / "reg.npz"
     whole = regression_data()
     np.savez(path, X_train=whole.X_train, y_train=whole.y_train, X_test=whole.X_test,
@@ -310,7 +271,7 @@ def test_regression_of_a_file_on_processes(tmp_path):
     assert fastgc.train(fastgc.Uncoded(2), single, rounds=1, engine="simulated").theta.dtype == "f4"
 
 
-def test_regression_with_groups_and_mini_batches():
+def test_train_regression_with_groups_and_batches():
     dataset, code = regression_data(1), Grouped.repetition(6, 3)
     method = GCADA(3, SGD(0.1), c=1e-9, max_age=4)
     history = fastgc.train(
@@ -325,7 +286,7 @@ def test_regression_with_groups_and_mini_batches():
     assert [r.uploads for r in history.rounds] == [3] * 12
 
 
-def test_classes_and_targets_are_told_apart():
+def test_measure_of_tells_classes_from_targets():
     reg, digits_like = regression_data(), toy()
     code = fastgc.Uncoded(2)
     for kind in (models.SoftmaxRegression, models.LeastSquares):
@@ -337,7 +298,7 @@ def test_classes_and_targets_are_told_apart():
         fastgc.train(code, reg, model=models.LinearRegression(5, 3), engine="simulated")
 
 
-def test_runs_of_regression_are_kept(tmp_path):
+def test_train_regression_checkpoint(tmp_path):
     dataset, code = regression_data(), fastgc.ReedSolomon(4, stragglers=1)
     whole = fastgc.train(code, dataset, rounds=6, engine="simulated")
     kept = {"engine": "simulated", "checkpoint": tmp_path / "run", "every": 2}
@@ -368,7 +329,7 @@ class LeastDeviations(models.LinearRegression):
         return float(np.mean(np.abs(self.predict(theta, X)[:, 0] - y)))
 
 
-def test_a_model_of_ones_own_says_what_its_error_is(monkeypatch):
+def test_measure_of_own_models(monkeypatch):
     dataset = regression_data(1)
     model = LeastDeviations(5)
     history = fastgc.train(fastgc.Uncoded(2), dataset, model=model, rounds=2, engine="simulated")
@@ -380,20 +341,7 @@ def test_a_model_of_ones_own_says_what_its_error_is(monkeypatch):
         fastgc.train(fastgc.Uncoded(2), dataset, model=model, engine="simulated")
 
 
-def test_lowest_error_that_all_reach():
-    runs = [History(str(i), "", "", "", 0) for i in range(2)]
-    for run, errors in zip(runs, ([3.0, 1.0, 2.0], [math.nan, 1.5]), strict=True):
-        for number, error in enumerate(errors):
-            run.rounds.append(Record(number + 1, 0.0, 0.0, 0.0, (), 0, 0, 1.0, error))
-    assert equal_error(runs) == 1.5
-    runs[1].rounds = runs[1].rounds[:1]
-    assert equal_error(runs) == math.inf
-
-
-# --------------------------------------------------------------------------------- the engines
-
-
-def test_simulated_training_takes_simulated_time():
+def test_train_in_simulated_time():
     dataset = toy()
     engine = partial(SimulatedCluster, cost=0.25, receive=0.5, overhead=100.0)
     code = fastgc.ReedSolomon(4, stragglers=1)
@@ -407,7 +355,7 @@ def test_simulated_training_takes_simulated_time():
     np.testing.assert_allclose(history.theta, local.theta, atol=1e-13)
 
 
-def test_tracking_takes_no_simulated_time():
+def test_train_tracker_takes_no_simulated_time():
     runs = [
         fastgc.train(
             fastgc.ReedSolomon(4, stragglers=1),
@@ -423,7 +371,7 @@ def test_tracking_takes_no_simulated_time():
     assert not math.isnan(runs[1].rounds[0].rounding)
 
 
-def test_what_a_round_of_all_workers_spends():
+def test_train_records_what_a_round_spends():
     dataset = toy()
     code = fastgc.BinaryCode(5, stragglers=2)
     for engine in ("local", "simulated"):
@@ -435,16 +383,13 @@ def test_what_a_round_of_all_workers_spends():
             assert r.uploads == len(r.received) == len(r.arrivals)
 
 
-# -------------------------------------------------------------------------- adaptive selection
-
-
 def adaptive(method, code, dataset=None, *, rounds=30, engine="simulated", **options):
     given = {"model": SOFTMAX, "delays": WAITS, "seed": 2, "rounds": rounds, "engine": engine}
     return fastgc.train(code, dataset or toy(), optimizer=method, **(given | options))
 
 
 @pytest.mark.parametrize("batch", [None, 5])
-def test_cada_that_asks_all_is_distributed_adam(batch):
+def test_train_cada_that_asks_all_is_distributed_adam(batch):
     """With c = 0 steps agree, to the last bit if messages come in the order of workers."""
     thetas = []
 
@@ -481,14 +426,14 @@ def in_one(dataset, optimizer, rounds, model=SOFTMAX):
     return optimizer.theta
 
 
-def test_cada_that_asks_all_on_processes():
-    cada = adaptive(CADA(4, c=0), Grouped.repetition(4, 4), engine="local")
-    adam = adaptive(AMSGrad(), fastgc.Uncoded(4), engine="local")
+def test_train_cada_that_asks_all_on_processes():
+    cada = adaptive(CADA(4, c=0), Grouped.repetition(4, 4), engine="local", rounds=9)
+    adam = adaptive(AMSGrad(), fastgc.Uncoded(4), engine="simulated", rounds=9)
     np.testing.assert_allclose(cada.theta, adam.theta, rtol=1e-9, atol=1e-12)
     assert all(r.downloads == r.uploads == 4 for r in cada.rounds)
 
 
-def test_processes_and_simulation_select_the_same():
+def test_train_gcada_on_processes_as_simulated():
     """Selection depends on the gradients, not on the worker of a group that sent them."""
     histories = [
         adaptive(GCADA(3, c=2.0), Grouped.repetition(6, 3), engine=engine, batch=7)
@@ -504,7 +449,7 @@ def test_processes_and_simulation_select_the_same():
 
 
 @pytest.mark.parametrize("c", [0.0, 0.3, 2.0])
-def test_gcada_of_groups_of_one_is_cada(c):
+def test_train_gcada_of_groups_of_one_is_cada(c):
     """They agree bit for bit, with any code that sends partial gradients as they are."""
     cada = adaptive(CADA(5, c=c), Grouped.repetition(5, 5), batch=6)
     for code in (Grouped.repetition(5, 5), Grouped([fastgc.Uncoded(1)] * 5)):
@@ -532,7 +477,8 @@ def test_gcada_of_groups_of_one_is_cada(c):
     ids=repr,
 )
 @pytest.mark.parametrize("engine", ["local", "simulated"])
-def test_coded_groups_train_as_repeated_ones(code, engine):
+@pytest.mark.few(4)
+def test_train_gcada_with_coded_groups(code, engine):
     """With the same partitions, the same groups are selected, and steps agree."""
     options = {"batch": 3, "rounds": 20}
     repeated = adaptive(GCADA(3, c=1.0), Grouped.repetition(12, 3, 12), **options)
@@ -549,7 +495,7 @@ def test_coded_groups_train_as_repeated_ones(code, engine):
         assert sorted(r.selected) == (chosen if len(asked) < 3 else [])
 
 
-def test_adaptive_steps_are_its_equations():
+def test_train_gcada_by_its_equations():
     """Eq. (3): gradients are stale, of the point they were computed at; the penalty is current."""
     dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=2.0)
     X, y = dataset.X_train, dataset.y_train
@@ -579,7 +525,7 @@ def test_adaptive_steps_are_its_equations():
         (np.float64, "bfloat16", 0.2),
     ],
 )
-def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
+def test_train_gcada_in_less_precision(dtype, messages, tolerance):
     code = Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)])
 
     def run(dtype, messages):
@@ -665,7 +611,7 @@ def test_adaptive_methods_in_less_precision(dtype, messages, tolerance):
         ),
     ],
 )
-def test_what_does_not_go_together(code, options, error, match):
+def test_train_refused(code, options, error, match):
     started = []
 
     def engine(*arguments, **given):
@@ -677,94 +623,27 @@ def test_what_does_not_go_together(code, options, error, match):
     assert not started or "delays" in options
 
 
-def test_measuring_takes_no_time_of_training(monkeypatch):
-    measure = Training._measure
-
-    def slow(*arguments):
-        sleep(0.3)
-        measure(*arguments)
+def test_train_tracker_measures_in_no_time():
+    class Slow(StabilityTracker):
+        def measure(self, *arguments):
+            sleep(0.3)
+            super().measure(*arguments)
 
     class Cluster(SimulatedCluster):
         clock = staticmethod(perf_counter)
 
-    monkeypatch.setattr(Training, "_measure", slow)
-    tracker = StabilityTracker(measure_every=1)
+    tracker = Slow(measure_every=1)
     history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, tracker=tracker, engine=Cluster)
     assert all(not math.isnan(row.measured) for row in tracker.rounds)
     assert 0 < history.rounds[-1].time < 0.3
 
 
-def test_mini_batches_as_large_as_the_smallest_partition():
+def test_train_batch_as_large_as_the_smallest_partition():
     history = fastgc.train(fastgc.Uncoded(4), toy(), batch=16, rounds=2, engine="simulated")
     assert len(history.rounds) == 2
 
 
-# ------------------------------------------------------------------------------ what was spent
-
-
-def made_up(*rounds, name="x"):
-    """Make a history of rounds (time, loss, downloads, uploads, samples)."""
-    history = History(name, "", "", "", 0)
-    for number, (time, loss, *spent) in enumerate(rounds, start=1):
-        history.rounds.append(
-            Record(number, time, 0, 0, (), 0, 0, loss, 0.5, math.nan, (), (), *spent)
-        )
-    return history
-
-
-def test_spent_by_hand():
-    """Eqs. (5), (6) of Zhu et al., for G-CADA with 3 groups of M_G = 4 and mini-batches of 10."""
-    history = made_up(
-        (0.5, 2.0, 12, 3, 120),
-        (0.75, 1.5, 4, 1, 40),
-        (0.75, 1.8, 0, 0, 0),
-        (1.5, math.nan, 8, 2, 80),
-        (2.0, 1.0, 4, 1, 40),
-    )
-    assert history.spent(3.0) == (1, 0.5, 15, 120)
-    assert history.spent(2.0) == (1, 0.5, 15, 120)
-    assert history.spent(1.9) == (2, 0.75, 20, 160)
-    assert history.spent(1.4) == Spent(5, 2.0, 35, 280)
-    assert history.spent(0.9) is None
-    assert made_up().spent(1.0) is None
-
-
-def test_equal_loss_is_what_all_reached():
-    low = made_up((1.0, 0.5, 0, 0, 0), (2.0, 0.7, 0, 0, 0))
-    high = made_up((1.0, math.nan, 0, 0, 0), (2.0, 0.9, 0, 0, 0), (3.0, math.nan, 0, 0, 0))
-    assert equal_loss([low]) == 0.5
-    assert equal_loss([low, high]) == equal_loss([high, low]) == 0.9
-    diverged = made_up((1.0, math.nan, 0, 0, 0))
-    assert equal_loss([low, diverged]) == math.inf
-
-
-def test_spending_table_says_how_many_times_the_first():
-    from rich.console import Console
-
-    from fastgc.training.tables import spending_table
-
-    runs = [
-        made_up((0.5, 2.0, 12, 3, 120), (1.0, 1.0, 4, 1, 40), name="gcada"),
-        made_up((2.0, 1.5, 12, 12, 120), (4.0, 0.5, 12, 12, 120), name="adam"),
-        made_up((1.0, 3.0, 12, 12, 120), name="sgd"),
-    ]
-    console = Console(width=120)
-    with console.capture() as shown:
-        console.print(spending_table(runs, 1.0))
-    lines = [line.split() for line in shown.get().splitlines() if line.strip()]
-    assert shown.get().strip().startswith("to a training loss of 1")
-    assert ["gcada", "2", "1", "20", "160"] in lines
-    assert ["adam", "2", "4", "(4.00x)", "48", "(2.40x)", "240", "(1.50x)"] in lines
-    assert ["sgd", "never"] in lines
-    # A run that takes no time has no ratio.
-    timeless = [made_up((0.0, 1.0, 4, 4, 4)), made_up((0.0, 1.0, 2, 4, 4))]
-    with console.capture() as shown:
-        console.print(spending_table(timeless, 1.0))
-    assert "6 (0.75x)" in shown.get()
-    assert "never" not in shown.get()
-
-
-def test_training_ends_at_a_loss(digits):
+def test_train_until(digits):
     code = fastgc.Uncoded(3)
     whole = fastgc.train(code, digits, rounds=12, engine="simulated")
     losses = [r.loss for r in whole.rounds]
@@ -775,7 +654,7 @@ def test_training_ends_at_a_loss(digits):
 
 
 @pytest.mark.parametrize("optimizer", [None, "gcada"])
-def test_verified_training(optimizer):
+def test_train_verify(optimizer):
     """Rounds report that they were verified, also in groups; parameters stay the same."""
     code = Grouped.repetition(6, 2, 2) if optimizer else fastgc.ReedSolomon(6, stragglers=2)
     thetas = []
@@ -790,9 +669,7 @@ def test_verified_training(optimizer):
     np.testing.assert_allclose(*thetas, rtol=1e-9, atol=1e-12)
 
 
-# ------------------------------------------------------- survivors chosen, deaths, approximations
-
-
+@pytest.mark.few(4)
 @pytest.mark.parametrize("engine", ["local", "simulated"])
 @pytest.mark.parametrize(
     ("code", "optimizer"),
@@ -806,7 +683,7 @@ def test_verified_training(optimizer):
     ],
     ids=["coded", "several messages", "groups"],
 )
-def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
+def test_train_survivors_replay_a_run(code, optimizer, engine, tmp_path):
     """The workers' speeds at the time of the replay do not matter."""
     options = {"model": SOFTMAX, "rounds": 8, "batch": 5}
     if engine == "local":
@@ -832,7 +709,7 @@ def test_runs_are_replayed_to_the_last_bit(code, optimizer, engine, tmp_path):
         assert [r.survivors for r in again.rounds] == [r.survivors for r in first.rounds]
 
 
-def test_a_run_that_ended_early_is_replayed_to_its_loss():
+def test_train_survivors_of_a_run_that_ended_early():
     code = fastgc.Uncoded(3)
     options = {"engine": "simulated", "until": 0.8, "rounds": 200}
     first = fastgc.train(code, toy(), **options)
@@ -843,24 +720,7 @@ def test_a_run_that_ended_early_is_replayed_to_its_loss():
         fastgc.train(code, toy(), survivors=first, **options | {"until": 0.0})
 
 
-def test_histories_are_read_as_they_were_written(tmp_path):
-    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=3, engine="simulated", name="a b")
-    path = tmp_path / "runs.json"
-    write_json([history, made_up((1.0, math.inf, 1, 2, 3))], path)
-    read, diverged = read_json(path)
-    assert repr(read.rounds) == repr(history.rounds)
-    assert {**read.to_dict(), "rounds": 0} == {**history.to_dict(), "rounds": 0}
-    assert math.isnan(diverged.rounds[0].loss)
-    for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
-        path.write_text(text)
-        if text == "{}":  # a file without a run
-            assert read_json(path) == []
-            continue
-        with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
-            read_json(path)
-
-
-def test_engines_are_given_what_differs_from_the_default_only():
+def test_train_gives_engines_what_differs_from_the_default():
     given = []
 
     class Known(SimulatedCluster):
@@ -888,7 +748,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("tracked", [False, True])
-def test_approximations_are_rounds_that_show(tracked):
+def test_train_partial_best(tracked):
     """If too few come in time, the step follows the least-squares optimum, with its residual."""
     from rich.console import Console
 
@@ -933,79 +793,366 @@ def test_approximations_are_rounds_that_show(tracked):
         fastgc.train(code, toy(), **options)
 
 
-def test_deaths_show():
-    from rich.console import Console
-
-    from fastgc.training.tables import comparison_table
-
-    class Mortal(SimulatedCluster):
-        def step(self, theta, out):
-            report = super().step(theta, out)
-            return report._replace(deaths=report.round)
-
-    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=4, engine=Mortal)
-    assert [r.deaths for r in history.rounds] == [0, 1, 2, 3]
-    console = Console(width=120)
-    with console.capture() as shown:
-        console.print(comparison_table([history], 0.05))
-    assert "deaths" in shown.get()
-    assert "left" not in shown.get()
-    assert "Uncoded" in shown.get()
+NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
 
 
-# ------------------------------------------------------------------- what approximations show
+CODE = fastgc.ReedSolomon(6, stragglers=2)
 
 
-def test_a_run_knows_its_load():
-    for code, load in (
-        (fastgc.Uncoded(4), 1.0),
-        (fastgc.ReedSolomon(4, stragglers=1), 2.0),
-        (fastgc.BinaryCode(5, stragglers=1), 2.0),
-        (fastgc.ReedSolomon(4, 8, stragglers=1), 2.0),
-        (fastgc.GraphCode(6, degree=3, wait=4), 3.0),
+narrow = partial(toy, features=4)
+
+
+train_network = partial(
+    fastgc.train, CODE, model=NETWORK, engine="simulated", delays=Pareto(0.01, 1.5)
+)
+
+
+def by_hand(theta, optimizer, rounds, dataset=None, factor=lambda t: 1.0):
+    """Train in one process from theta, at the optimizer's rate times a factor."""
+    dataset = dataset or narrow()
+    X, y = dataset.X_train, dataset.y_train
+    optimizer.reset(theta.astype(X.dtype))
+    lr = optimizer.lr
+    for t in range(rounds):
+        optimizer.lr = lr * factor(t)
+        optimizer.step(NETWORK.gradient(optimizer.point, X, y) / X.dtype.type(len(X)))
+    return optimizer.theta
+
+
+@pytest.mark.parametrize("engine", ["local", "simulated"])
+def test_start_of_networks(engine):
+    history = train_network(narrow(), optimizer=Nesterov(0.2), rounds=9, seed=5, engine=engine)
+    expected = by_hand(NETWORK.initial(5), Nesterov(0.2), 9)
+    np.testing.assert_allclose(history.theta, expected, rtol=1e-10, atol=1e-12)
+    other = train_network(narrow(), optimizer=Nesterov(0.2), rounds=9, seed=6)
+    assert np.abs(other.theta - history.theta).max() > 0.1
+
+
+@pytest.mark.parametrize("start", ["a list", np.float32, np.float64, np.int64, "strided"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_start_of_theta0(start, dtype):
+    theta0 = np.random.default_rng(3).integers(-2, 3, NETWORK.size) / 2
+    if start == "a list":
+        given = theta0.tolist()
+    elif start == "strided":
+        given = np.repeat(theta0, 3)[::3]
+    else:
+        theta0 = theta0.astype(start).astype(float)
+        given = theta0.astype(start)
+    before = np.array(given)
+    history = train_network(narrow(dtype), theta0=given, optimizer=SGD(0.3), rounds=4)
+    assert history.theta.dtype == dtype
+    np.testing.assert_array_equal(given, before)
+    expected = by_hand(theta0, SGD(0.3), 4, narrow(dtype))
+    np.testing.assert_allclose(history.theta, expected, atol=2e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_start_of_linear_models():
+    model = SoftmaxRegression(4, 3)
+    first = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=3)
+    again = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=4, theta0=first.theta)
+    whole = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=7)
+    np.testing.assert_allclose(again.theta, whole.theta, rtol=1e-12)
+    zero = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=3, theta0=np.zeros(15))
+    assert zero.theta.tobytes() == first.theta.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("theta0", "error", "says"),
+    [
+        (np.zeros(81), ValueError, r"theta0 must have shape \(82,\), as the parameters of MLP\(.*"),
+        (np.zeros((2, 41)), ValueError, r"theta0 must have shape \(82,\), .* not \(2, 41\)"),
+        (0.0, ValueError, r"theta0 must have shape \(82,\), .* not \(\)"),
+        (np.zeros(82, complex), TypeError, "theta0 must be real numbers, not complex128"),
+        (np.zeros(82, bool), TypeError, "theta0 must be real numbers, not bool"),
+        ("zero", TypeError, "theta0 must be real numbers, not"),
+        (np.r_[np.zeros(81), np.nan], ValueError, r"theta0\[81\] is nan: theta0 must be finite"),
+        (np.full(82, 1e39), ValueError, r"theta0\[0\] is inf: theta0 must be finite"),
+    ],
+)
+def test_start_of_refused(theta0, error, says):
+    def engine(*_, **__):
+        raise AssertionError("no worker is to be started")
+
+    with pytest.raises(error, match=says):
+        train_network(narrow(np.float32), theta0=theta0, engine=engine)
+
+
+class Odd(MLP):
+    """A network that starts at given parameters."""
+
+    def initial(self, rng):
+        assert isinstance(rng, np.random.Generator)
+        return STARTS.pop()
+
+
+STARTS = []
+
+
+def test_start_of_own_models():
+    for start, error in ((np.zeros(3), ValueError), (np.zeros(82, complex), TypeError)):
+        STARTS.append(start)
+        with pytest.raises(error, match="what initial of Odd gives must"):
+            train_network(narrow(), model=Odd(4, 3, (5, 6), "tanh"))
+    STARTS.append(None)
+    assert np.isfinite(
+        train_network(narrow(), model=Odd(4, 3, (5, 6)), theta0=np.ones(82), rounds=1).theta[0]
+    )
+    assert STARTS == [None]  # not called if theta0 is given
+    STARTS.clear()
+
+
+class Startless:
+    """A model that does not say where to start."""
+
+    def __init__(self, model):
+        self._model, self.size = model, model.size
+        self.loss, self.error = model.loss, model.error
+
+    def partial_gradient(self, theta, shard, out):
+        self._model.gradient(theta, *shard, out=out)
+
+
+def test_train_warns_of_saddle():
+    options = {"optimizer": SGD(0.1), "rounds": 2}
+    network = Startless(NETWORK)
+    with pytest.warns(
+        UserWarning, match=r"7[89] of 82 elements of the gradient are zero.* theta0=, o"
     ):
-        history = fastgc.train(code, toy(), rounds=1, engine="simulated")
-        held = sum(len(code.partitions(i)) for i in range(code.n)) / code.k
-        assert history.load == pytest.approx(held)
-        if not isinstance(code, fastgc.GraphCode):  # its blocks differ in size
-            assert held == load
+        train_network(narrow(), model=network, **options)
+    train_network(narrow(), model=network, theta0=NETWORK.initial(1), **options)
+    sparse = narrow()
+    sparse.X_train[:, 1:] = 0  # most of the gradient is zero for any theta
+    train_network(sparse, model=Startless(SoftmaxRegression(4, 3)), **options)
 
 
-def test_loss_at_a_time_is_the_last_evaluated(tmp_path):
-    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
-    history.rounds[1] = replace(history.rounds[1], evaluated=False, loss=math.nan)
-    assert math.isnan(history.loss_at(0.4))
-    assert history.loss_at(0.5) == history.loss_at(1.9) == 2.0
-    assert history.loss_at(math.inf) == 1.0
+class Least:
+    """A model with only the required names: the mean of the samples, by least squares."""
+
+    size = 4
+
+    def partial_gradient(self, theta, shard, out):
+        X, _ = shard
+        out[:] = len(X) * theta - X.sum(axis=0)
+
+    def loss(self, theta, X, y):
+        return float(np.mean(np.sum((X - theta) ** 2, axis=1)) / 2)
+
+    def error(self, theta, X, y):
+        return 0.25
 
 
-def test_what_a_run_left_out_is_a_root_mean_square():
-    history = made_up((0.5, 2.0), (1.0, 1.5))
-    history.rounds[:] = [
-        replace(r, residual=x) for r, x in zip(history.rounds, (3, 4), strict=True)
-    ]
-    assert history.residual() == pytest.approx(math.sqrt(12.5))
-    assert math.isnan(made_up().residual())
+def test_train_own_model_needs_four_things():
+    history = train_network(narrow(), model=Least(), optimizer=SGD(1.0), rounds=2)
+    mean = narrow().X_train.mean(axis=0)
+    np.testing.assert_allclose(history.theta, mean)
+    assert history.rounds[-1].loss == pytest.approx(Least().loss(mean, narrow().X_train, None))
+    assert history.rounds[-1].test_error == 0.25
+    with pytest.raises(ValueError, match=r"Least does not say its learning rate: give optimizer="):
+        train_network(narrow(), model=Least())
+    with pytest.raises(ValueError, match="decodes only gradients that are quadratic in the data"):
+        fastgc.train(fastgc.LagrangeCode(5, load=2), narrow(), model=Least(), optimizer=SGD(1.0))
+    for missing in ("partial_gradient", "loss", "error"):
+        broken = type("Broken", (), {k: v for k, v in vars(Least).items() if k != missing})()
+        with pytest.raises(TypeError, match=f"model must be an object with a method {missing}, n"):
+            train_network(narrow(), model=broken, optimizer=SGD(1.0))
+    Sizeless = type("Sizeless", (), {k: v for k, v in vars(Least).items() if k != "size"})
+    with pytest.raises(TypeError, match="size of Sizeless must be an integer, not None"):
+        train_network(narrow(), model=Sizeless(), optimizer=SGD(1.0))
+    with pytest.raises(TypeError, match="model must be an object with a method partial_gradient"):
+        train_network(narrow(), model=Least, optimizer=SGD(1.0))
+    with pytest.raises(TypeError, match="optimizer must be an object with a method reset, not"):
+        train_network(narrow(), model=Least(), optimizer=type("Adam", (), {"step": 0})())
+    with pytest.raises(
+        TypeError, match=r"data must be a fastgc.data.Dataset\(name, X_train, .*tuple"
+    ):
+        train_network((np.zeros((6, 2)), np.zeros(6)), model=Least())
 
 
-def test_rows_are_the_rounds(tmp_path):
-    code = fastgc.FractionalRepetition(4, load=2, wait=2)
-    run = fastgc.train(code, toy(), rounds=3, engine="simulated", delays=WAITS, evaluate_every=2)
-    other = made_up((0.5, 2.0), name="y")
-    rows = list(round_rows([run, other]))
-    assert [row["run"] for row in rows] == [run.name] * 3 + ["y"]
-    assert [row["round"] for row in rows] == [1, 2, 3, 1]
-    assert [row["load"] for row in rows[:3]] == [2.0] * 3
-    assert [row["workers"] for row in rows[:3]] == [2] * 3
-    assert [row["evaluated"] for row in rows[:3]] == [False, True, True]
-    for row, record in zip(rows, run.rounds, strict=False):
-        assert (row["time"], row["residual"]) == (record.time, record.residual)
-    write_json([run, other], tmp_path / "runs.json")
-    again = read_json(tmp_path / "runs.json")
-    assert again[0].load == 2.0
-    assert math.isnan(again[1].load)
-    text = (tmp_path / "runs.json").read_text()
-    for load in ('"2"', "true", "[2.0]"):
-        (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
-        with pytest.raises(ValueError, match="is no history"):
-            read_json(tmp_path / "damaged.json")
+TOLD = """
+class Told:  # asks for the partition and the round, and sends them: to each element its own
+    size = 4
+
+    def partial_gradient(self, theta, shard, out, *, partition, round):
+        out[:] = round, partition, partition**2, 1
+
+    def loss(self, theta, X, y):
+        return 0.0
+
+    error = loss
+"""
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """A module that workers can import, unlike a test module."""
+    (tmp_path / "told.py").write_text(TOLD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("told").Told()
+    sys.modules.pop("told")
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("engine", ["local", "simulated"])
+@pytest.mark.parametrize(
+    "code",
+    [CODE, fastgc.BinaryCode(5, stragglers=1), fastgc.Uncoded(3, load=2)],
+    ids=["packed", "binary", "several messages"],
+)
+def test_partial_gradient_is_told_partition_and_round(code, engine, told):
+    thetas = [np.zeros(4)]
+
+    def kept(record):
+        thetas.append(optimizer.theta.copy())
+
+    optimizer, tracker = SGD(1.0), StabilityTracker(measure_every=1)
+    fastgc.train(
+        code,
+        narrow(),
+        model=told,
+        optimizer=optimizer,
+        rounds=4,
+        engine=engine,
+        tracker=tracker,
+        callback=kept,
+    )
+    sums = -67 * np.diff(thetas, axis=0)
+    j = np.arange(code.k)
+    expected = [[code.k * number, j.sum(), (j**2).sum(), code.k] for number in range(4)]
+    np.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
+    assert max(tracker.measured) < 1e-13  # the master knows the rate, too
+
+
+def half_a_cosine(round):
+    return 0.25 + 0.375 * (1 + math.cos(math.pi * round / 12))
+
+
+RATES = {
+    "cosine": half_a_cosine,
+    "steps": lambda t: 0.5 ** (t // 3),
+    "one's own": lambda t: 1 / (1 + t),
+    "none at all": lambda t: 0,
+}
+
+
+@pytest.mark.parametrize("optimizer", [lambda: SGD(0.4, 0.5), lambda: Nesterov(0.2), AMSGrad])
+@pytest.mark.parametrize("rate", RATES)
+def test_train_schedule(rate, optimizer):
+    factor = RATES[rate]
+    used = optimizer()
+    lr = used.lr
+    history = train_network(narrow(), optimizer=used, rounds=8, seed=5, schedule=factor)
+    expected = by_hand(NETWORK.initial(5), optimizer(), 8, factor=factor)
+    np.testing.assert_allclose(history.theta, expected, rtol=1e-9, atol=1e-11)
+    assert used.lr == lr  # restored for another run
+
+
+def test_train_schedule_of_groups():
+    code, rates = fastgc.Grouped.repetition(6, 3), []
+
+    class Rated(AMSGrad):
+        def step(self, gradient):
+            rates.append(self.lr)
+            return super().step(gradient)
+
+    train = partial(fastgc.train, code, narrow(), model=NETWORK, engine="simulated", rounds=5)
+    train(optimizer=GCADA(3, Rated(0.1)), schedule=lambda t: 0.5 ** (t // 2))
+    np.testing.assert_allclose(rates, [0.1, 0.1, 0.05, 0.05, 0.025])
+
+
+class Rateless:
+    """A user's optimizer, without a rate to schedule."""
+
+    def __init__(self):
+        self._own = SGD(0.1)
+        self.reset, self.step = self._own.reset, self._own.step
+
+    theta = point = property(lambda self: self._own.theta)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"schedule": 0.5}, TypeError, "schedule must be a function of the round, not 0.5"),
+        ({"schedule": "cosine"}, TypeError, "schedule must be a function of the round"),
+        ({"schedule": float}, TypeError, "schedule must be a function of the round"),
+        ({"schedule": lambda t: -1}, ValueError, r"schedule\(0\) must be finite and not negative"),
+        ({"schedule": lambda t: "0.1"}, TypeError, r"schedule\(0\) must be a real number"),
+        ({"schedule": lambda t: None}, TypeError, r"schedule\(0\) must be a real number, not None"),
+        (
+            {"schedule": half_a_cosine, "optimizer": Rateless()},
+            TypeError,
+            "schedule needs an optimizer with an attribute lr, .* has none",
+        ),
+        ({"evaluate_every": 0}, ValueError, "evaluate_every must be at least 1, not 0"),
+        ({"evaluate_every": 1.5}, TypeError, "evaluate_every must be an integer, not 1.5"),
+    ],
+)
+def test_train_schedule_refused(options, error, says):
+    def engine(*_, **__):
+        raise AssertionError("no worker is to be started")
+
+    with pytest.raises(error, match=says):
+        train_network(narrow(), engine=engine, **options)
+
+
+def test_train_schedule_that_fails_in_a_later_round():
+    optimizer = SGD(0.1)
+    with pytest.raises(ValueError, match=r"schedule\(3\) must be finite and not negative, not -1"):
+        train_network(narrow(), optimizer=optimizer, rounds=6, schedule=lambda t: 2 - t)
+    assert optimizer.lr == 0.1
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 8, 100])
+def test_train_evaluate_every(every, tmp_path):
+    whole, seen = train_network(narrow(), rounds=8), []
+    history = train_network(narrow(), rounds=8, evaluate_every=every, callback=seen.append)
+    assert history.theta.tobytes() == whole.theta.tobytes()
+    assert repr(seen) == repr(history.rounds)  # by repr, since NaN != NaN
+    for record, full in zip(history.rounds, whole.rounds, strict=True):
+        assert record.evaluated == (record.round % every == 0 or record.round == 8)
+        assert math.isnan(record.loss) == math.isnan(record.test_error) == (not record.evaluated)
+        if record.evaluated:
+            assert (record.loss, record.test_error) == (full.loss, full.test_error)
+    write_json([history], tmp_path / "run.json")
+    assert json.loads((tmp_path / "run.json").read_text())[0]["rounds"][0]["evaluated"] == (
+        every == 1
+    )
+    [read] = read_json(tmp_path / "run.json")
+    assert repr(read.rounds) == repr(history.rounds)
+    assert equal_loss([history]) == min(r.loss for r in history.rounds if r.evaluated)
+    assert history.spent(math.inf).rounds == min(every, 8)
+
+
+def test_train_evaluate_every_calls_the_model_no_more_often(monkeypatch):
+    asked = []
+    loss = MLP.loss
+    monkeypatch.setattr(MLP, "loss", lambda *given: asked.append(1) or loss(*given))
+    train_network(narrow(), rounds=9, evaluate_every=4)
+    assert len(asked) == 3
+
+
+def test_train_until_a_loss_that_is_evaluated():
+    losses = [r.loss for r in train_network(narrow(), rounds=20).rounds]
+    level = losses[6]
+    assert all(loss > level for loss in losses[:6])
+    history = train_network(narrow(), rounds=20, until=level, evaluate_every=5)
+    assert len(history.rounds) == 10
+    assert history.rounds[-1].evaluated
+
+
+def test_train_networks_reach_the_usual_error_on_digits():
+    dataset = data.load("digits", seed=3, dtype=np.float32)
+    history = fastgc.train(
+        fastgc.BinaryCode(6, stragglers=1),
+        dataset,
+        model=models.MLP(64, 10, hidden=32),
+        optimizer=optimizers.AMSGrad(0.02),
+        schedule=lambda t: (1 + math.cos(math.pi * t / 120)) / 2,
+        rounds=120,
+        batch=60,
+        evaluate_every=40,
+        engine="simulated",
+    )
+    assert [r.round for r in history.rounds if r.evaluated] == [40, 80, 120]
+    assert history.rounds[-1].test_error < 0.04

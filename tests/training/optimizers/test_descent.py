@@ -70,7 +70,7 @@ def test_nesterov_sequence_by_hand():
     np.testing.assert_allclose(iterates[:, 0], [1, x1, x2, x3], rtol=1e-15)
 
 
-def test_nesterov_keeps_its_bound_where_gradient_descent_does_not():
+def test_nesterov_keeps_its_bound():
     # Nesterov's worst function: the bound 2 L |x_0 - x*|^2 / (k + 1)^2 is tight to a constant.
     p, L = 200, 4.0
     A = 2 * np.eye(p) - np.eye(p, k=1) - np.eye(p, k=-1)
@@ -176,7 +176,7 @@ def torch_iterates(theta0, gradients, lr, beta1, beta2, correct):
 
 
 @DTYPES
-def test_amsgrad_agrees_with_torch_where_gradients_never_shrink(dtype):
+def test_amsgrad_as_torch_where_gradients_never_shrink(dtype):
     pytest.importorskip("torch")
     rng = np.random.default_rng(2)
     sizes = np.cumsum(rng.exponential(size=(200, 11)), axis=0)
@@ -201,7 +201,7 @@ def test_amsgrad_has_no_bias_correction():
     np.testing.assert_allclose(ours, theirs * (1 - 0.9) / math.sqrt(1 - 0.96), rtol=1e-13)
 
 
-def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
+def test_amsgrad_unlike_torch_where_gradients_shrink_and_grow():
     """For squares 1, 0, 1 and beta2 = 1/2, v is 1/2, 1/2, 3/4; torch's average is 1/2, 1/4, 5/8.
 
     With beta1 = 0, steps are proportional to 1 / sqrt(v).
@@ -216,7 +216,7 @@ def test_amsgrad_differs_from_torch_where_gradients_shrink_and_grow():
     np.testing.assert_allclose(np.diff(theirs) ** 2, [2, 0, 8 / 5], rtol=1e-14)
 
 
-def test_weights_nearer_to_one_than_theta_could_tell():
+def test_amsgrad_weights_near_one():
     """1 - beta is computed before rounding: either beta would round to 1 in float32."""
     rest, lr, gradient = 2.0**-30, 0.5, 3.0
     optimizer = AMSGrad(lr, 1 - rest, 1 - rest, epsilon=1e-9)
@@ -226,7 +226,7 @@ def test_weights_nearer_to_one_than_theta_could_tell():
     np.testing.assert_allclose(optimizer.theta, expected, rtol=1e-6)
 
 
-def test_amsgrad_step_size_may_change():
+def test_amsgrad_lr_may_change():
     gradients = np.random.default_rng(3).standard_normal((20, 4))
     optimizer, fixed = AMSGrad(0.5), AMSGrad(1.0)
     optimizer.reset(np.zeros(4))
@@ -247,7 +247,7 @@ def test_amsgrad_step_size_may_change():
     [SGD(0.1), SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)],
     ids=repr,
 )
-def test_a_step_returns_how_far_the_point_moved(optimizer, dtype):
+def test_step_returns_how_far_the_point_moved(optimizer, dtype):
     rng = np.random.default_rng(4)
     optimizer.reset(rng.standard_normal(1000).astype(dtype))
     for _ in range(10):
@@ -264,7 +264,7 @@ def test_a_step_returns_how_far_the_point_moved(optimizer, dtype):
 
 @EACH
 @DTYPES
-def test_strided_gradients_are_as_good(method, dtype):
+def test_step_of_strided_gradients(method, dtype):
     pairs = np.random.default_rng(5).standard_normal((10, 6, 2)).astype(dtype)
     optimizers = [method(0.1), method(0.1)]
     for each, gradients in zip(optimizers, (pairs[..., 1], pairs[..., 1].copy()), strict=True):
@@ -276,7 +276,7 @@ def test_strided_gradients_are_as_good(method, dtype):
 
 @EACH
 @DTYPES
-def test_arrays_keep_type_and_place(method, dtype):
+def test_step_keeps_arrays_in_place(method, dtype):
     optimizer = method(0.1) if method is AMSGrad else method(0.1, momentum=0.5)
     theta0 = np.array([1, 2, 3], dtype)
     optimizer.reset(theta0)
@@ -302,7 +302,7 @@ def test_reset_forgets(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Nesterov(0.1), AMSGrad(0.1)], ids=repr)
-def test_pickled_mid_run_goes_on_the_same(optimizer):
+def test_step_after_pickling(optimizer):
     run(optimizer, np.array([1.0, -1.0]), lambda x: 2 * x, 5)
     copy = pickle.loads(pickle.dumps(optimizer))
     for each in (optimizer, copy):
@@ -327,7 +327,7 @@ def test_repr_round_trips():
 
 
 @pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
-def test_memory_of_others(method):
+def test_step_of_other_memory(method):
     optimizer, gradient = method(0.1), array.array("d", [1.0, -2.0])
     optimizer.reset(array.array("d", [0.5, 0.25]))
     expected = method(0.1)
@@ -338,19 +338,19 @@ def test_memory_of_others(method):
 
 @EACH
 @pytest.mark.parametrize("lr", [0, -1, math.inf, math.nan])
-def test_lr_rejected(method, lr):
+def test_lr_refused(method, lr):
     with pytest.raises(ValueError, match="lr must be positive and finite"):
         method(lr)
 
 
-def test_lr_of_another_type_rejected():
+def test_lr_of_another_type():
     with pytest.raises(TypeError, match=r"lr must be a real number, not '0\.1'"):
         AMSGrad("0.1")
 
 
 @BOTH_WITH_MOMENTUM
 @pytest.mark.parametrize("momentum", [-0.1, 1, math.nan])
-def test_momentum_rejected(method, momentum):
+def test_momentum_refused(method, momentum):
     with pytest.raises(ValueError, match=rf"momentum must .*, not {momentum}"):
         method(0.1, momentum)
 
@@ -365,12 +365,12 @@ def test_momentum_rejected(method, momentum):
         ({"epsilon": math.nan}, "epsilon must be positive and finite, not nan"),
     ],
 )
-def test_amsgrad_numbers_rejected(given, message):
+def test_amsgrad_refused(given, message):
     with pytest.raises(ValueError, match=message):
         AMSGrad(**given)
 
 
-def test_epsilon_that_theta_cannot_hold_changes_nothing():
+def test_reset_refuses_an_epsilon_that_theta_cannot_hold():
     optimizer = AMSGrad(epsilon=1e-40)
     optimizer.reset(np.ones(2))
     with pytest.raises(ValueError, match=r"epsilon must be at least 1\.17.*e-38 .* float32"):
@@ -379,7 +379,7 @@ def test_epsilon_that_theta_cannot_hold_changes_nothing():
 
 
 @EACH
-def test_no_run_begun(method):
+def test_step_without_a_run(method):
     optimizer = method(0.1)
     for use in (
         lambda: optimizer.theta,
@@ -404,7 +404,7 @@ def test_no_run_begun(method):
         (np.array([0, np.nan]), ValueError, "theta0 holds NaN or Inf"),
     ],
 )
-def test_theta0_rejected(method, theta0, error, message):
+def test_reset_refuses_theta0(method, theta0, error, message):
     with pytest.raises(error, match=message):
         method(0.1).reset(theta0)
 
@@ -420,7 +420,7 @@ def test_theta0_rejected(method, theta0, error, message):
         (np.ones(3, complex), TypeError, "gradient must have dtype float64, not complex128"),
     ],
 )
-def test_gradient_rejected_changes_nothing(method, gradient, error, message):
+def test_step_refused_changes_nothing(method, gradient, error, message):
     optimizer = method(0.1)
     optimizer.reset(np.ones(3))
     with pytest.raises(error, match=message):
@@ -431,7 +431,7 @@ def test_gradient_rejected_changes_nothing(method, gradient, error, message):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1, 5, 6, 7, 15, 16, 21, 103])
-def test_steps_are_the_same_wherever_vectors_lie(dtype, size):
+def test_step_wherever_vectors_lie(dtype, size):
     """Side by side or far apart, in any order, steps and distances agree to the last bit."""
     rng = np.random.default_rng(size)
     given = [rng.standard_normal(size).astype(dtype) for _ in range(4)]

@@ -1,0 +1,181 @@
+"""Histories: what is in a file of them, and what is summed up over rounds."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from toys import made_up, toy
+
+import fastgc
+from fastgc import delays
+from fastgc.delays import Pareto
+from fastgc.training.history import (
+    History,
+    Record,
+    Spent,
+    equal_error,
+    equal_loss,
+    read_json,
+    round_rows,
+    write_json,
+)
+from fastgc.training.models import MLP
+
+NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
+
+
+CODE = fastgc.ReedSolomon(6, stragglers=2)
+
+
+narrow = partial(toy, features=4)
+
+
+train_network = partial(
+    fastgc.train, CODE, model=NETWORK, engine="simulated", delays=Pareto(0.01, 1.5)
+)
+
+
+def test_read_json_of_before_was_all_evaluated(tmp_path):
+    write_json([train_network(narrow(), rounds=2)], tmp_path / "run.json")
+    text = re.sub(r',\s*"evaluated": true', "", (tmp_path / "run.json").read_text())
+    assert "evaluated" not in text
+    (tmp_path / "run.json").write_text(text)
+    assert all(record.evaluated for record in read_json(tmp_path / "run.json")[0].rounds)
+
+
+def test_write_json_holds_every_round(tmp_path):
+    code = fastgc.ReedSolomon(3, stragglers=1)
+    history = fastgc.train(code, toy(), rounds=2, name="coded", engine="simulated")
+    write_json([history], tmp_path / "runs.json")
+    (read,) = json.loads((tmp_path / "runs.json").read_text())
+    assert read["name"] == "coded"
+    assert read["code"] == repr(fastgc.ReedSolomon(3, stragglers=1))
+    assert [r["round"] for r in read["rounds"]] == [1, 2]
+    assert read["rounds"][1]["survivors"] == list(history.rounds[1].survivors)
+    assert read["rounds"][1]["received"] == list(history.rounds[1].received)
+    assert read["rounds"][1]["arrivals"] == list(history.rounds[1].arrivals)
+    assert len(read["rounds"][1]["arrivals"]) == history.rounds[1].messages
+
+
+def test_write_json_of_what_diverged(tmp_path):
+    history = History("x", "", "", "", 0)
+    history.rounds.append(Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
+    write_json([history], tmp_path / "runs.json")
+    (read,) = json.loads((tmp_path / "runs.json").read_text())
+    assert read["rounds"][0]["loss"] is None
+    assert read["rounds"][0]["test_error"] is None
+
+
+WAITS = delays.Exponential(0.001)
+
+
+def test_equal_error():
+    runs = [History(str(i), "", "", "", 0) for i in range(2)]
+    for run, errors in zip(runs, ([3.0, 1.0, 2.0], [math.nan, 1.5]), strict=True):
+        for number, error in enumerate(errors):
+            run.rounds.append(Record(number + 1, 0.0, 0.0, 0.0, (), 0, 0, 1.0, error))
+    assert equal_error(runs) == 1.5
+    runs[1].rounds = runs[1].rounds[:1]
+    assert equal_error(runs) == math.inf
+
+
+def test_spent_by_hand():
+    """Eqs. (5), (6) of Zhu et al., for G-CADA with 3 groups of M_G = 4 and mini-batches of 10."""
+    history = made_up(
+        (0.5, 2.0, 12, 3, 120),
+        (0.75, 1.5, 4, 1, 40),
+        (0.75, 1.8, 0, 0, 0),
+        (1.5, math.nan, 8, 2, 80),
+        (2.0, 1.0, 4, 1, 40),
+    )
+    assert history.spent(3.0) == (1, 0.5, 15, 120)
+    assert history.spent(2.0) == (1, 0.5, 15, 120)
+    assert history.spent(1.9) == (2, 0.75, 20, 160)
+    assert history.spent(1.4) == Spent(5, 2.0, 35, 280)
+    assert history.spent(0.9) is None
+    assert made_up().spent(1.0) is None
+
+
+def test_equal_loss():
+    low = made_up((1.0, 0.5, 0, 0, 0), (2.0, 0.7, 0, 0, 0))
+    high = made_up((1.0, math.nan, 0, 0, 0), (2.0, 0.9, 0, 0, 0), (3.0, math.nan, 0, 0, 0))
+    assert equal_loss([low]) == 0.5
+    assert equal_loss([low, high]) == equal_loss([high, low]) == 0.9
+    diverged = made_up((1.0, math.nan, 0, 0, 0))
+    assert equal_loss([low, diverged]) == math.inf
+
+
+def test_read_json_what_was_written(tmp_path):
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=3, engine="simulated", name="a b")
+    path = tmp_path / "runs.json"
+    write_json([history, made_up((1.0, math.inf, 1, 2, 3))], path)
+    read, diverged = read_json(path)
+    assert repr(read.rounds) == repr(history.rounds)
+    assert {**read.to_dict(), "rounds": 0} == {**history.to_dict(), "rounds": 0}
+    assert math.isnan(diverged.rounds[0].loss)
+    for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
+        path.write_text(text)
+        if text == "{}":  # a file without a run
+            assert read_json(path) == []
+            continue
+        with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
+            read_json(path)
+
+
+def test_load_of_a_run():
+    for code, load in (
+        (fastgc.Uncoded(4), 1.0),
+        (fastgc.ReedSolomon(4, stragglers=1), 2.0),
+        (fastgc.BinaryCode(5, stragglers=1), 2.0),
+        (fastgc.ReedSolomon(4, 8, stragglers=1), 2.0),
+        (fastgc.GraphCode(6, degree=3, wait=4), 3.0),
+    ):
+        history = fastgc.train(code, toy(), rounds=1, engine="simulated")
+        held = sum(len(code.partitions(i)) for i in range(code.n)) / code.k
+        assert history.load == pytest.approx(held)
+        if not isinstance(code, fastgc.GraphCode):  # its blocks differ in size
+            assert held == load
+
+
+def test_loss_at(tmp_path):
+    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
+    history.rounds[1] = replace(history.rounds[1], evaluated=False, loss=math.nan)
+    assert math.isnan(history.loss_at(0.4))
+    assert history.loss_at(0.5) == history.loss_at(1.9) == 2.0
+    assert history.loss_at(math.inf) == 1.0
+
+
+def test_residual_is_a_root_mean_square():
+    history = made_up((0.5, 2.0), (1.0, 1.5))
+    history.rounds[:] = [
+        replace(r, residual=x) for r, x in zip(history.rounds, (3, 4), strict=True)
+    ]
+    assert history.residual() == pytest.approx(math.sqrt(12.5))
+    assert math.isnan(made_up().residual())
+
+
+def test_round_rows(tmp_path):
+    code = fastgc.FractionalRepetition(4, load=2, wait=2)
+    run = fastgc.train(code, toy(), rounds=3, engine="simulated", delays=WAITS, evaluate_every=2)
+    other = made_up((0.5, 2.0), name="y")
+    rows = list(round_rows([run, other]))
+    assert [row["run"] for row in rows] == [run.name] * 3 + ["y"]
+    assert [row["round"] for row in rows] == [1, 2, 3, 1]
+    assert [row["load"] for row in rows[:3]] == [2.0] * 3
+    assert [row["workers"] for row in rows[:3]] == [2] * 3
+    assert [row["evaluated"] for row in rows[:3]] == [False, True, True]
+    for row, record in zip(rows, run.rounds, strict=False):
+        assert (row["time"], row["residual"]) == (record.time, record.residual)
+    write_json([run, other], tmp_path / "runs.json")
+    again = read_json(tmp_path / "runs.json")
+    assert again[0].load == 2.0
+    assert math.isnan(again[1].load)
+    text = (tmp_path / "runs.json").read_text()
+    for load in ('"2"', "true", "[2.0]"):
+        (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
+        with pytest.raises(ValueError, match="is no history"):
+            read_json(tmp_path / "damaged.json")
