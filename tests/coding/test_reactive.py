@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from engine_checks import Delays
 from remote import DiesOnce
 from strength import much
 
@@ -14,7 +13,7 @@ from fastgc.codes import ReactiveRound, Share
 from fastgc.coding.reactive import Dues
 from fastgc.coding.round import Host
 from fastgc.delays import Empirical, Exponential, Mixture, Pareto, ShiftedExponential
-from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
 from fastgc.planning import plan
 from fastgc.planning.simulation import follow, simulate
@@ -297,88 +296,6 @@ def test_who_holds_what():
 
 
 # ---------------------------------------------------------------------------------------- engines
-
-
-def test_whoever_is_silent_the_simulated_round_is_exact():
-    """For every set of up to s workers that never answer, in every pair of rounds."""
-    code = fastgc.Reactive(4, 6, holders=3)
-    shards, out = list(np.arange(1.0, 7.0)), np.empty(3)
-    sets = [F for s in range(3) for F in itertools.combinations(range(4), s)]
-    for first, second in itertools.product(sets, repeat=2):
-        delays = Delays(
-            *[[NEVER if i in F else 0.01 * i for i in range(4)] for F in (first, second)]
-        )
-        with SimulatedCluster(code, shards, weigh, 3, delays=delays, cost=1.0) as cluster:
-            for number, silent in enumerate((first, second), 1):
-                report = cluster.step(np.full(3, float(number)), out)
-                np.testing.assert_array_equal(out, 21.0 * number)
-                assert report.messages == 4
-                assert report.asks >= len(silent)
-                assert number == 2 or report.asks == len(silent)
-                assert report.wait_seconds < 2 * 2.03 + 2 * 2.0 + 0.1
-
-
-def test_a_late_owner_counts_if_it_comes_first():
-    code, out = fastgc.Reactive(4, holders=2, deadline=1.5), np.empty(1)
-    delays = Delays(*[[late, 0.0, 0.0, 0.0] for late in (0.7, 1.9, 0.7)])
-    with SimulatedCluster(code, [1.0, 2.0, 4.0, 8.0], weigh, 1, delays=delays, cost=1.0) as cluster:
-        report = cluster.step(np.ones(1), out)  # asked at 1.5, a holder would take until 2.5
-        assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
-        report = cluster.step(np.ones(1), out)
-        assert (report.wait_seconds, report.asks, out[0]) == (2.5, 1, 15.0)
-        report = cluster.step(np.ones(1), out)  # worker 0 was silent, so its share is asked for
-        assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
-
-
-def test_too_many_failures_are_named():
-    code, out = fastgc.Reactive(4, holders=2), np.empty(1)
-    delays = Delays([NEVER, NEVER, 0.0, 0.0])
-    with (
-        SimulatedCluster(code, [1.0] * 4, weigh, 1, delays=delays) as cluster,
-        pytest.raises(NotDecodableError),
-    ):
-        cluster.step(np.ones(1), out)
-
-
-class Sampled:
-    """A delay model from which engines and simulations draw the same."""
-
-    def __init__(self, model):
-        self.model, self.per = model, model.per
-
-    def sample(self, round, workers, seed):
-        return self.model.sample(round, workers, seed)
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-@pytest.mark.parametrize("per", ["round", "computation"])
-@pytest.mark.parametrize(
-    "code",
-    [
-        fastgc.Reactive(6, 13, holders=3),
-        fastgc.Reactive(4, holders=2, deadline=1.01),
-        fastgc.Reactive(5, holders=5, deadline=0.3719),
-    ],
-    ids=repr,
-)
-def test_rounds_are_those_of_simulations(code, per, interrupted):
-    delays, rounds, out = Sampled(Exponential(1.0, per=per)), much(40, 12), np.empty(1)
-    cost = np.linspace(0.1, 0.7, code.n) ** 1.1  # no two events at the same time
-    for options in (
-        {"cost": cost},
-        {"cost": cost, "receive": 0.2117, "overhead": 0.4, "request": 0.0507},
-        {"cost": cost[::-1], "receive": 0.0509},
-    ):
-        options = options | {"interrupted": interrupted, "seed": 5}
-        expected = simulate(code, delays, rounds=rounds, **options)
-        shards = np.arange(1.0, code.k + 1)
-        with SimulatedCluster(code, shards, weigh, 1, delays=delays, **options) as cluster:
-            for number in range(rounds):
-                report = cluster.step(np.ones(1), out)
-                assert out[0] == shards.sum()
-                assert report.wait_seconds == pytest.approx(expected.times[number], rel=1e-9)
-                assert report.messages == expected.messages[number]
-                assert (np.diff(report.arrivals) >= 0).all()
 
 
 def test_rounds_can_be_followed():

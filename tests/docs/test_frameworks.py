@@ -130,6 +130,6 @@ def test_mistakes_are_told_as_the_page_says(done):
 
 
 def test_every_row_is_tried():
-    elsewhere = {"a class below `if __name__"}  # test_packing.py
+    elsewhere = {"a class below `if __name__"}  # test_memory.py
     for done, _ in rows():
         assert any(done.startswith(each) for each in {*MISTAKES, *elsewhere}), done

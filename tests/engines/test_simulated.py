@@ -1,5 +1,6 @@
 """The simulated engine: its times agree with simulations, its gradients with direct sums."""
 
+import itertools
 import math
 from array import array
 
@@ -279,6 +280,154 @@ def test_mini_batches():
     assert sorted(set(seen)) == sorted(seen)  # each partial gradient is computed once
     with pytest.raises(TypeError, match="batch must be callable, got int"):
         SimulatedCluster(code, [1.0] * 4, np.multiply, 1, batch=3)
+
+
+# ------------------------------------------------------------------------- rounds that ask
+
+
+@pytest.mark.parametrize(
+    ("late", "receive", "arrivals", "stood_in", "then"),
+    [
+        # Worker 0 is asked for share 2 when its own is there. In the next round, share 2 is asked
+        # for at once, of worker 1, which sends first.
+        ([0.0, 0.0, NEVER], 0.0, [1.0, 2.0, 3.5], [(2, 0, 2.0)], [1.0, 2.0, 2.5]),
+        # Worker 0 computes both others' shares, one after the other.
+        (
+            [0.0, NEVER, NEVER],
+            0.25,
+            [2.25, 4.0, 5.75],
+            [(1, 0, 2.25), (2, 0, 4.0)],
+            [2.25, 4.0, 5.75],
+        ),
+        # Worker 1's own message comes before worker 0's answer at 4; then it is asked, too.
+        ([0.0, 2.25, NEVER], 0.25, [2.25, 3.5, 5.25], [(2, 1, 3.5)], [1.25, 2.25, 3.0]),
+    ],
+)
+def test_a_round_that_asks_by_hand(late, receive, arrivals, stood_in, then):
+    """Shares take 2, 1 and 1 seconds, and a request takes half a second."""
+    code, out = fastgc.Reactive(3, 4, holders=3, deadline=2.0), np.empty(1)
+    delays = Delays(late, [0.0] * 3)
+    options = {"cost": 1.0, "request": 0.5, "receive": receive, "interrupted": False}
+    with SimulatedCluster(
+        code, [1.0, 2.0, 4.0, 8.0], np.multiply, 1, delays=delays, **options
+    ) as cluster:
+        report = cluster.step(np.ones(1), out)
+        assert out == 15.0
+        assert report.arrivals.tolist() == arrivals
+        assert list(report.stood_in) == stood_in
+        assert cluster.clock() == arrivals[-1]
+        assert cluster.step(np.ones(1), out).arrivals.tolist() == then
+
+
+def test_a_share_that_its_owner_sent_is_not_computed_again():
+    """Of the answers that are due, those that nobody waits for are left out."""
+    code, out = fastgc.Reactive(4, holders=3, deadline=1.5), np.empty(1)
+    computed = []
+
+    def counted(theta, shard, out, *, partition):
+        computed.append(partition)
+        np.multiply(theta, shard, out=out)
+
+    # Workers 2 and 3 are asked for at 1.5. Both send at 2, before the answers at 2.5.
+    delays = Delays([0.0, 0.0, 1.0, 1.0])
+    with SimulatedCluster(code, [1.0] * 4, counted, 1, delays=delays, cost=1.0) as cluster:
+        report = cluster.step(np.ones(1), out)
+    assert report.asks == 2
+    assert (report.messages, report.arrivals.tolist()) == (4, [1.0, 1.0, 2.0, 2.0])
+    assert report.stood_in == ()
+    assert computed == [0, 1, 2, 3]
+
+
+def test_whoever_is_silent_others_are_asked():
+    """For every set of up to s workers that never answer, in every pair of rounds."""
+    code = fastgc.Reactive(4, 6, holders=3)
+    shards, out = list(np.arange(1.0, 7.0)), np.empty(3)
+    sets = [F for s in range(3) for F in itertools.combinations(range(4), s)]
+    for first, second in itertools.product(sets, repeat=2):
+        delays = Delays(
+            *[[NEVER if i in F else 0.01 * i for i in range(4)] for F in (first, second)]
+        )
+        with SimulatedCluster(code, shards, np.multiply, 3, delays=delays, cost=1.0) as cluster:
+            for number, silent in enumerate((first, second), 1):
+                report = cluster.step(np.full(3, float(number)), out)
+                np.testing.assert_array_equal(out, 21.0 * number)
+                assert report.messages == 4
+                assert report.asks >= len(silent)
+                assert number == 2 or report.asks == len(silent)
+                assert report.wait_seconds < 2 * 2.03 + 2 * 2.0 + 0.1
+
+
+def test_a_late_owner_counts_if_it_comes_before_the_answer():
+    code, out = fastgc.Reactive(4, holders=2, deadline=1.5), np.empty(1)
+    delays = Delays(*[[late, 0.0, 0.0, 0.0] for late in (0.7, 1.9, 0.7)])
+    with SimulatedCluster(
+        code, [1.0, 2.0, 4.0, 8.0], np.multiply, 1, delays=delays, cost=1.0
+    ) as cluster:
+        report = cluster.step(np.ones(1), out)  # asked at 1.5, a holder would take until 2.5
+        assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
+        report = cluster.step(np.ones(1), out)
+        assert (report.wait_seconds, report.asks, out[0]) == (2.5, 1, 15.0)
+        report = cluster.step(np.ones(1), out)  # worker 0 was silent, so its share is asked for
+        assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
+
+
+def test_too_many_failures_are_named():
+    code, out = fastgc.Reactive(4, holders=2), np.empty(1)
+    delays = Delays([NEVER, NEVER, 0.0, 0.0])
+    with (
+        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, delays=delays) as cluster,
+        pytest.raises(fastgc.NotDecodableError),
+    ):
+        cluster.step(np.ones(1), out)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+@pytest.mark.parametrize("per", ["round", "computation"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        fastgc.Reactive(6, 13, holders=3),
+        fastgc.Reactive(4, holders=2, deadline=1.01),
+        fastgc.Reactive(5, holders=5, deadline=0.3719),
+    ],
+    ids=repr,
+)
+def test_rounds_that_ask_are_those_of_simulations(code, per, interrupted):
+    delays, rounds, out = Sampled(Exponential(1.0, per=per)), much(40, 12), np.empty(1)
+    cost = np.linspace(0.1, 0.7, code.n) ** 1.1  # no two events at the same time
+    for options in (
+        {"cost": cost},
+        {"cost": cost, "receive": 0.2117, "overhead": 0.4, "request": 0.0507},
+        {"cost": cost[::-1], "receive": 0.0509},
+    ):
+        options = options | {"interrupted": interrupted, "seed": 5}
+        expected = simulate(code, delays, rounds=rounds, **options)
+        shards = np.arange(1.0, code.k + 1)
+        with SimulatedCluster(code, shards, np.multiply, 1, delays=delays, **options) as cluster:
+            for number in range(rounds):
+                report = cluster.step(np.ones(1), out)
+                assert out[0] == shards.sum()
+                assert report.wait_seconds == pytest.approx(expected.times[number], rel=1e-9)
+                assert report.messages == expected.messages[number]
+                assert (np.diff(report.arrivals) >= 0).all()
+
+
+def test_a_gradient_may_finish_messages():
+    """It is given the sums that a message was rounded from."""
+
+    class Doubled:
+        def __call__(self, theta, shard, out, *, partition, round):
+            np.multiply(theta, shard, out=out)
+
+        def finish(self, sums, message):
+            assert np.array_equal(sums.astype(np.float32), message)
+            message *= 2
+
+    out = np.empty(2, np.float64)
+    options = {"message_dtype": "float32"}
+    with SimulatedCluster(fastgc.Uncoded(2), [0.1, 0.2], Doubled(), 2, **options) as cluster:
+        cluster.step(np.ones(2), out)
+    np.testing.assert_allclose(out, 0.6, rtol=1e-6)
 
 
 # ---------------------------------------------------------------------- what goes another way
