@@ -165,6 +165,7 @@ def _solved(rng):
         "out": np.empty_like(b),
         "bound": bound,
         "choose": bool(rng.integers(2)),
+        "widely": bool(rng.integers(2)),
     }
 
 

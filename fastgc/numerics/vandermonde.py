@@ -15,10 +15,10 @@ is used, as `solve` says; it costs as much as finding Leja order.
 Solutions do not depend on the nodes' scale: nodes are divided by a power of two, which changes no
 digit. It brings their mean distance near 1 (it is the capacity of what they fill: 1/2 for [-1, 1]),
 so that products of distances stay in a double's range for thousands of nodes. Systems whose numbers
-leave it all the same are solved by the same steps on numbers with exponents of their own: 0.7 ms
-for 400 nodes, 5 ms for 1000, where LAPACK takes 1.2 and 18.
-Systems for which no order is shown to be good are solved in decimals, in milliseconds instead of
-microseconds, and so are systems that you ask to refine or to bound.
+leave it all the same are solved by the same steps on numbers with exponents of their own: about
+1 ms for 400 nodes and 9 ms for 1000, less than LAPACK takes. Systems for which no order is shown to
+be good are solved in decimals, in milliseconds instead of microseconds, and so are systems that you
+ask to refine, or to bound where the running bounds do not suffice.
 
 This table shows the largest error relative to a number, for 60 nodes (in brackets, if it is much
 smaller, the largest error relative to the largest number; benches/vandermonde_orders.py):
