@@ -35,8 +35,8 @@ def test_coupon_collector_threshold(m, r):
 def test_a_million_workers():
     code = CouponCollector(10**6, load=10**4, seed=3)
     assert code.scheme.loads.sum() == 10**10
-    assert code.stragglers == np.bincount(code.scheme._choices).min() - 1
-    holders = np.bincount(code.scheme._choices, minlength=100)
+    assert code.stragglers == np.bincount(code.scheme.cells.cell).min() - 1
+    holders = np.bincount(code.scheme.cells.cell, minlength=100)
     assert stats.chisquare(holders).pvalue > 1e-3
     assert (
         code.partitions(10**6 - 1)[0]

@@ -51,7 +51,7 @@ def test_as_many_stragglers_are_tolerated_as_the_code_says(degree):
             s
             for s in itertools.count()
             if any(
-                code.scheme._exactly.missing(np.delete(np.arange(n), lost))
+                not code.decodable(np.delete(np.arange(n), lost))
                 for lost in itertools.combinations(range(n), s + 1)
             )
         )

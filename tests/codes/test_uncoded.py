@@ -44,12 +44,6 @@ def test_every_survivor_set(rescale):
             assert all(enough) == (size >= code.threshold)
 
 
-@pytest.mark.parametrize(("n", "k", "load"), [(3, 3, 2), (4, 8, 3), (5, 10, 7), (6, 6, 6)])
-def test_what_suffices_for_all_partitions_is_that_of_any_number(n, k, load):
-    scheme = Uncoded(n, k, load=load).scheme
-    assert scheme.threshold == scheme.messages.count - scheme._fewest_lost(1) + 1
-
-
 def test_what_suffices_of_many_workers_takes_no_matrix():
     assert Uncoded(100_000, load=6).threshold == 600_000 - 21 + 1
 

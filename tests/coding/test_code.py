@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -471,11 +472,11 @@ def test_rounds_and_streaming_encoders(code, dtype):
     unit = np.finfo(dtype).eps
     for _ in range(3):
         received.reset()
-        heard = []
+        heard, due = [], Counter()
         for worker in rng.permutation(
             np.repeat(np.arange(code.n), code.scheme.messages.counts)
         ).tolist():
-            t = received._next_of(worker)
+            t, due[worker] = due[worker], due[worker] + 1
             encoder = code.encoder(worker, job.p, dtype, index=t)
             for j in rng.permutation(code.partitions(worker, t)):
                 encoder.add(int(j), job.partials[j])

@@ -1,5 +1,6 @@
 """What parity checks can tell: which corruption shows, whose it is, and what no lie can hide."""
 
+import copy
 import itertools
 import os
 
@@ -26,6 +27,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
+from fastgc.coding import verify
 from fastgc.coding.format import Format
 from fastgc.coding.scheme import Scheme
 from fastgc.coding.verify import WIDTH, Projection
@@ -457,19 +459,44 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
 # ------------------------------------------------------------------- workers that lie and collude
 
 
-def test_nobody_knows_the_projection():
-    """Each round and each master has another one, so knowing its source is of no use."""
+@pytest.fixture
+def projections(monkeypatch):
+    """The projections of all rounds from now on, as if all workers could see them afterwards."""
+    seen = []
+
+    class Seen(Projection):
+        def __init__(self, *given):
+            super().__init__(*given)
+            seen.append(self)
+
+    monkeypatch.setattr(verify, "Projection", Seen)
+    return seen
+
+
+def test_nobody_knows_the_projection(projections):
+    """Each round and each master has another one, so knowing its source is of no use.
+
+    That holds for each part of the vector: along a row of `WIDTH` elements, from row to row, and
+    for what is left.
+    """
     code, p = ReedSolomon(6, stragglers=2), 3 * WIDTH + 10
+    parts = [range(0, WIDTH, 2), range(0, 3 * WIDTH, WIDTH), range(3 * WIDTH, p, 2)]
     vectors = []
+
+    def numbers():
+        ones = ((np.arange(p + p % 2) == at).astype(float) for part in parts for at in part)
+        found = np.split([*map(projections[-1], ones)], np.cumsum([*map(len, parts)])[:-1])
+        return [part[1:] / part[0] for part in found]
+
     for _ in range(2):
         rnd = code.round(p, verify=True)
         for _ in range(2):
             rnd.reset()
             rnd.receive(0, np.ones(p + p % 2))
-            project = rnd._inspector._projection
-            vectors.append((project._factors, project._within, project._rest))
+            vectors.append(numbers())
             rnd.receive(1, np.ones(p + p % 2))
-            assert project._factors is vectors[-1][0]  # the same for all messages of a round
+            for first, second in zip(numbers(), vectors[-1], strict=True):
+                np.testing.assert_array_equal(first, second)  # one for all messages of a round
     for first, second in itertools.combinations(vectors, 2):
         for a, b in zip(first, second, strict=True):
             assert abs(np.corrcoef(a.real, b.real)[0, 1]) < (0.5 if a.size > 99 else 1.1)
@@ -575,7 +602,7 @@ PROOF = [
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize(("code", "e"), PROOF, ids=repr)
-def test_no_adaptive_attack_is_missed(code, e):
+def test_no_adaptive_attack_is_missed(code, e, projections):
     """The theorem of `fastgc.coding.verify` holds for all numbers of liars that it covers.
 
     At most e workers lie. They collude, and know the checks, all messages, and the projections of
@@ -586,7 +613,7 @@ def test_no_adaptive_attack_is_missed(code, e):
     attack = Attack(job, rng)
     rnd = code.round(job.p, verify=e)
     rnd.receive(0, job.messages[0])
-    last = rnd._inspector._projection
+    last = projections[-1]
     named = told = 0
     for number in range(int(os.environ.get("VERIFY_ATTACKS", much(20_000, 120)))):
         t = int(rng.integers(0, e + 1))
@@ -595,10 +622,7 @@ def test_no_adaptive_attack_is_missed(code, e):
         kind = Attack.KINDS[number % len(Attack.KINDS)]
         sent = attack.changes(kind, liars, last) if t else []
         changes = dict(zip(liars.tolist(), sent, strict=True))
-        last = Projection(attack.form, code.scheme.is_complex, np.random.default_rng(0))
-        last._factors, last._within, last._rest = (
-            getattr(rnd._inspector._projection, name) for name in ("_factors", "_within", "_rest")
-        )
+        last = copy.deepcopy(projections[-1])
         rnd.reset()
         # Honest messages come first, so that all liars that come can be named.
         for i in came.tolist():
