@@ -68,6 +68,7 @@ int main(int argc, char **argv)
     double *targets = room(8 * n * p), *partials = room(8 * n * p), *messages = room(8 * n * p);
     double *theta = room(8 * p), *gradient = room(8 * p);
     uintptr_t *partial = room(8 * n), *message = room(8 * n);
+    const fgc_combination decoding = {FGC_PACKED, FGC_CHECK | FGC_USED, vector, p, p, order};
     for (int64_t t = 0; t < n * p; t++)
         targets[t] = sin((double)t);
     for (int64_t i = 0; i < n; i++) {
@@ -84,19 +85,19 @@ int main(int argc, char **argv)
             for (int64_t j = 0; j < n; j++)
                 for (int64_t t = 0; t < p; t++)
                     partials[j * p + t] = theta[t] - targets[j * p + t];
-            for (int64_t i = 0; i < n; i++)
-                if (fgc_combine_chosen_double(FGC_PACKED, partial, held + i * w,
-                                              coefficients + 2 * i * w, p, p, p, FGC_CHECK,
-                                              messages + i * p, w))
+            for (int64_t i = 0; i < n; i++) {
+                const fgc_combination plan = {FGC_PACKED, FGC_CHECK | FGC_USED,
+                                              coefficients + 2 * i * w, p, p, held + i * w};
+                if (fgc_combine_double(&plan, partial, messages + i * p, w))
                     return 1;
+            }
             for (int64_t i = 0; i < f; i++) { /* the first f of a random order */
                 const int64_t j = i + (int64_t)(draw() % (uint64_t)(n - i)), other = order[j];
                 order[j] = order[i];
                 order[i] = other;
             }
             if (fgc_decoding_vector(&code, order, vector, &where, work, INFINITY, FGC_SPREAD, f) ||
-                fgc_combine_chosen_double(FGC_PACKED, message, order, vector, p, p, p, FGC_CHECK,
-                                          gradient, f))
+                fgc_combine_double(&decoding, message, gradient, f))
                 return 1;
             fgc_sgd_double(theta, NULL, gradient, 0.5 / (double)n, 0, p);
         }

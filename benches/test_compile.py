@@ -23,7 +23,6 @@ print(time.perf_counter() - start)
 CALLS = {
     "decoding_vector": "nb.decoding_vector(tables, kernels.cyclic.LOCATOR, survivors, vector)",
     "combine_rows": "nb.combine_rows(coef, rows, out)",
-    "accumulate": "nb.accumulate(1j, rows[0], out)",
 }
 
 

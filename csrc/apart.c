@@ -1,6 +1,6 @@
-/* Combinations of chosen rows, and of unchecked ones, and decoders that are bound to rows. By addresses alone, a call first checks that every
- * unchecked row is aligned and lies apart from the output. Each call runs without the global interpreter
- * lock, and the caller holds references to all arrays.
+/* Combinations of rows wherever they lie, and decoders that are bound to rows. By addresses alone, a call
+ * first checks, if it is told to, that every row is aligned and lies apart from the output. Each call runs
+ * without the global interpreter lock, and the caller holds references to all arrays.
  *
  * Rows may be a list of NumPy arrays, whose type, address, dtype, shape and flags C reads by fgc_array: 68
  * vectors of 100 doubles take 2.3 us this way, and 16 us with a buffer for each. The struct is part of
@@ -18,8 +18,10 @@ typedef struct {
     size_t size; /* bytes of a real, a power of two; rows must be aligned to it */
 } memory;
 
-static memory memory_of(const fgc_apart *plan, size_t size, uintptr_t out, size_t out_size)
+static memory memory_of(const fgc_combination *plan, size_t size, uintptr_t out, size_t out_size)
 {
+    if (!(plan->flags & FGC_APART))
+        return (memory){.size = 1}; /* no row is misplaced */
     const size_t row = (size_t)plan->in_len * size * (plan->mode == FGC_REAL_PART ? 2 : 1);
     const size_t made = (size_t)plan->out_len * out_size * (plan->mode == FGC_EXPAND ? 2 : 1);
     return (memory){out - row + 1, row + made - 1, size};
@@ -50,7 +52,7 @@ static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memor
 enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
 
 /* Write where the rows lie. Returns whether any is misplaced, even one whose coefficient is zero. */
-static int locate(const fgc_apart *plan, const void *given, const memory *it, int64_t count,
+static int locate(const fgc_combination *plan, const void *given, const memory *it, int64_t count,
                   uintptr_t *rows)
 {
     const memory out = *it; /* local variables: `rows` might else be taken to overlap them */
@@ -100,10 +102,11 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
     }
 }
 
-#define COMBINE_APART(kind, read, real)                                                            \
-    static fgc_status combine_##kind(const fgc_apart *plan, const void *rows, const memory *it,    \
-                                     real *out, int64_t count)                                     \
+#define COMBINE(kind, read, real)                                                                  \
+    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out,        \
+                                  int64_t count)                                                   \
     {                                                                                              \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
         uintptr_t few_rows[FEW], *chosen = few_rows;                                               \
         double few[2 * FEW], *kept = few;                                                          \
         char *work = NULL;                                                                         \
@@ -115,40 +118,24 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
             chosen = (uintptr_t *)(kept + 2 * count);                                              \
         }                                                                                          \
         fgc_status status = FGC_MISPLACED;                                                         \
-        if (!locate(plan, rows, it, count, chosen)) {                                              \
+        if (!locate(plan, rows, &it, count, chosen)) {                                             \
             const int64_t step = plan->mode == FGC_REAL ? 1 : 2;                                   \
-            const int64_t used = count_used(plan->coef, step, count);                              \
+            const int64_t used =                                                                   \
+                plan->flags & FGC_USED ? count_used(plan->coef, step, count) : count;              \
             if (used < count)                                                                      \
                 keep_used(plan->coef, step, count, chosen, kept);                                  \
             const double *const coef = used < count ? kept : plan->coef;                           \
-            const int bad = fgc_combine_##kind(plan->mode, chosen, coef, used, plan->extent,       \
-                                               plan->in_len, plan->out_len, plan->flags, out);     \
+            const int bad = fgc_combine_rows_##kind(plan, chosen, coef, used, out);                \
             status = bad ? FGC_NOT_FINITE : FGC_OK;                                                \
         }                                                                                          \
         free(work);                                                                                \
         return status;                                                                             \
-    }                                                                                              \
-    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
-                                        int64_t count)                                             \
-    {                                                                                              \
-        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
-        return combine_##kind(plan, rows, &it, out, count);                                        \
-    }                                                                                              \
-    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
-                                         const int64_t *numbers, const double *coef,               \
-                                         int64_t extent, int64_t in_len, int64_t out_len,          \
-                                         int flags, real *out, int64_t count)                      \
-    {                                                                                              \
-        const fgc_apart plan = {.mode = mode, .flags = flags, .coef = coef, .numbers = numbers,    \
-                                .extent = extent, .in_len = in_len, .out_len = out_len};           \
-        const memory none = {.size = 1}; /* the rows are well placed */                            \
-        return combine_##kind(&plan, table, &none, out, count);                                    \
     }
-FGC_KINDS(COMBINE_APART)
+FGC_KINDS(COMBINE)
 
-#define ADD_APART(kind, read, real)                                                                \
-    fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
-                                    real *out, const void *row, int64_t at, int flags)             \
+#define ADD(kind, read, real)                                                                      \
+    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy,   \
+                              real *out, const void *row, int64_t at, int flags)                   \
     {                                                                                              \
         const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
         if (misplaced(&it, (uintptr_t)row))                                                        \
@@ -157,7 +144,7 @@ FGC_KINDS(COMBINE_APART)
         *energy += fgc_add_row_##kind(plan, coef, weight[at], row, flags, out);                    \
         return FGC_OK;                                                                             \
     }
-FGC_KINDS(ADD_APART)
+FGC_KINDS(ADD)
 
 static fgc_status vector_of(const fgc_bound *to, int64_t f)
 {
@@ -178,10 +165,6 @@ static fgc_status vector_of(const fgc_bound *to, int64_t f)
     fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f)                                   \
     {                                                                                              \
         const fgc_status status = vector_of(to, f);                                                \
-        if (status)                                                                                \
-            return status;                                                                         \
-        return fgc_combine_chosen_##kind(to->mode, to->table, to->survivors, to->vector,           \
-                                         to->extent, to->in_len, to->out_len, to->flags, to->out,  \
-                                         f);                                                       \
+        return status ? status : fgc_combine_##kind(to->sum, to->rows, to->out, f);                \
     }
 FGC_KINDS(DECODE)

@@ -116,30 +116,13 @@ typedef enum {
 /* Flags of combinations. */
 enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
-    FGC_CHECK = 2
+    FGC_CHECK = 2,      /* FGC_NOT_FINITE if a written value is NaN or Inf */
+    FGC_USED = 4,       /* rows whose coefficient is zero are not read */
+    FGC_APART = 8       /* first check that rows are aligned and share no memory with out */
 };
 
 /* The following functions are split over threads if they take long enough: see fgc_pool_set. Their
  * results do not depend on the number of threads. */
-
-/* One combination of the rows' first `extent` elements (for FGC_PACKED an even number): see
- * fgc_combine_part_double. */
-#define FGC_COMBINE(kind, read, real)                                                              \
-    int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
-                           int64_t count, int64_t extent, int64_t in_len, int64_t out_len,         \
-                           int flags, real *out);
-FGC_KINDS(FGC_COMBINE)
-#undef FGC_COMBINE
-
-/* The same for rows numbers[0 .. count-1] of a table. Rows whose coefficient is zero are not read. Returns
- * FGC_NOT_FINITE where the above returns 1. */
-#define FGC_COMBINE_CHOSEN(kind, read, real)                                                       \
-    fgc_status fgc_combine_chosen_##kind(fgc_mode mode, const uintptr_t *table,                    \
-                                         const int64_t *numbers, const double *coef,               \
-                                         int64_t extent, int64_t in_len, int64_t out_len,          \
-                                         int flags, real *out, int64_t count);
-FGC_KINDS(FGC_COMBINE_CHOSEN)
-#undef FGC_COMBINE_CHOSEN
 
 /* An array object from its type on, as NumPy promises it to compiled code. CPython's own fields lie before,
  * `head` bytes in all, more of them without the global interpreter lock. */
@@ -152,36 +135,36 @@ typedef struct {
     int flags;
 } fgc_array;
 
-/* A combination of unchecked rows, which may be unaligned or overlap the output. */
+/* A combination of rows, which are given with each call, as is where it goes. */
 typedef struct {
     fgc_mode mode;
     int flags;
-    const double *coef;
+    const double *coef;     /* as for fgc_combine_part_double */
+    int64_t in_len, out_len;
+    const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
     int64_t stride; /* bytes from one row to the next; 0: rows lie anywhere */
     int64_t head;   /* 0; or rows are those of Python's array objects, whose addresses are given, and each
                        has an fgc_array so many bytes behind its address; stride is 0 then */
-    const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
-    int64_t extent, in_len, out_len;
-} fgc_apart;
+} fgc_combination;
 
-/* Combine `count` rows as fgc_combine_chosen does, if all are well placed. The first row of a table is at
- * `rows`; if stride is 0, `rows` holds the rows' addresses, of uintptr_t. Returns FGC_MISPLACED, with
- * nothing written, if a row is not aligned or shares memory with `out`, or if an object is not a contiguous
- * vector of the first one's type, dtype and length. FGC_NO_MEMORY also means that nothing is written. */
-#define FGC_COMBINE_APART(kind, read, real)                                                        \
-    fgc_status fgc_combine_apart_##kind(const fgc_apart *plan, const void *rows, real *out,        \
-                                        int64_t count);
-FGC_KINDS(FGC_COMBINE_APART)
-#undef FGC_COMBINE_APART
+/* Combine `count` rows. The first row of a table is at `rows`; if stride is 0, `rows` holds the rows'
+ * addresses, of uintptr_t. Returns FGC_NOT_FINITE by FGC_CHECK; or with nothing written, FGC_NO_MEMORY, or
+ * FGC_MISPLACED by FGC_APART, which also finds objects that are not contiguous vectors of the first one's
+ * type, dtype and length. */
+#define FGC_COMBINE(kind, read, real)                                                              \
+    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out,        \
+                                  int64_t count);
+FGC_KINDS(FGC_COMBINE)
+#undef FGC_COMBINE
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
- * times its sum of squares to *energy, in one pass. The row is checked as in fgc_combine_apart. Not for
+ * times its sum of squares to *energy, in one pass. The row is checked as by FGC_APART. Not for
  * FGC_REAL_PART. Returns FGC_MISPLACED or FGC_OK. */
-#define FGC_ADD_APART(kind, read, real)                                                            \
-    fgc_status fgc_add_apart_##kind(const fgc_apart *plan, const double *weight, double *energy,   \
-                                    real *out, const void *row, int64_t at, int flags);
-FGC_KINDS(FGC_ADD_APART)
-#undef FGC_ADD_APART
+#define FGC_ADD(kind, read, real)                                                                  \
+    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy,   \
+                              real *out, const void *row, int64_t at, int flags);
+FGC_KINDS(FGC_ADD)
+#undef FGC_ADD
 
 /* The type of the reals of rows. */
 typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
@@ -227,15 +210,13 @@ typedef struct {
     void *work;
     double longest;       /* FGC_BLOCKS: as in fgc_decoding_vector, */
     fgc_method method;    /* and so is this */
-    fgc_mode mode;        /* as in fgc_combine_chosen, and so are the rest */
-    const uintptr_t *table;
-    int64_t extent, in_len, out_len;
-    int flags;
+    const fgc_combination *sum; /* by the vector, of the survivors' rows, */
+    const void *rows;           /* which lie as fgc_combine says */
     void *out;
 } fgc_bound;
 
-/* Write the vector of survivors[0 .. f-1], and combine their rows of the table by it. Returns the status of
- * the vector, or if that is FGC_OK, the status of fgc_combine_chosen. */
+/* Write the vector of survivors[0 .. f-1], and combine their rows by it. Returns the status of the vector, or
+ * if that is FGC_OK, the status of fgc_combine. */
 #define FGC_DECODE(kind, read, real) fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f);
 FGC_KINDS(FGC_DECODE)
 #undef FGC_DECODE

@@ -15,12 +15,15 @@ enum { FGC_PIECES = 1024 };
  * one call. `work`: about how many nanoseconds they take one thread. */
 void fgc_pool_run(fgc_job job, void *data, int pieces, int64_t work);
 
-/* Do fgc_add_apart for a row that is well placed; return its sum of squares times `weight`. */
-#define FGC_ADD_ROW(kind, read, real)                                                              \
-    double fgc_add_row_##kind(const fgc_apart *plan, const double *coef, double weight,            \
+/* Combine rows at these addresses, all of which are read; return whether one that FGC_CHECK asks for is not
+ * finite. And do fgc_add for a row that is well placed; return its sum of squares times `weight`. */
+#define FGC_ROWS(kind, read, real)                                                                 \
+    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows,                \
+                                const double *coef, int64_t count, real *out);                     \
+    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,      \
                               const void *row, int flags, real *out);
-FGC_KINDS(FGC_ADD_ROW)
-#undef FGC_ADD_ROW
+FGC_KINDS(FGC_ROWS)
+#undef FGC_ROWS
 
 /* Return the nanoseconds since some moment, which is the same for all processes of this machine. */
 int64_t fgc_now(void);

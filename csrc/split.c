@@ -36,6 +36,15 @@ typedef struct {
     double *sum; /* of each piece */
 } combination;
 
+/* Return how many elements of rows and output a combination goes over: whole pairs, if packed. */
+static int64_t extent_of(const fgc_combination *plan)
+{
+    if (plan->mode != FGC_PACKED)
+        return plan->in_len;
+    const int64_t extent = plan->in_len > plan->out_len ? plan->in_len : plan->out_len;
+    return extent + extent % 2;
+}
+
 /* Return where the first `parts` parts end. */
 static int64_t end_of(const combination *it, int parts)
 {
@@ -65,13 +74,12 @@ static int cut(combination *it)
                                     end_of(it, to), it->in_len, it->out_len, it->flags, it->out))  \
             atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                              \
     }                                                                                              \
-    int fgc_combine_##kind(fgc_mode mode, const uintptr_t *rows, const double *coef,               \
-                           int64_t count, int64_t extent, int64_t in_len, int64_t out_len,         \
-                           int flags, real *out)                                                   \
+    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows,                \
+                                const double *coef, int64_t count, real *out)                      \
     {                                                                                              \
-        combination it = {.mode = mode, .flags = flags, .rows = rows, .coef = coef,                \
-                          .count = count, .extent = extent, .in_len = in_len,                      \
-                          .out_len = out_len, .out = out};                                         \
+        combination it = {.mode = plan->mode, .flags = plan->flags, .rows = rows, .coef = coef,    \
+                          .count = count, .extent = extent_of(plan), .in_len = plan->in_len,       \
+                          .out_len = plan->out_len, .out = out};                                   \
         fgc_pool_run(combine_pieces_##kind, &it, cut(&it), work_of(&it));                          \
         return it.bad;                                                                             \
     }
@@ -109,14 +117,15 @@ enum { NEAR = 4096 };
         for (int piece = from; piece < to; piece++)                                                \
             add_piece_##kind(data, piece);                                                         \
     }                                                                                              \
-    double fgc_add_row_##kind(const fgc_apart *plan, const double *coef, double weight,            \
+    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,      \
                               const void *row, int flags, real *out)                               \
     {                                                                                              \
         double sum[FGC_PIECES];                                                                    \
         const uintptr_t one = (uintptr_t)row;                                                      \
+        const int64_t extent = extent_of(plan);                                                    \
         combination it = {.mode = plan->mode, .flags = flags, .rows = &one, .coef = coef,          \
-                          .count = 1, .extent = plan->extent, .in_len = plan->in_len,              \
-                          .out_len = plan->out_len, .part = part_of(plan->extent, LEAST_OF_SUMS),  \
+                          .count = 1, .extent = extent, .in_len = plan->in_len,                    \
+                          .out_len = plan->out_len, .part = part_of(extent, LEAST_OF_SUMS),        \
                           .out = out, .sum = sum};                                                 \
         const int pieces = pieces_of(it.extent, it.part);                                          \
         fgc_pool_run(add_pieces_##kind, &it, pieces, 2 * work_of(&it));                            \

@@ -49,14 +49,6 @@ def kind_of(dtype: np.dtype[Any]) -> str:
     return kind
 
 
-def extent_of(mode: int, length: int, size: int) -> int:
-    """Elements that a combination of rows of `length` to `size` numbers goes over: whole pairs."""
-    if mode != PACKED:
-        return length
-    extent = max(length, size)
-    return extent + (extent & 1)
-
-
 class Rows:
     """Up to `capacity` contiguous vectors of one length and dtype, with their addresses.
 

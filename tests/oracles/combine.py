@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from fastgc.kernels.rows import LARGEST_GROUP, PACKED, REAL, REAL_PART, extent_of
+from fastgc.kernels.rows import LARGEST_GROUP, PACKED, REAL, REAL_PART
 
 
 def combine(mode, rows, coef, out, accumulate=False, check=False):
     """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=`` that."""
-    extent = extent_of(mode, rows.length, out.size)
-    size = extent // 2 if mode == PACKED else extent
+    size = (max(rows.length, out.size) + 1) // 2 if mode == PACKED else rows.length
     total = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
     scaled, group = np.empty_like(total), np.zeros_like(total)
     with np.errstate(over="ignore", invalid="ignore"):

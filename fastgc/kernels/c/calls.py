@@ -28,7 +28,6 @@ from ..rows import (
     CombineApart,
     CombineRows,
     Rows,
-    extent_of,
     kind_of,
 )
 
@@ -126,7 +125,13 @@ def made(name: str) -> Callable[..., Any] | None:
 
 # ------------------------------------------------------------------------ structs
 
-_C_TYPES = {"d": "double[]", "?": "unsigned char[]", "B": "unsigned char[]", "L": "uintptr_t[]"}
+_C_TYPES = {
+    "d": "double[]",
+    "D": "double[]",
+    "?": "unsigned char[]",
+    "B": "unsigned char[]",
+    "L": "uintptr_t[]",
+}
 pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
@@ -157,26 +162,24 @@ def _functions(*names):
     }
 
 
-_combine = _functions("combine", "combine_chosen")
-_apart = _functions("combine_apart", "add_apart")
+_sums = _functions("combine", "add")
+_combination = ffi.typeof("fgc_combination *")
 
 
 def combine(
     mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
 ) -> bool:
     """Call C for `fastgc.kernels.combine`."""
-    kind, function, _ = _combine[rows.kind]
-    return not function(
-        mode,
-        rows.c or _addresses(rows),
-        ffi.from_buffer("double[]", coef),
-        len(rows.arrays),
-        extent_of(mode, rows.length, out.size),
-        rows.length,
-        out.size,
-        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
-        ffi.from_buffer(kind, out),
+    kind, function, _ = _sums[rows.kind]
+    coefficients = ffi.from_buffer("double[]", coef)
+    flags = accumulate + 2 * check  # FGC_ACCUMULATE, FGC_CHECK
+    plan = ffi.new(_combination, (mode, flags, coefficients, rows.length, out.size))
+    status = function(
+        plan, rows.c or _addresses(rows), ffi.from_buffer(kind, out), len(rows.arrays)
     )
+    if status and status == lib.FGC_NO_MEMORY:
+        raise MemoryError
+    return not status
 
 
 def bind_combine(
@@ -202,21 +205,19 @@ def bind_combine(
     numbers : (capacity,) int64 array
         Numbers of rows; as long as `coef`.
     """
-    kind, _, function = _combine[rows.kind]
-    call = partial(
-        function,
-        mode,
-        rows.c or _addresses(rows),
-        ffi.from_buffer("int64_t[]", numbers),
-        ffi.from_buffer("double[]", coef),
-        extent_of(mode, rows.length, out.size),
-        rows.length,
-        out.size,
-        accumulate + 2 * check,  # FGC_ACCUMULATE, FGC_CHECK
-        ffi.from_buffer(kind, out, require_writable=True),
-    )
+    kind, function, _ = _sums[rows.kind]
+    flags = accumulate + 2 * check + lib.FGC_USED  # FGC_ACCUMULATE, FGC_CHECK
+    plan = _plan(mode, coef, rows.length, out.size, flags, numbers=numbers)
+    written = ffi.from_buffer(kind, out, require_writable=True)
+    call = partial(function, plan, rows.c or _addresses(rows), written)
     vars(call)["rows"] = rows  # the rows must live as long as the call, which has their addresses
     return call
+
+
+def _plan(mode, coef, length, size, flags, **more):
+    """Describe a combination of rows of `length` numbers to `size` numbers."""
+    fields = {"mode": mode, "flags": flags, "coef": coef, "in_len": length, "out_len": size}
+    return struct_of("fgc_combination", **fields, **more)
 
 
 def _addresses(rows):
@@ -281,19 +282,10 @@ def bind_apart(
     size : int
         Numbers in `out`, as `combine` takes it.
     """
-    fields = {
-        "mode": mode,
-        "flags": 2 * check,  # FGC_CHECK
-        "coef": ffi.from_buffer("double[]", coef),
-        "extent": extent_of(mode, length, size),
-        "in_len": length,
-        "out_len": size,
-    }
-    stack = ffi.new("fgc_apart *", fields | {"stride": length * dtype.itemsize})
-    anywhere = ffi.new("fgc_apart *", fields)
-    given = ffi.new("fgc_apart *", fields | {"head": _HEAD})
-    pointed_to[stack] = pointed_to[anywhere] = pointed_to[given] = fields
-    kind, function, _ = _apart[kind_of(dtype)]
+    fields = mode, coef, length, size, 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
+    stack = _plan(*fields, stride=length * dtype.itemsize)
+    anywhere, given = _plan(*fields), _plan(*fields, head=_HEAD)
+    kind, function, _ = _sums[kind_of(dtype)]
     real, ids = ffi.typeof(kind), ffi.typeof("uintptr_t[]")
     buffer, array, misplaced = ffi.from_buffer, np.ndarray, int(Status.MISPLACED)
 
@@ -339,15 +331,8 @@ def bind_add(
     energy : (1,) float64 array
         Not finite if a row is not.
     """
-    struct = struct_of(
-        "fgc_apart",
-        mode=mode,
-        coef=ffi.from_buffer("double[]", coef),
-        extent=extent_of(mode, length, out.size),
-        in_len=length,
-        out_len=out.size,
-    )
-    kind, _, function = _apart[kind_of(dtype)]
+    struct = _plan(mode, coef, length, out.size, lib.FGC_APART)
+    kind, _, function = _sums[kind_of(dtype)]
     weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
     out_, buffer = ffi.from_buffer(kind, out, require_writable=True), ffi.from_buffer
 
@@ -497,16 +482,13 @@ _decode = _functions("decode")
 def _decoder(given, mode, rows, out, check, **method):
     """Bind a vector and the combination by it to one function of C, which `given` describes."""
     kind, function = _decode[rows.kind]
+    flags, which = 2 * check + lib.FGC_USED, given["survivors"]  # FGC_CHECK
     struct = struct_of(
         "fgc_bound",
         **given,
         **method,
-        mode=mode,
-        table=rows.c or _addresses(rows),
-        extent=extent_of(mode, rows.length, out.size),
-        in_len=rows.length,
-        out_len=out.size,
-        flags=2 * check,  # FGC_CHECK
+        sum=_plan(mode, given["vector"], rows.length, out.size, flags, numbers=which),
+        rows=rows.c or _addresses(rows),
         out=ffi.from_buffer(kind, out, require_writable=True),
     )
     decode = partial(function, struct)

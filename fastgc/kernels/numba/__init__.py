@@ -45,7 +45,7 @@ The example compiles a loop of gradient descent as a whole::
 from ..cyclic import LOCATOR as LOCATOR
 from ..cyclic import LOOKUP as LOOKUP
 from ..cyclic import SPREAD as SPREAD
-from .combine import accumulate, combine_rows
+from .combine import combine_rows
 from .decoding import decoding_vector, decoding_vectors
 from .lagrange import (
     lagrange_basis,
@@ -60,7 +60,6 @@ __all__ = [
     "LOCATOR",
     "LOOKUP",
     "SPREAD",
-    "accumulate",
     "combine_rows",
     "decoding_vector",
     "decoding_vectors",

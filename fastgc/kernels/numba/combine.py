@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 from .njit import by_types, njit
 
-__all__ = ["accumulate", "combine_rows"]
+__all__ = ["combine_rows"]
 
 _BLOCK = 2048  # elements of a row handled at a time
 
@@ -126,10 +126,6 @@ def combine_at(packed, addresses, count, coef, out, in_len, add, check):
     return finite
 
 
-# The following functions call `combine_at` with NumPy's booleans: Numba would compile it again for
-# each literal one.
-
-
 @by_types
 def _packed(coef):
     """Whether coefficients are complex, so that two reals of a row are a complex number."""
@@ -144,11 +140,12 @@ def _fits(packed, many, few):
 
 
 @njit
-def combine_rows(coef, rows, out, survivors=None):
-    """Compute ``out = coef @ rows[survivors]``; nothing is gathered.
+def combine_rows(coef, rows, out, survivors=None, accumulate=False):
+    """Compute ``out = coef @ rows[survivors]``, or ``out +=`` that; nothing is gathered.
 
     It decodes, from messages and a decoding vector, and encodes, from partial gradients and a
-    worker's coefficients.
+    worker's coefficients. A message is also made of one partial gradient after the other:
+    ``combine_rows(coef[j : j + 1], g.reshape(1, -1), message, None, j > 0)``.
 
     Parameters
     ----------
@@ -163,6 +160,8 @@ def combine_rows(coef, rows, out, survivors=None):
         gradients).
     survivors : (f,) int64 array, optional
         Numbers of rows, in the order of `coef`. By default all rows; n is then f.
+    accumulate : bool
+        Add to `out`.
 
     Returns
     -------
@@ -188,33 +187,6 @@ def combine_rows(coef, rows, out, survivors=None):
         if i < 0 or i >= len(rows):
             raise ValueError("a survivor is no row")
     addresses = np.uintp(rows.ctypes.data) + which.astype(np.uintp) * np.uintp(rows.strides[0])
-    no, yes = np.bool_(False), np.bool_(True)
+    add, check = np.bool_(accumulate), np.bool_(True)
     wide = coef.astype(np.complex128)
-    return combine_at(packed, addresses, wide.size, wide, reals, in_len, no, yes)
-
-
-@njit
-def accumulate(coef, gradient, message):
-    """One step of streaming encoding: ``message += coef * gradient``.
-
-    Parameters
-    ----------
-    coef : complex or float
-        Coefficient of a complex code, packed; or of a real code.
-    gradient : (p,) array
-        float32, float64, complex64 or complex128, contiguous.
-    message : (p,) array
-        Of the gradient's dtype. A packed message has one element more if p is odd.
-
-    Raises
-    ------
-    ValueError
-        If the lengths do not fit each other.
-    """
-    reals, partial, packed = _real_parts(message), _real_parts(gradient), _packed(coef)
-    if not _fits(packed, reals.size, partial.size):
-        raise ValueError("message must be as long as gradient, or one longer if that is odd")
-    address = np.full(1, partial.ctypes.data).astype(np.uintp)
-    yes, no = np.bool_(True), np.bool_(False)
-    wide = np.full(1, complex(coef))
-    combine_at(packed, address, np.int64(1), wide, reals, partial.size, yes, no)
+    return combine_at(packed, addresses, wide.size, wide, reals, in_len, add, check)

@@ -36,7 +36,6 @@ SURVIVORS = np.array([6, 0, 3, 2, 5])
 
 
 CASES = {
-    "accumulate": lambda rng: (0.5 + 1j, rng.random(6), rng.random(6)),
     "lagrange_functional": lambda rng: (NODES, POINTS, np.array([4, 0, 2]), np.zeros(3)),
     "combine_rows": lambda rng: (
         *(rng.random(5) + 1j, rng.random((7, 8)), np.empty(8), SURVIVORS),

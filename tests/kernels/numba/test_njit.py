@@ -69,10 +69,11 @@ def test_messages_are_those_of_the_code(dtype, kind):
     for i in range(code.n):
         own, coefficients = code.partitions(i), code.coefficients(i)
         wanted = code.encode(i, partials[own])
-        message, streamed = np.empty_like(wanted), np.zeros_like(wanted)
+        message, streamed = np.empty_like(wanted), np.full_like(wanted, 7)
         assert nb.combine_rows(coefficients, partials, message, own)
-        for j, a in zip(own, coefficients, strict=True):
-            nb.accumulate(a, partials[j], streamed)
+        for at, j in enumerate(own):
+            one = coefficients[at : at + 1], partials[j].reshape(1, -1)
+            assert nb.combine_rows(*one, streamed, None, at > 0)
         for found in (message, streamed):
             np.testing.assert_allclose(found, wanted, atol=50 * np.finfo(dtype).eps)
 
