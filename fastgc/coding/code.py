@@ -27,7 +27,7 @@ from ..kernels.rows import DOUBLE
 from . import display
 from .arguments import Recorded, check_between, made_as
 from .orders import random_arrivals
-from .plan import BoundDecoder, BoundEncoder, Encoder, EncodingPlan, planned
+from .plan import BoundDecoder, BoundEncoder, Encoder, planned, planned_encoding
 from .precision import Residuals
 from .round import Round
 from .scheme import Decoder, Scheme, empty_vector, fill_vectors
@@ -266,8 +266,7 @@ class Code(Recorded):
         OverflowError
             If a message of float16 has a number beyond 65504.
         """
-        given = as_rows("the partial gradients", partials)
-        plan = EncodingPlan.kept(self.scheme, worker, index, given, message_dtype)
+        plan, given = planned_encoding(self.scheme, worker, index, partials, message_dtype)
         return plan.encode(given, out)  # type: ignore[no-any-return]
 
     def encoder(

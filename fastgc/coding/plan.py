@@ -29,6 +29,7 @@ from .._base.arrays import (
     check_dtype,
     check_integer,
     check_vector,
+    check_workers,
     is_half,
     view_of,
 )
@@ -67,6 +68,8 @@ class Plan:
         """Decode the gradient. Returns `out`, or a new array."""
         form, run, decoder = self.form, self.run, self.decoder
         target = None if run is None else fitting(out, form.gradient_dtype, self.shape)
+        if type(survivors) is not np.ndarray:
+            survivors = check_workers("survivors", survivors, decoder.survivors.size)
         f = decoder._take(survivors)
         _check_count(f, messages)
         decoder._fill(f, method)
@@ -86,6 +89,7 @@ class Plan:
         tracker: Any,
     ) -> Any:
         """Decode, approximately if `partial` says so, and tell a tracker of it."""
+        _check_count(survivors.size, messages)
         scheme, form, residual, mean = self.scheme, self.form, 0.0, 1.0
         if partial is None:
             vector = self.decoder(survivors, method).copy()
@@ -351,26 +355,6 @@ class EncodingPlan:
         if form.adds_up and coef.all():
             self.run = _bind(form, form.encode_mode, self.coef, row, message)
 
-    @classmethod
-    def kept(
-        cls, scheme: Scheme, worker: Any, index: Any, given: Any, message_dtype: DTypeLike | None
-    ) -> EncodingPlan:
-        """Return the plan for such partial gradients, made at their first call."""
-        known: dict[Any, EncodingPlan] = scheme._kept.encodings
-        key = None
-        first = given[0] if len(given) else None
-        if type(first) is np.ndarray and type(worker) is type(index) is int:
-            key = worker, index, first.dtype, first.shape, len(given), message_dtype
-        try:
-            return known[key]
-        except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
-            made = cls(scheme, worker, index, given, message_dtype)
-        with suppress(TypeError):
-            if key is not None:
-                make_room(known, made.coef.size)
-                known[key] = made
-        return made
-
     def encode(self, given: Any, out: Output | None) -> Any:
         """Return a message, in `out` or in a new array."""
         form, coef, run = self.form, self.coef, self.run
@@ -394,6 +378,26 @@ class EncodingPlan:
         kernels.unchecked.combine(mode, rows, coef, form.reals(sums, mode))
         form.finish(sums, message)
         return message if out is None else out
+
+
+def planned_encoding(
+    scheme: Scheme, worker: Any, index: Any, partials: Any, message_dtype: DTypeLike | None
+) -> tuple[EncodingPlan, Any]:
+    """Return the plan for such partial gradients, made at their first call, and them as rows."""
+    given = as_rows("the partial gradients", partials)
+    known, key, count = scheme._kept.encodings, None, len(given)
+    first = given[0] if count else None
+    if type(first) is np.ndarray and type(worker) is type(index) is int:
+        key = worker, index, first.dtype, first.shape, count, message_dtype
+    try:
+        return known[key], given
+    except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed
+        made = EncodingPlan(scheme, worker, index, given, message_dtype)
+    with suppress(TypeError):
+        if key is not None:
+            make_room(known, made.coef.size)
+            known[key] = made
+    return made, given
 
 
 def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | None) -> Format:

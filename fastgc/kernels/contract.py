@@ -256,7 +256,9 @@ def check_power_of_two(name: str, value: float, most: int) -> None:
 
 def check_numbers_below(name: str, array: Ints, count: int) -> None:
     """Raise ValueError unless all numbers are distinct and in 0 .. count - 1."""
-    if array.size and (array.min() < 0 or array.max() >= count):
+    if array.size and array.view(np.uint64).max() >= count:  # negative numbers wrap to huge ones
         raise ValueError(f"{name} must be numbers 0 to {count - 1}: one is not")
-    if np.unique(array).size < array.size:
+    present = np.zeros(count, dtype=np.bool_)
+    present[array] = True
+    if np.count_nonzero(present) < array.size:
         raise ValueError(f"{name} must be distinct: one is there twice")
