@@ -21,15 +21,13 @@ from fastgc import (
     CyclicRepetition,
     FractionalRepetition,
     Grouped,
-    RandomAssignment,
     ReedSolomon,
     Uncoded,
 )
 from fastgc.coding.round import Gathering
-from fastgc.engines import LocalCluster, SimulatedCluster, local, master
-from fastgc.engines.interface import Event, Kind, Task
+from fastgc.engines import LocalCluster, local, master
+from fastgc.engines.interface import Event, Kind
 from fastgc.engines.master import Master
-from fastgc.engines.worker import Worker
 from fastgc.errors import (
     CorruptMessageError,
     NonFiniteMessageError,
@@ -403,19 +401,6 @@ def test_processes_that_are_known_to_be_dead_have_no_pid():
         os.kill(cluster.transport.pids()[1], signal.SIGKILL)
         steps_until(cluster, lambda report: report.deaths, out)
         assert cluster.transport.pids().keys() == {0}
-
-
-@pytest.mark.parametrize(("spread", "sleeps"), [(False, [6.0, 0.0, 0.0]), (True, [2.0] * 3)])
-def test_a_worker_sleeps_as_long_as_it_is_told(spread, sleeps):
-    code, float64 = Uncoded(1, 3, load=3), np.dtype(np.float64)
-    task = Task(code, [1.0, 2.0, "a"], np.multiply, None, 1, float64, 1, float64, spread, 1)
-    worker = Worker(0, task, task.data(0))
-    assert [worker.sleep_before(index, 6.0) for index in range(3)] == sleeps
-    assert worker.message(np.ones(1), 1, 0) == ([2.0], 4.0)  # message and energy
-    assert worker.partition == -1
-    with pytest.raises(TypeError):
-        worker.message(np.ones(1), 2, 0)
-    assert worker.partition == 2
 
 
 class Script(Master):
@@ -970,67 +955,6 @@ def test_what_is_stale_or_refused_is_counted_once():
     assert [(report.stale, report.refused) for report in reports] == [(0, 0), (1, 2), (0, 0)]
 
 
-def test_simulated_workers_that_are_not_finite():
-    code, out = FractionalRepetition(4, 2, stragglers=1), np.empty(1)
-    with SimulatedCluster(
-        code, [1.0, np.nan], np.multiply, 1, verify=True, partial="best"
-    ) as cluster:
-        report = cluster.step(np.ones(1), out)
-    assert (out[0], report.corrupt) == (pytest.approx(1.0), (1, 3))
-    assert report.messages == 4
-
-
-def test_simulated_survivors_have_to_be_finite():
-    options = {"verify": True, "survivors": lambda round: [0, 1]}
-    shards, out = [1.0, np.nan], np.empty(1)
-    with (
-        SimulatedCluster(
-            FractionalRepetition(2, stragglers=1), shards, np.multiply, 1, **options
-        ) as cluster,
-        pytest.raises(NonFiniteMessageError),
-    ):
-        cluster.step(np.ones(1), out)
-
-
-def test_simulated_workers_that_were_asked_must_suffice():
-    """This holds even if `partial` would accept an approximation after a timeout."""
-    code = ReedSolomon(4, stragglers=1)
-    with (
-        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, partial="best") as cluster,
-        pytest.raises(NotDecodableError, match="2 messages do not determine"),
-    ):
-        cluster.collect(np.ones(1), code.round(1), [0, 2])
-
-
-def test_simulated_messages_that_are_not_finite():
-    code, out = FractionalRepetition(3, 1, stragglers=2), np.empty(1)
-    calls = []
-
-    def gradient(theta, shard, out):
-        calls.append(1)
-        out[:] = np.nan
-
-    with (
-        SimulatedCluster(code, [1.0], gradient, 1, verify=True) as cluster,
-        pytest.raises(NotDecodableError),
-    ):
-        cluster.step(np.ones(1), out)
-    with (
-        SimulatedCluster(code, [1.0], gradient, 1) as cluster,
-        pytest.raises(NonFiniteMessageError, match="worker 0"),
-    ):
-        cluster.step(np.ones(1), out)
-
-
-def test_simulated_rounds_are_verified():
-    code, out = ReedSolomon(5, stragglers=2), np.empty(3)
-    with SimulatedCluster(code, [1.0] * 5, np.multiply, 3, verify=True) as cluster:
-        report = cluster.step(np.ones(3), out)
-    assert report.verified
-    assert report.messages == code.threshold + 1
-    np.testing.assert_allclose(out, 5.0)
-
-
 def test_messages_of_another_shape_or_precision_are_refused():
     out = np.empty(1)
     wrong = [np.ones(1, np.float32), np.ones(2), None]
@@ -1065,36 +989,3 @@ def test_chosen_messages_are_decoded_in_the_order_in_which_they_were_chosen():
     out = np.empty(1)
     cluster = script(REAL, [NOTHING, [message(0, 0)], [message(2, 0)]], survivors=lambda _: [2, 0])
     assert cluster.step(np.ones(1), out).survivors.tolist() == [2, 0]
-
-
-@pytest.mark.parametrize("send", ["each", "together"])
-def test_a_worker_computes_all_before_it_sends(send):
-    """Partials are computed by the time each message needs them, and anew in each round."""
-    code = RandomAssignment(3, 4, load=3, send=send, seed=2)
-    size, seen = 5, []
-
-    def gradient(theta, shard, out):
-        seen.append(shard)
-        out[:] = shard * theta
-
-    float64 = np.dtype(np.float64)
-    task = Task(
-        code, [1.0, 2.0, 4.0, 8.0], gradient, None, size, float64, size, float64, True, size
-    )
-    worker = Worker(1, task, task.data(1))
-    shards = [2.0**j for j in code.partitions(1).tolist()]
-    for number, first in ((0, 0), (1, 0), (2, 1)):
-        theta = np.full(size, 1.0 + number)
-        for index in range(first, 3):
-            message, energy = worker.message(theta, index, number)
-            computed = shards[first:] if send == "together" else shards[first : index + 1]
-            assert seen == computed
-            np.testing.assert_array_equal(message, shards[index] * theta)
-            assert energy == pytest.approx(np.sum(message**2))
-        seen.clear()
-    waits = [worker.sleep_before(index, 0.6) for index in range(3)]
-    assert waits == ([0.6, 0.0, 0.0] if send == "together" else pytest.approx([0.2] * 3))
-    worker.message(np.ones(size), 0, 3)  # the worker leaves this round after its first message
-    seen.clear()
-    message, _ = worker.message(np.full(size, 3.0), 0, 4)
-    np.testing.assert_array_equal(message, shards[0] * 3.0)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from array import array
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ from engine_checks import Delays
 from strength import much
 
 import fastgc
-from fastgc.delays import Exponential, Pareto
+from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.planning.simulation import simulate
-from fastgc.stability import StabilityTracker
 from fastgc.training.models import least_squares_gradient
 
 NEVER = math.inf
@@ -185,62 +183,6 @@ def test_who_is_late_is_late_on_both_engines(code):
 # ------------------------------------------------------------------------------- part of a round
 
 
-def test_only_those_asked_take_part():
-    code = fastgc.Grouped(
-        [
-            fastgc.ReedSolomon(3, 4, stragglers=1),
-            fastgc.BinaryCode(3, stragglers=1),
-            fastgc.Uncoded(2),
-        ]
-    )
-    shards, _ = shards_of(code)
-    partials = np.empty((code.k, 6))
-    theta = np.ones(6)
-    for j, shard in enumerate(shards):
-        gradient(theta, shard, partials[j])
-    computed = []
-
-    def counted(theta, shard, out):
-        computed.append(next(j for j, each in enumerate(shards) if each is shard))
-        gradient(theta, shard, out)
-
-    delays = Sampled(Exponential(1.0))
-    with SimulatedCluster(code, shards, counted, 6, delays=delays, cost=0.1) as cluster:
-        rnd = code.group_round(6)
-        for number, groups in enumerate([[1], [], [0, 2], [2, 1, 0], []]):
-            computed.clear()
-            rnd.reset(groups)
-            report = cluster.collect(theta, rnd, rnd.workers)
-            assert report.round == number
-            assert rnd.ready
-            held = {j for g in groups for j in code.partitions_of(g)}
-            assert set(computed) <= held
-            assert len(set(computed)) == len(computed)  # each once, however many send it
-            assert {code.group_of(i) for i in report.survivors.tolist()} == set(groups)
-            assert report.received.tolist() == rnd.survivors.tolist()
-            assert report.received.dtype == report.survivors.dtype == np.int64
-            assert report.messages >= report.received.size == report.arrivals.size
-            for g in groups:
-                exact = partials[code.partitions_of(g)].sum(axis=0)
-                np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-12)
-            if not groups:
-                assert (report.messages, report.wait_seconds) == (0, 0.0)
-
-
-def test_messages_beyond_need_come_but_are_not_used():
-    """In groups {0, 1} and {2, 3}, worker 1's message comes between the needed ones."""
-    code = fastgc.Grouped.repetition(4, 2)
-    delays = Delays([1.0, 2.0, 3.0, 4.0])
-    cluster = SimulatedCluster(code, [1.0, 10.0], np.multiply, 1, delays=delays, receive=0.25)
-    rnd = code.group_round(1)
-    rnd.reset([0, 1])
-    report = cluster.collect(np.ones(1), rnd, rnd.workers)
-    assert report.messages == 3
-    assert report.received.tolist() == report.survivors.tolist() == [0, 2]
-    assert report.arrivals.tolist() == [1.25, 3.25]
-    assert report.wait_seconds == 3.25
-
-
 def test_those_not_asked_finish_what_they_are_at():
     code = fastgc.Grouped.repetition(4, 2)
     delays = Delays([1.0, 7.0, 1.0, 9.0])
@@ -262,24 +204,6 @@ def test_those_not_asked_finish_what_they_are_at():
         run(1)
     assert cluster._late.tolist() == [0.0, 0.0, 0.0, 1.0]
     assert run(1).received.tolist() == [2]
-
-
-def test_mini_batches():
-    seen = []
-
-    def batch(shard, partition, round):
-        seen.append((partition, round))
-        return shard * 10**round
-
-    code = fastgc.BinaryCode(4, stragglers=1)
-    out = np.empty(1)
-    with SimulatedCluster(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, batch=batch) as cluster:
-        for number in range(3):
-            cluster.step(np.ones(1), out)
-            assert out == 10.0 * 10**number
-    assert sorted(set(seen)) == sorted(seen)  # each partial gradient is computed once
-    with pytest.raises(TypeError, match="batch must be callable, got int"):
-        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, batch=3)
 
 
 # ------------------------------------------------------------------------- rounds that ask
@@ -486,114 +410,6 @@ def test_a_timeout_in_simulated_time():
     assert caught.value.missing == 1
 
 
-def test_a_tracker_waits_for_more():
-    code = fastgc.ReedSolomon(20, stragglers=8, root=1)
-    delays = Delays(np.arange(1.0, 21.0))
-    shards, out = list(np.random.default_rng(0).standard_normal((20, 3))), np.empty(3)
-
-    def step(limit, **options):
-        tracker = StabilityTracker(limit, "wait")
-        given = {"delays": delays, "tracker": tracker} | options
-        with SimulatedCluster(code, shards, np.multiply, 3, **given) as cluster:
-            report = cluster.step(np.ones(3), out)
-        np.testing.assert_allclose(out, np.sum(shards, axis=0), rtol=1e-9)
-        assert tracker.rounds[-1].messages == report.received.size == report.messages
-        return report
-
-    twelve = step(1.0)
-    assert (twelve.messages, twelve.wait_seconds) == (12, 12.0)
-    more = step(2.5e-13)
-    assert 12 < more.messages < 20
-    assert more.wait_seconds == more.messages
-    # The master waits for the timeout, and goes on.
-    with pytest.warns(match="beyond the limit"):
-        late = step(2.5e-13, timeout=12.5)
-    assert (late.messages, late.wait_seconds) == (12, 12.5)
-    # Or no more messages will come; it goes on with a warning.
-    with pytest.warns(match="beyond the limit"):
-        least = step(1e-30, delays=Delays([*np.arange(1.0, 16.0), *[NEVER] * 5]))
-    assert (least.messages, least.wait_seconds) == (15, 15.0)
-    with pytest.warns(match="beyond the limit"):
-        everything = step(1e-30)
-    assert (everything.messages, everything.wait_seconds) == (20, 20.0)
-
-
-def test_a_tracker_raises():
-    code = fastgc.ReedSolomon(4, stragglers=1)
-    tracker = StabilityTracker(1e-30, "raise")
-    cluster = SimulatedCluster(code, [1.0] * 4, np.multiply, 1, tracker=tracker)
-    out = np.zeros(1)
-    with pytest.raises(fastgc.UnstableRoundError):
-        cluster.step(np.ones(1), out)
-    assert out == 0
-
-
-@pytest.mark.parametrize("message_dtype", ["float16", "bfloat16", "float32"])
-def test_messages_of_less_precision(message_dtype):
-    code = fastgc.BinaryCode(5, stragglers=1)
-    rng = np.random.default_rng(0)
-    shards = list(rng.standard_normal((5, 4)))
-    out = np.empty(4)
-    arguments = (code, shards, np.multiply, 4)
-    given = {"message_dtype": message_dtype, "delays": Delays([0, 0, 9.0, 0, 0])}
-    with SimulatedCluster(*arguments, **given) as cluster:
-        received = cluster.step(np.ones(4), out).received
-    # The sum of the class that was heard in full, rounded message by message.
-    messages = [
-        code.encode(int(i), [shards[j] for j in code.partitions(i)], message_dtype=message_dtype)
-        for i in received
-    ]
-    np.testing.assert_array_equal(out, code.decode(received, messages))
-    assert out.dtype == np.float64
-    assert 0 < abs(out - np.sum(shards, axis=0)).max() < 0.1
-
-
-def test_failing_gradients_and_messages():
-    code = fastgc.Uncoded(3)
-    cluster = SimulatedCluster(code, [1.0, np.nan, 1.0], np.multiply, 1)
-    with pytest.raises(fastgc.NonFiniteMessageError) as caught:
-        cluster.step(np.ones(1), np.empty(1))
-    assert caught.value.worker == 1
-
-    def write(theta, shard, out):
-        theta[:] = 0
-
-    cluster = SimulatedCluster(code, [1.0] * 3, write, 1)
-    theta = np.ones(1)
-    with pytest.raises(ValueError, match="read-only"):  # as on processes
-        cluster.step(theta, np.empty(1))
-    theta += 1  # the master may write to it
-    assert theta == 2
-
-
-@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"code": "rs"}, TypeError, "code must be a code of fastgc, not 'rs'"),
-        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
-        ({"gradient": None}, TypeError, "gradient must be callable"),
-        ({"batch": 5}, TypeError, "batch must be callable"),
-        ({"size": 0}, ValueError, "size must be at least 1"),
-        ({"size": 2.5}, TypeError, "integer"),
-        ({"timeout": 0.0}, ValueError, "timeout must be positive"),
-        ({"timeout": math.nan}, ValueError, "timeout must be positive"),
-        ({"dtype": object}, TypeError, "dtype"),
-        ({"delays": 0.1}, TypeError, "delays must be a model of fastgc.delays"),
-        ({"message_dtype": "int8"}, TypeError, "bfloat16, not int8"),
-    ],
-)
-def test_constructors_refuse(engine, change, error, match):
-    arguments = {
-        "code": fastgc.Uncoded(2),
-        "shards": [1.0, 2.0],
-        "gradient": np.multiply,
-        "size": 3,
-    }
-    with pytest.raises(error, match=match):
-        engine(**(arguments | change))
-
-
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
@@ -607,37 +423,3 @@ def test_constructors_refuse(engine, change, error, match):
 def test_simulated_constructor_refuses(change, error, match):
     with pytest.raises(error, match=match):
         SimulatedCluster(fastgc.Uncoded(2), [1.0, 2.0], np.multiply, 3, **change)
-
-
-def test_steps_refused_are_no_rounds():
-    good, out = np.ones(3), np.full(3, -1.0)
-    code = fastgc.Uncoded(2)
-    with SimulatedCluster(code, [1.0, 2.0], np.multiply, 3, delays=Pareto(0.1, 1.5)) as cluster:
-        rnd = code.round(3)
-        for call, error, match in [
-            (lambda: cluster.step(np.ones(4), out), ValueError, r"theta must have shape \(3,\)"),
-            (lambda: cluster.step(good, np.ones(3, np.float32)), TypeError, "out must have dtype"),
-            (lambda: cluster.step(good, [0.0] * 3), TypeError, "out must be an array"),
-            (lambda: cluster.collect(good, rnd, [2]), ValueError, "worker 2 does not exist"),
-            (lambda: cluster.collect(good, rnd, [0.5]), TypeError, "worker must be an integer"),
-        ]:
-            with pytest.raises(error, match=match):
-                call()
-        assert (out == -1).all()
-        assert rnd.survivors.size == 0
-        assert cluster.step(good, out).round == 0
-        np.testing.assert_array_equal(out, 3.0)
-        others = array("d", [1.0, 2.0, 4.0])  # memory of another object, used in place
-        cluster.step(others, others)
-        assert others.tolist() == [3.0, 6.0, 12.0]
-    cluster.close()
-    for call in (lambda: cluster.step(good, out), lambda: cluster.collect(good, rnd)):
-        with pytest.raises(RuntimeError, match="the cluster is closed"):
-            call()
-
-
-@pytest.mark.parametrize("row", [[-1.0, 0.0], [np.nan, 0.0], [0.0]])
-def test_unsuitable_delays(row):
-    cluster = SimulatedCluster(fastgc.Uncoded(2), [1.0, 2.0], np.multiply, 1, delays=Delays(row))
-    with pytest.raises(ValueError, match="delays must"):
-        cluster.step(np.ones(1), np.empty(1))
