@@ -519,6 +519,21 @@ def _times_power(x, exponents):
     return found
 
 
+def test_a_doubtful_order_is_not_taken_where_numbers_are_too_large():
+    """Two clusters: the order by modulus loses digits, also beside numbers that are Inf."""
+    m = 24
+    nodes = np.concatenate([1 + 1e-3 * np.arange(m // 2), -1 - 1.1e-3 * np.arange(m // 2)])
+    for b in np.random.default_rng(2).standard_normal((4, m)):
+        exactly = solve(nodes, b, True, refine=1)
+        up = 1025 - np.frexp(np.abs(exactly).max())[1]
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            x = solve(nodes, _times_power(b, up), True)
+        inside = np.isfinite(_times_power(exactly, up))
+        assert np.isfinite(x).tolist() == inside.tolist()
+        found = _times_power(x, -up)[inside]
+        np.testing.assert_allclose(found, exactly[inside], rtol=2.0**-48 * m)
+
+
 def test_nodes_whose_differences_overflow():
     nodes, b = 1.7e308 * np.array([1.0, -1.0, 0.5]), np.array([1.0, 2.0, 1.0])
     found, smaller = solve(nodes, b, order="given"), solve(nodes * 2.0**-30, b)
