@@ -213,3 +213,5 @@ def test_standard_error_is_that_of_means():
     said = np.mean([simulate_sequential(row[:, None], uncoded).standard_error for row in alike])
     assert 0.8 < said / np.std(alike.mean(axis=1)) < 1.2
     assert np.isnan(simulate_sequential(np.ones((8, 1)), uncoded).standard_error)
+    nine = simulate_sequential(np.array([[1.0] * 3 + [2] * 3 + [6] * 3]).T, uncoded)
+    assert nine.standard_error == pytest.approx(np.sqrt(7 / 3))  # of means 1, 2 and 6
