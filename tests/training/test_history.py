@@ -4,7 +4,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,35 +11,25 @@ from toys import made_up, toy
 
 import fastgc
 from fastgc import delays
-from fastgc.delays import Pareto
 from fastgc.training.history import (
     History,
     Record,
     Spent,
     equal_error,
     equal_loss,
+    left_out,
     read_json,
+    record_of,
     round_rows,
     write_json,
 )
-from fastgc.training.models import MLP
 
-NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
-
-
-CODE = fastgc.ReedSolomon(6, stragglers=2)
-
-
-narrow = partial(toy, features=4)
-
-
-train_network = partial(
-    fastgc.train, CODE, model=NETWORK, engine="simulated", delays=Pareto(0.01, 1.5)
-)
+WAITS = delays.Exponential(0.001)
 
 
 def test_read_json_of_before_was_all_evaluated(tmp_path):
-    write_json([train_network(narrow(), rounds=2)], tmp_path / "run.json")
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, engine="simulated")
+    write_json([history], tmp_path / "run.json")
     text = re.sub(r',\s*"evaluated": true', "", (tmp_path / "run.json").read_text())
     assert "evaluated" not in text
     (tmp_path / "run.json").write_text(text)
@@ -68,9 +57,6 @@ def test_write_json_of_what_diverged(tmp_path):
     (read,) = json.loads((tmp_path / "runs.json").read_text())
     assert read["rounds"][0]["loss"] is None
     assert read["rounds"][0]["test_error"] is None
-
-
-WAITS = delays.Exponential(0.001)
 
 
 def test_equal_error():
@@ -179,3 +165,86 @@ def test_round_rows(tmp_path):
         (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
         with pytest.raises(ValueError, match="is no history"):
             read_json(tmp_path / "damaged.json")
+
+
+GOOD = {
+    "round": 1,
+    "time": 0.5,
+    "wait": 0,
+    "decode": 0.0,
+    "survivors": [2],
+    "messages": 1,
+    "stale": 0,
+    "loss": None,
+    "test_error": 1,
+    "stood_in": [[1, 2, 0.5]],
+}
+
+
+def test_record_of_what_json_holds():
+    record = record_of(GOOD)
+    assert (record.survivors, record.stood_in) == ((2,), ((1, 2, 0.5),))
+    assert math.isnan(record.loss)
+    assert (record.test_error, record.residual, record.evaluated) == (1, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("round", "1"),
+        ("round", 1.0),
+        ("round", True),
+        ("round", None),
+        ("time", "0.5"),
+        ("time", True),
+        ("survivors", 2),
+        ("survivors", [2.5]),
+        ("survivors", [True]),
+        ("arrivals", ["x"]),
+        ("stood_in", [[1, 2]]),
+        ("stood_in", [[1, 0.5, 0.5]]),
+        ("stood_in", [1]),
+        ("verified", 1),
+        ("other", 1),
+    ],
+)
+def test_record_of_refused(name, value):
+    with pytest.raises(TypeError, match=name):
+        record_of(GOOD | {name: value})
+
+
+def test_record_of_lacks_a_number():
+    with pytest.raises(TypeError, match="must have 'messages'"):
+        record_of({name: value for name, value in GOOD.items() if name != "messages"})
+    with pytest.raises(TypeError, match="must be an object"):
+        record_of([1])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"measure": "error"', '"measure": 7'),
+        ('"message_counts": []', '"message_counts": [1.5]'),
+        ('"load": null', '"load": "1"'),
+        ('"rounds": [', '"rounds": [[], '),
+    ],
+)
+def test_read_json_refused(before, after, tmp_path):
+    path = tmp_path / "runs.json"
+    write_json([made_up((1.0, 1.0, 1, 2, 3))], path)
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
+        read_json(path)
+
+
+def test_seconds_to():
+    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
+    for at, error in enumerate((0.4, 0.2, 0.1)):
+        history.rounds[at] = replace(history.rounds[at], test_error=error)
+    assert [history.seconds_to(e) for e in (0.4, 0.39, 0.1, 0.09)] == [0.5, 1.0, 2.0, math.inf]
+
+
+def test_left_out():
+    assert [left_out(r) for r in (math.nan, 0.0, 3e-12, 0.123)] == ["–", "0", "3e-12", "0.12"]
