@@ -248,3 +248,16 @@ def test_seconds_to():
 
 def test_left_out():
     assert [left_out(r) for r in (math.nan, 0.0, 3e-12, 0.123)] == ["–", "0", "3e-12", "0.12"]
+
+
+def test_repr_of_a_history_tells_its_errors():
+    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
+    for at, error in enumerate((0.5, 0.4, 0.25)):
+        history.rounds[at] = replace(history.rounds[at], test_error=error, evaluated=at != 1)
+    assert "loss 2 to 1, test error 50% to 25%)" in repr(history)
+    history.measure = "RMSE"
+    history.rounds[2] = replace(history.rounds[2], residual=0.5, deaths=3)
+    assert "test RMSE 0.5 to 0.25, approximate gradients 1, deaths 3)" in repr(history)
+    assert repr(made_up()).endswith("rounds 0)")
+    told = repr(replace(history.rounds[2], corrupt=(1, 4)))
+    assert "loss 1, test error 0.25, approximate, residual 0.5, corrupt: workers 1, 4)" in told
