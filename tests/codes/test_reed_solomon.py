@@ -59,6 +59,12 @@ def valid(n_most, k_most):
                 yield n, k, w
 
 
+def root_of(code):
+    """Return q of the first cluster's root exp(2 pi i q / m), from the order on the circle."""
+    ring = code.scheme.rings()[0]
+    return pow(int(ring[1]), -1, ring.size)
+
+
 def holds_ones(rows):
     """Whether these rows span the row of ones."""
     if not len(rows):
@@ -121,7 +127,7 @@ def test_matrix_of_large_codes_in_extended_precision(clusters):
     code = ReedSolomon(150, stragglers=70, clusters=clusters)
     dense = code.matrix()
     m = 150 // code.scheme.clusters
-    (q,) = {c.q for c in code.scheme._clusters}
+    q = root_of(code)
     with mpmath.workdps(40):
         factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / m) for t in range(m)]
         for j in (0, 74, 149):
@@ -168,7 +174,7 @@ def test_every_survivor_set_decodes_or_says_what_is_missing():
         assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
         # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. If B has the rank f of G,
         # this is a_F B_F = 1; if columns coincide, smaller sets may span by chance.
-        if np.linalg.matrix_rank(dense) == sum(c.m - c.tolerance for c in code.scheme._clusters):
+        if np.linalg.matrix_rank(dense) == code.scheme.rule.need.sum():
             assert good == spanning
             exact += 1
         for survivors in sets:
@@ -414,9 +420,9 @@ def test_docstring_example():
 METHODS = ["locator", "lookup", "spread", "fft"]
 
 
-def stragglers_of(kind, n, s, q, rng):
+def stragglers_of(kind, code, s, rng):
     """Return stragglers in the worst places, or at random."""
-    on_circle = np.arange(n) * pow(q, -1, n) % n  # workers in the order of their roots
+    n, on_circle = code.n, code.scheme.rings()[0]
     at = int(rng.integers(n))
     return {
         "random": rng.permutation(n)[:s],
@@ -449,9 +455,9 @@ def test_all_methods_agree(n, part, kind, stable, seed):
     rng = np.random.default_rng(seed)
     s = round(part * (n - 1))
     code = ReedSolomon(n, stragglers=s, root="stable" if stable else 1)
-    lost = stragglers_of(kind, n, s, code.scheme._clusters[0].q, rng)
+    lost = stragglers_of(kind, code, s, rng)
     survivors = rng.permutation(np.setdiff1d(np.arange(n), lost))
-    apart = (survivors[:, None] - lost) * code.scheme._clusters[0].q % n
+    apart = (survivors[:, None] - lost) * root_of(code) % n
     sizes = np.log(2 * np.sin(np.pi / n * apart)).sum(axis=1) - math.log(n)
     if sizes.max() > 705:
         for method in METHODS:
@@ -483,8 +489,8 @@ def test_512_workers_to_30_digits(kind):
 def of_512_workers(kind):
     n, s = 512, 64
     code = ReedSolomon(n, stragglers=s)
-    q, rng = code.scheme._clusters[0].q, np.random.default_rng(5)
-    lost = stragglers_of(kind, n, s, q, rng)
+    q, rng = root_of(code), np.random.default_rng(5)
+    lost = stragglers_of(kind, code, s, rng)
     survivors = rng.permutation(np.setdiff1d(np.arange(n), lost))
     with mpmath.workdps(30):
         factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / n) for t in range(n)]
@@ -498,12 +504,9 @@ def of_512_workers(kind):
 def test_one_rule_decides(monkeypatch):
     assert fourier.crossover(4096) == 256
     assert fourier.crossover(10007) == round(256 * transform_length(10007) / 10007)
-    assert ReedSolomon(4096, stragglers=1024).scheme._transforms_from == 4096  # never
-
     monkeypatch.setattr(reed_solomon, "SPREAD_STEPS", 0)
     monkeypatch.setattr(fourier, "FACTORS", 5)
     code = ReedSolomon(64, stragglers=40)
-    assert code.scheme._transforms_from == 5
     rng = np.random.default_rng(0)
     for s, method in [(4, "locator"), (5, "fft"), (40, "fft")]:
         survivors = rng.permutation(64)[s:]
@@ -513,14 +516,12 @@ def test_one_rule_decides(monkeypatch):
 
 def test_auto_takes_no_steps_without_end():
     """Choosing among 50,000 survivors would take minutes, so "auto" takes the locator's vector."""
-    code = ReedSolomon(1 << 16, stragglers=1 << 14)
-    assert not code.scheme._may_spread
-    assert ReedSolomon(4096, stragglers=1024).scheme._may_spread
-    q = code.scheme._clusters[0].q
-    on_circle = np.arange(1 << 16) * pow(q, -1, 1 << 16) % (1 << 16)
-    survivors = np.sort(on_circle[20:])  # an arc of stragglers, and messages to spare
-    auto = code.decoding_vector(survivors)
-    np.testing.assert_array_equal(auto, code.decoding_vector(survivors, "locator"))
+    for n, method in ((1 << 16, "locator"), (1 << 12, "spread")):
+        code = ReedSolomon(n, stragglers=n // 4)
+        survivors = np.sort(code.scheme.rings()[0][20:])  # an arc of stragglers; some to spare
+        auto = code.decoding_vector(survivors)
+        np.testing.assert_array_equal(auto, code.decoding_vector(survivors, method))
+        assert np.count_nonzero(auto) == (code.threshold if method == "spread" else survivors.size)
 
 
 # ------------------------------------------------------------------------------ many rounds at once
@@ -568,7 +569,7 @@ def large():
 
 def test_rows_of_a_large_code_are_made_by_themselves(large):
     """By definition, a row has the columns whose support holds the worker, with their entries."""
-    d, q = large.load, large.scheme._clusters[0].q
+    d, q = large.load, root_of(large)
     for worker in (0, 1, 77, MILLION // 2, MILLION - 1):
         held, values = large.partitions(worker), large.coefficients(worker)
         assert held.size == values.size == d
@@ -593,7 +594,7 @@ def test_a_million_workers(large, s):
     """Some entries agree with sums of logarithms in extended precision."""
     rng = np.random.default_rng(s)
     code = large if s > 12 else ReedSolomon(MILLION, stragglers=s)
-    q = code.scheme._clusters[0].q
+    q = root_of(code)
     lost = rng.permutation(MILLION)[:s]
     survivors = np.setdiff1d(np.arange(MILLION), lost)
     vector = code.decoding_vector(survivors)

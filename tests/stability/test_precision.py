@@ -895,7 +895,7 @@ def test_spread_chooses_by_leja_order():
         if np.count_nonzero(vector) == F.size:
             continue
         seen += 1
-        q = code.scheme._clusters[0].q
+        q = pow(int(code.scheme.rings()[0][1]), -1, m)
         roots = np.exp(2j * np.pi * (q * np.arange(m) % m) / m)
         kept = []
         for _ in range(need):
