@@ -149,10 +149,9 @@ def test_wrong_options_are_refused_wherever_they_are_given(given, error, message
 
 def test_keywords_stand_in_the_place_of_options():
     given = RoundOptions(timeout=5.0, verify=False, patience=3.0)
-    with cluster(options=given, patience=1.0) as made:
-        assert made._options == replace(given, patience=1.0)
-    with cluster() as made:
-        assert made._options == RoundOptions()
+    assert RoundOptions.of(given, {"patience": 1.0}, "x") == replace(given, patience=1.0)
+    assert RoundOptions.of(given, {}, "x") == given
+    assert RoundOptions.of(None, {}, "x") == RoundOptions()
     assert given.patience == 3.0
 
 
@@ -212,4 +211,3 @@ def test_a_local_cluster_by_options():
         report = made.step(np.ones(2), out)
     np.testing.assert_array_equal(out, 6.0)
     assert report.round == 0
-    assert made._options.timeout == 60.0

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -14,6 +13,7 @@ import time
 import warnings
 
 import numpy as np
+import programs
 import pytest
 from engine_checks import Delays, check_lateness, check_leaving_between_messages, check_two_clusters
 from remote import Remote
@@ -296,9 +296,7 @@ def test_workers_import_what_the_master_does(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     script = tmp_path / "elsewhere" / "program.py"
     script.write_text(textwrap.dedent(source))
-    result = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    result = programs.run([sys.executable, script], folder=tmp_path)
     assert (result.stdout, result.stderr) == ("[3.]\n", "")
 
 
@@ -456,13 +454,7 @@ def program(tmp_path):
     started = []
 
     def start(*arguments):
-        process = subprocess.Popen(
-            [sys.executable, script, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        process = programs.start([sys.executable, script, *arguments], start_new_session=True)
         started.append(process)
         assert process.stdout.readline() == "running\n", process.communicate()[1]
         return process

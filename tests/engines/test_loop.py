@@ -381,6 +381,16 @@ def test_step_computes_messages_once():
         cluster.step(np.ones(1), out)
 
 
+def test_step_verifies_copies_of_several_messages():
+    """A worker's messages are copied, each to a place of its own, as it may change them later."""
+    code, out = fastgc.Uncoded(3, load=3), np.empty(2)
+    with LocalCluster(code, [1.0, 2.0, 4.0], np.multiply, 2, verify=1) as cluster:
+        for value in (1.0, 5.0):
+            report = cluster.step(np.full(2, value), out)
+            assert (report.verified, report.corrupt) == (True, ())
+            np.testing.assert_array_equal(out, 7.0 * value)
+
+
 def test_step_verifies():
     code, out = ReedSolomon(5, stragglers=2), np.empty(3)
     with SimulatedCluster(code, [1.0] * 5, np.multiply, 3, verify=True) as cluster:

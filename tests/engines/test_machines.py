@@ -62,7 +62,7 @@ def labels_for(sizes):
     return [d for d, size in enumerate(sizes) for _ in range(size)]
 
 
-EQUAL = [(n // d, d) for n in range(2, 65) for d in range(1, n) if n % d == 0]
+EQUAL = [(n // d, d) for n in range(2, much(65, 33)) for d in range(1, n) if n % d == 0]
 
 
 def test_numbers_that_will_do_are_left_as_they_are():
@@ -120,9 +120,8 @@ FEW = [
 ]
 
 
-@pytest.mark.parametrize("part", range(2))
-def test_as_many_domains_of_copies_may_be_lost_as_there_are_orders_for(part):
-    for sizes, held, need in FEW[part :: much(2, 6)]:
+def test_as_many_domains_of_copies_may_be_lost_as_there_are_orders_for():
+    for sizes, held, need in FEW[:: much(1, 11)]:
         rng = np.random.default_rng(len(need))
         rule = Blocks(rng.permutation(np.repeat(np.arange(len(held)), held)), np.array(need))
         order, needed = place(OfRule(rule), labels_for(sizes))
@@ -241,3 +240,58 @@ def test_it_is_said_which_domain_cannot_be_lost(code, domains, said):
 def test_domains_are_checked(domains, error, said):
     with pytest.raises(error, match=said):
         placement(BinaryCode(4, stragglers=1), domains)
+
+
+# ---------------------------------------------------------------------------------------- words
+
+
+def test_dealt_gives_ranks_outages_to_workers():
+    code, nodes = BinaryCode(6, stragglers=1), [0, 0, 0, 1, 1, 1]
+    model = fastgc.delays.Outages(fastgc.delays.Exponential(1.0), nodes, 0.1, 5.0)
+    order = placement(code, nodes)
+    dealt = machines.dealt(model, code)
+    assert list(dealt.domains) == [nodes[order.index(i)] for i in range(6)]
+    for other in (None, fastgc.delays.Exponential(1.0)):
+        assert machines.dealt(other, code) is other
+
+
+def test_members_of_domains():
+    assert machines.members_of(["b", "a", "b"]) == {"b": [0, 2], "a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"a": [0, 1], "b": [2]}, "any one of 2 nodes may be lost, of 1 to 2 workers"),
+        ({"a": [0, 1], "b": [2, 3]}, "any one of 2 nodes may be lost, of 2 workers"),
+        ({"a": [0]}, "1 node may be lost, of 1 worker"),
+    ],
+)
+def test_losses(members, said):
+    assert machines.losses(members, "node", "lost") == said
+
+
+@pytest.mark.parametrize(
+    ("members", "needed"),
+    [
+        ({"a": [0, 1], "b": [2, 3]}, []),  # each has one of either pair of copies
+        ({"a": [0, 2], "b": [1, 3]}, ["a (workers 0, 2)", "b (workers 1, 3)"]),
+        ({"a": [0, 2], "b": [1], "c": [3]}, ["a (workers 0, 2)"]),
+        ({"a": [0, 1, 2, 3]}, []),  # all there are: no order helps
+        ({"a": [0], "b": [2]}, []),
+    ],
+)
+def test_warn_of_machines_whose_workers_hold_all_copies(members, needed, recwarn):
+    def enough(left):
+        return {worker % 2 for worker in left} == {0, 1}
+
+    machines.warn_of_machines("code", 4, members, enough)
+    said = [str(each.message) for each in recwarn]
+    assert len(said) == bool(needed)
+    if needed:
+        assert said[0].startswith(f"if {' or '.join(needed)} is lost")
+
+
+def test_warn_of_machines_leaves_out_those_that_no_order_can_spare(recwarn):
+    machines.warn_of_machines("code", 4, {"a": [0, 1], "b": [2, 3]}, lambda left: len(left) == 4)
+    assert not recwarn.list

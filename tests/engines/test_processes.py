@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 import worker_processes
 from remote import Remote
@@ -26,15 +27,18 @@ def nothing_left():
 
 
 def until_it_is_back(cluster, worker, out, seconds=20.0):
-    """Kill a worker, and step until it is back."""
-    deaths, report = cluster._deaths, None
+    """Kill a worker, and step until it is back; return the deaths until then."""
+    workers = len(cluster.transport.pids())
+    report = cluster.step(np.ones(out.size), out)
+    deaths = report.deaths
     os.kill(cluster.transport.pids()[worker], signal.SIGKILL)
     until = time.monotonic() + seconds
-    while report is None or report.deaths == deaths or report.lost:
+    while report.deaths == deaths or report.lost:
         report = cluster.step(np.ones(out.size), out)
-        np.testing.assert_allclose(out, cluster._code.k)
+        np.testing.assert_allclose(out, float(workers))
         assert time.monotonic() < until
         time.sleep(0.001)
+    return report.deaths
 
 
 # --------------------------------------------------------------------- the server fails
@@ -88,9 +92,9 @@ def test_a_server_that_dies_while_it_forks(monkeypatch):
     def dies(server, files):
         if len(died) < count:
             died.append(server)
-            os.kill(server._forkserver_pid, signal.SIGSTOP)
+            os.kill(worker_processes.server(), signal.SIGSTOP)
             found = connect(server, files)
-            os.kill(server._forkserver_pid, signal.SIGKILL)
+            os.kill(worker_processes.server(), signal.SIGKILL)
             return found
         return connect(server, files)
 
@@ -99,11 +103,11 @@ def test_a_server_that_dies_while_it_forks(monkeypatch):
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
         before = len(os.listdir("/proc/self/fd"))
         count = 2
-        until_it_is_back(cluster, 1, out)
-        assert (len(died), cluster._deaths) == (2, 1)
+        deaths = until_it_is_back(cluster, 1, out)
+        assert (len(died), deaths) == (2, 1)
         count = 5  # one start fails, and the next does not
-        until_it_is_back(cluster, 2, out)
-        assert (len(died), cluster._deaths) == (5, 3)
+        deaths = until_it_is_back(cluster, 2, out)
+        assert (len(died), deaths) == (5, 3)
         assert len(os.listdir("/proc/self/fd")) == before
     count = 8
     with pytest.raises(OSError, match="3 processes that workers are forked from ended"):
@@ -166,9 +170,7 @@ def test_workers_import_the_package_of_their_program(tmp_path):
             print(out[0])
     """
     (tmp_path / "program.py").write_text(textwrap.dedent(program))
-    command = [sys.executable, "-P", tmp_path / "program.py"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert found.stdout == "2.0\n", found.stderr
+    assert programs.run(programs.python(tmp_path / "program.py")).stdout == "2.0\n"
 
 
 def test_the_environment_is_as_before():
@@ -206,14 +208,8 @@ def test_the_server_of_multiprocessing_is_the_programs(tmp_path):
             print(out[0])
         """)
     )
-    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
-    found = subprocess.run(
-        [sys.executable, "-P", tmp_path / "program.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-    )
+    free = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"])
+    found = programs.run(programs.python(tmp_path / "program.py"), env=free)
     assert found.stdout == "None\n2.0\n", found.stderr
 
 
@@ -287,12 +283,10 @@ def program(tmp_path):
     started = []
 
     def start():
-        process = subprocess.Popen(
-            [sys.executable, "-P", script],
-            stdout=subprocess.PIPE,
+        process = programs.start(
+            programs.python(script),
+            env={"TMPDIR": str(tmp_path / "tmp")},
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
-            text=True,
         )
         started.append(process)
         workers = list(map(int, process.stdout.readline().split()))
@@ -377,7 +371,5 @@ def test_interrupts_while_it_starts_leave_nothing(tmp_path):
     script = tmp_path / "starting.py"
     script.write_text(textwrap.dedent(STARTING))
     for seconds in much(np.linspace(0.005, 1.0, 60), [0.1, 0.35]):
-        found = subprocess.run(
-            [sys.executable, "-P", script, str(seconds)], capture_output=True, text=True, timeout=60
-        )
+        found = programs.run(programs.python(script, seconds))
         assert found.stdout.split() == ["2.0", "0", "0"], found

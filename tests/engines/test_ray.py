@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import programs
 import pytest
 from engine_checks import (
     Delays,
@@ -499,14 +500,8 @@ PROGRAM = """
 def start(body, folder, cwd=None, **environment):
     """Run a program whose Ray has its own folder."""
     program = textwrap.dedent(PROGRAM) + textwrap.dedent(body)
-    return subprocess.Popen(
-        [sys.executable, "-P", "-W", "error", "-c", program],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"RAY_TMPDIR": folder} | environment,
-    )
+    command = programs.python("-W", "error", "-c", program)
+    return programs.start(command, folder=cwd, env={"RAY_TMPDIR": folder} | environment)
 
 
 def run(body, folder, cwd=None, **environment):

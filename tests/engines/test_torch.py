@@ -1,15 +1,14 @@
 """The engine for torchrun, in programs that it runs. No test asserts a time, only that jobs end."""
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
 
+import programs
 import pytest
 
 torch = pytest.importorskip("torch")
 
+INSTALLED = {"PYTHONSAFEPATH": "1"}  # ranks import the installed fastgc
 SECONDS = 150.0  # time for a job to end on a busy machine
 
 PROGRAM = """
@@ -72,15 +71,11 @@ def launch(tmp_path, ranks, source, *arguments):
 
 
 def run(ranks, *command):
-    environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
-    command = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *command]
-    return subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-        env=environment | {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},  # the installed fastgc
+    return programs.run(
+        programs.torchrun(ranks, *command),
+        status=None,
+        seconds=SECONDS,
+        env={"PYTHONSAFEPATH": "1"},
     )
 
 

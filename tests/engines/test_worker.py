@@ -365,16 +365,29 @@ def test_answers_that_fail_are_reported():
     assert np.isnan(failed.energy)
 
 
+def test_answers_have_parameters_that_are_read_only():
+    def writing(theta, shard, out):
+        out[:] = shard
+        if shard == 1.0:
+            theta[:] = 0.0
+
+    code = fastgc.Reactive(3, holders=2)
+    worker = worker_of(1, task_of(code, [1.0, 2.0, 3.0], writing, asks=True))
+    worker.message(np.ones(3), 0, 0)
+    with pytest.raises(ValueError, match="read-only"):
+        worker.answer(Question(0, 0, Share(0)))
+
+
 def test_failure_names_the_partition_and_keeps_the_end():
     def failing(theta, shard, out):
         raise ArithmeticError("x" * 100_000 + " the end")
 
-    worker = worker_of(1, task_of(Uncoded(2), [1.0, 2.0], failing))
+    worker = worker_of(0, task_of(Uncoded(2), [1.0, 2.0], failing))
     try:
         worker.message(np.ones(3), 0, 0)
     except ArithmeticError:
         text, unknown = failure(worker), failure(None)
-    assert text.startswith(b" on partition 1:\n")
+    assert text.startswith(b" on partition 0:\n")
     assert unknown.startswith(b":\n")
     for each in (text, unknown):
         assert len(each) == TRACEBACK_BYTES
