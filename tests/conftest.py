@@ -10,7 +10,7 @@ import gc
 import importlib.util
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 # Numba's cache lies in the checkout, so that it outlasts installations of fastgc. A kernel is
@@ -61,7 +61,6 @@ sys.meta_path.insert(0, Beside)
 import leftovers
 import strength
 
-PIECE = 100  # tests of one file that a process takes together
 # Numba compiles for each dtype. It treats these like others: without --long, the others suffice.
 TWINS = {"float32", "complex64", "bfloat16"}
 
@@ -88,36 +87,9 @@ def pytest_cmdline_main(config):
     if option.long and option.timeout is None:
         option.timeout = 1200  # seconds, ten times those of pyproject.toml
     whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
-    if whole and "PYTEST_XDIST_WORKER" in os.environ:
-        option.loadgroup = True  # xdist does not hand the options set below to its workers
-    elif whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
+    if whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
-        option.dist = "loadgroup"
-        option.loadscopereorder = False  # `in_order` sorts them
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Hand out pieces of files: most tests take less time than asking for the next one."""
-    if config.option.dist != "loadgroup" or config.option.loadscopereorder:
-        return None  # not the whole suite
-    from xdist.scheduler import LoadGroupScheduling
-
-    class Pieces(LoadGroupScheduling):
-        def __init__(self, *given):
-            super().__init__(*given)
-            self._of, self._count = {}, Counter()
-
-        def _split_scope(self, nodeid):
-            if "@" in nodeid.rpartition("]")[2]:
-                return super()._split_scope(nodeid)
-            if nodeid not in self._of:
-                file = nodeid.partition("::")[0]
-                self._of[nodeid] = f"{file} {self._count[file] // PIECE}"
-                self._count[file] += 1
-            return self._of[nodeid]
-
-    return Pieces(config, log)
+        option.dist = "worksteal"  # neither waits long for the other at the end
 
 
 def pytest_configure(config):
@@ -152,26 +124,8 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    for item in items:
-        if item.get_closest_marker("numba"):  # one process compiles
-            item.add_marker(pytest.mark.xdist_group("numba"))
     if not config.getoption("--long"):
         leave_out(config, items)
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        in_order(items)
-
-
-def in_order(items):
-    """Put slow tests first: those of Numba, then files of few tests, which start programs.
-
-    Pieces of large files take little time, so at the end neither process waits long for the other.
-    """
-    tests = Counter(item.path for item in items)
-
-    def when(item):
-        return item.get_closest_marker("xdist_group") is None, tests[item.path], item.path
-
-    items.sort(key=when)
 
 
 def leave_out(config, items):
@@ -211,18 +165,6 @@ def beyond_a_few(items):
         step = len(sets) / count
         kept = {int(i * step) for i in range(count)} if step > 1 else range(len(sets))
         yield from (item for i, item in enumerate(sets) if i not in kept)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector):
-    """Have the second of two processes collect files backwards: each rewrites half for both.
-
-    `in_order` then sorts all tests in the same way.
-    """
-    report = yield
-    if collector.path == HERE and os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
-        report.result.reverse()
-    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,7 +38,6 @@ def test_it_stands_alone():
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("adversary")
 def test_local_workers():
     assert "operations" in run("--seconds", SECONDS, "--examples", 4, "--seed", time.time_ns())
 

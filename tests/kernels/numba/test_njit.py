@@ -10,7 +10,7 @@ from fastgc.kernels import Status
 numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
-pytestmark = [pytest.mark.numba, pytest.mark.xdist_group("numba")]
+pytestmark = [pytest.mark.numba]
 P = 7  # odd, so that packed messages are longer than gradients
 
 
