@@ -7,9 +7,10 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 import pytest
+from engine_checks import Delays
 
 import fastgc
-from fastgc.delays import Pareto
+from fastgc.delays import Exponential, Pareto
 from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, interface
 from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
@@ -211,3 +212,17 @@ def test_a_local_cluster_by_options():
         report = made.step(np.ones(2), out)
     np.testing.assert_array_equal(out, 6.0)
     assert report.round == 0
+
+
+def test_sample_delays_counts_computations():
+    code = fastgc.BinaryCode(4, 9, stragglers=1)
+    assert len(set(code.scheme.loads.tolist())) > 1
+    once = Exponential(0.001).sample(5, 4, seed=7)
+    assert interface.sample_delays(Exponential(0.001), code.scheme.loads, 5, 7) == once.tolist()
+    each = Exponential(0.001, per="computation")
+    np.testing.assert_allclose(
+        interface.sample_delays(each, code.scheme.loads, 5, 7), once * code.scheme.loads
+    )
+    # An object that only has `sample` is still a delay model.
+    assert interface.sample_delays(Delays([1.0] * 4), code.scheme.loads, 0, 7) == [1.0] * 4
+    assert interface.sample_delays(None, code.scheme.loads, 0, 7) == [0.0] * 4

@@ -24,18 +24,16 @@ from fastgc import (
     BinaryCode,
     CouponCollector,
     Grouped,
-    LagrangeCode,
     RandomAssignment,
     Reactive,
     ReedSolomon,
     Uncoded,
 )
-from fastgc.delays import Empirical, Exponential, Heterogeneous
-from fastgc.engines import LocalCluster, SimulatedCluster, local, placement
-from fastgc.engines.interface import sample_delays
+from fastgc.delays import Empirical
+from fastgc.engines import LocalCluster, local, placement
 from fastgc.errors import NonFiniteMessageError, NotDecodableError, WorkerFailedError
 from fastgc.stability import StabilityTracker
-from fastgc.training.models import LeastSquares
+from fastgc.testing import engines as conformance
 from fastgc.training.tables import training_bar
 
 ABSENT = 600.0
@@ -50,28 +48,9 @@ def nothing_left():
 # np.multiply(theta, shard, out) has the signature of a gradient function, and pickles.
 
 
-@pytest.mark.parametrize("p", much([1, 7, 64], [7]))
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("code", [Uncoded(n=3, k=3), ReedSolomon(n=4, k=4, stragglers=1)])
-def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
-    rng = np.random.default_rng(1)
-    shards = [rng.integers(-9, 9, p).astype(dtype) for _ in range(code.k)]
-    out = np.full(p, np.nan, dtype)
-    with LocalCluster(code, shards, np.multiply, p, dtype) as cluster:
-        for number in range(20):
-            theta = rng.integers(-9, 9, p).astype(dtype)
-            report = cluster.step(theta, out=out)
-            expected = theta * np.sum(shards, axis=0)
-            if isinstance(code, ReedSolomon):
-                np.testing.assert_allclose(out, expected, atol=1e3 * np.finfo(dtype).eps)
-            else:
-                np.testing.assert_array_equal(out, expected)
-            assert report.round == number
-            assert report.lost == ()
-            assert len(set(report.survivors.tolist())) == len(report.survivors)
-            assert code.decodable(report.survivors)
-            assert report.wait_seconds >= 0.0
-            assert report.decode_seconds >= 0.0
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check):
+    check(LocalCluster)
 
 
 def test_late_worker_jumps_to_the_newest_parameters():
@@ -176,23 +155,6 @@ def test_death_during_a_round():
     assert caught.value.missing == 1
 
 
-def test_raising_gradient_names_worker_and_partition_and_ends_all():
-    shards = [1.0, 1.0, np.ones(4)]  # a shard of four does not broadcast to five
-    cluster = LocalCluster(Uncoded(3, 3), shards, np.multiply, 5)
-    processes = pids()
-    assert len(processes) == 3
-    with pytest.raises(WorkerFailedError) as caught:
-        cluster.step(np.ones(5), np.empty(5))
-    assert caught.value.worker == 2
-    text = str(caught.value)
-    assert "worker 2" in text
-    assert "partition 2" in text
-    assert "round 0" in text
-    assert "Traceback" in text
-    assert "could not be broadcast" in text
-    wait_for_ends(*processes)
-
-
 @pytest.mark.parametrize(
     ("gradient", "match"),
     [
@@ -230,14 +192,6 @@ def test_worker_that_dies_while_it_starts():
 def test_gradient_that_cannot_be_pickled():
     with pytest.raises((AttributeError, TypeError), match="pickle"):
         LocalCluster(Uncoded(1, 1), [1.0], threading.Lock().acquire, 1)
-
-
-def test_non_finite_message_closes():
-    cluster = LocalCluster(Uncoded(2, 2), [1.0, np.nan], np.multiply, 1)
-    with pytest.raises(NonFiniteMessageError) as caught:
-        cluster.step(np.ones(1), np.empty(1))
-    assert caught.value.worker == 1
-    wait_for_ends(*pids())
 
 
 def test_timeout_names_the_silent():
@@ -311,88 +265,12 @@ def test_workers_keep_the_environment(name, monkeypatch):
     assert name not in os.environ
 
 
-def test_closed_cluster_refuses_a_step_and_closes_again():
-    cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
-    cluster.close()
-    wait_for_ends(*pids())
-    cluster.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        cluster.step(np.ones(1), np.empty(1))
-
-
 def test_forgotten_cluster_is_closed():
     cluster = LocalCluster(Uncoded(1, 1), [1.0], np.multiply, 1)
     cluster.step(np.ones(1), np.empty(1))
     del cluster
     gc.collect()
     wait_for_ends(*pids())
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
-        ({"gradient": None}, TypeError, "gradient must be callable"),
-        ({"size": 0}, ValueError, "size must be at least 1, not 0"),
-        ({"size": 2.5}, TypeError, "size must be an integer"),
-        ({"seed": -1}, ValueError, "seed must be at least 0"),
-        ({"seed": "x"}, TypeError, "seed must be an integer"),
-        ({"shards": None}, TypeError, "shards must be a sequence, got NoneType"),
-        ({"timeout": "1"}, TypeError, "timeout must be a real number"),
-        ({"timeout": 0.0}, ValueError, "timeout must be positive"),
-        ({"dtype": object}, TypeError, "dtype"),
-    ],
-)
-def test_constructor_refuses(change, error, match):
-    arguments = {"shards": [1.0, 2.0], "gradient": np.multiply, "size": 3} | change
-    with pytest.raises(error, match=match):
-        LocalCluster(Uncoded(2, 2), **arguments)
-
-
-def test_step_refuses_unsuitable_arrays_and_stays_open():
-    good = np.ones(3)
-    read_only = np.ones(3)
-    read_only.flags.writeable = False
-    with LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 3) as cluster:
-        for bad, error, match in [
-            (np.ones(4), ValueError, r"must have shape \(3,\), not \(4,\)"),
-            (np.ones((3, 1)), ValueError, "shape"),
-            (np.ones(3, np.float32), TypeError, "must have dtype float64, not float32"),
-        ]:
-            with pytest.raises(error, match=f"theta.*{match}"):
-                cluster.step(bad, good)
-            with pytest.raises(error, match=f"out.*{match}"):
-                cluster.step(good, bad)
-        for bad, error, match in [
-            (read_only, ValueError, "read-only"),
-            (np.ones(6)[::2], ValueError, "contiguous"),
-            ([1.0, 1.0, 1.0], TypeError, "array"),
-        ]:
-            with pytest.raises(error, match=f"out.*{match}"):
-                cluster.step(good, bad)
-        cluster.step(read_only, good)
-        np.testing.assert_array_equal(good, 3.0)
-
-
-@pytest.mark.parametrize("row", [[-1.0, 0.0], [np.nan, 0.0], [0.0]])
-def test_unsuitable_delays(row):
-    cluster = LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 1, delays=Delays(row))
-    with pytest.raises(ValueError, match="delays must"):
-        cluster.step(np.ones(1), np.empty(1))
-
-
-def test_times_of_computations_count_for_each_partition():
-    code = BinaryCode(4, 9, stragglers=1)
-    assert len(set(code.scheme.loads.tolist())) > 1
-    once = Exponential(0.001).sample(5, 4, seed=7)
-    assert sample_delays(Exponential(0.001), code.scheme.loads, 5, 7) == once.tolist()
-    each = Exponential(0.001, per="computation")
-    np.testing.assert_allclose(
-        sample_delays(each, code.scheme.loads, 5, 7), once * code.scheme.loads
-    )
-    # An object that only has `sample` is still a delay model.
-    assert sample_delays(Delays([1.0] * 4), code.scheme.loads, 0, 7) == [1.0] * 4
-    assert sample_delays(None, code.scheme.loads, 0, 7) == [0.0] * 4
 
 
 def test_workers_wait_for_each_of_their_partitions():
@@ -404,13 +282,6 @@ def test_workers_wait_for_each_of_their_partitions():
         with LocalCluster(code, [1.0] * 8, np.multiply, 1, delays=delays) as cluster:
             assert cluster.step(np.ones(1), out).wait_seconds >= least
             assert out == 8.0
-
-
-def test_models_of_other_workers_are_refused():
-    delays = Heterogeneous([Exponential(0.001)] * 3)
-    cluster = LocalCluster(Uncoded(2, 2), [1.0, 2.0], np.multiply, 1, delays=delays)
-    with pytest.raises(ValueError, match="times of 3 workers, not of 2"):
-        cluster.step(np.ones(1), np.empty(1))
 
 
 SCRIPT = """
@@ -531,25 +402,6 @@ def test_every_message_counts(code):
             assert (np.diff(report.arrivals) >= 0).all()
             assert report.arrivals[-1] <= report.wait_seconds
             assert len(set(report.survivors.tolist())) == len(report.survivors)
-
-
-@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
-def test_coded_data(nodes):
-    code = LagrangeCode(4, load=2, messages=2, nodes=nodes)
-    rng = np.random.default_rng(2)
-    model = LeastSquares(features=3, classes=2)
-    X, y = model.prepare(rng.standard_normal((9, 3)), rng.integers(0, 2, 9))
-    out = np.empty(model.size)
-    shards = code.encode_data(X, y)
-    with LocalCluster(code, shards, model.partial_gradient, model.size) as cluster:
-        for _ in range(10):
-            theta = rng.standard_normal(model.size)
-            report = cluster.step(theta, out=out)
-            assert report.messages == code.threshold == 7
-            expected = X.T @ (X @ theta.reshape(4, 2) - y)
-            np.testing.assert_allclose(out, expected.ravel(), atol=1e-9)
-    with pytest.raises(ValueError, match="code has 8 partitions, got 4 shards"):
-        LocalCluster(code, shards[:4], model.partial_gradient, model.size)
 
 
 def test_a_late_worker_leaves_a_round_between_two_messages():
@@ -794,23 +646,6 @@ def test_no_worker_asked_returns_at_once():
         assert rnd.gradient(0) == 1.0
 
 
-def test_those_asked_must_suffice():
-    """The engine does not wait for a round that can never be ready."""
-    for asked, missing in (([], 3), ([0, 2], 1), ([3, 3], 2)):
-        code = ReedSolomon(4, stragglers=1)
-        cluster = LocalCluster(code, [1.0] * 4, np.multiply, 1)
-        with pytest.raises(NotDecodableError, match="messages do not determine") as caught:
-            cluster.collect(np.ones(1), code.round(1), asked)
-        assert caught.value.missing == missing
-        wait_for_ends(*pids())
-    with LocalCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
-        rnd = code.round(1)
-        for asked in ([1, 2, 3], range(4), np.array([3, 0, 1])):
-            rnd.reset()
-            assert set(cluster.collect(np.ones(1), rnd, asked).survivors) <= set(asked)
-            np.testing.assert_allclose(rnd.gradient(), 4.0)
-
-
 def test_dead_workers_of_groups():
     code = Grouped([Uncoded(2), ReedSolomon(3, stragglers=1)])
     rnd = code.group_round(1)
@@ -884,47 +719,6 @@ def test_errors_in_rounds_of_groups_close(shards, error, match):
     wait_for_ends(*pids())
     with pytest.raises(RuntimeError, match="the cluster is closed"):
         cluster.collect(np.ones(3), rnd, rnd.workers)
-
-
-def test_timeout_in_a_round_of_groups():
-    code = Grouped.repetition(4, 2)
-    away = Delays([0.0, 0.0, ABSENT, ABSENT])
-    cluster = LocalCluster(code, [1.0] * 2, np.multiply, 1, delays=away, timeout=0.3)
-    rnd = code.group_round(1)
-    rnd.reset([0, 1])
-    with pytest.raises(TimeoutError, match="round 0"):
-        cluster.collect(np.ones(1), rnd, rnd.workers)
-    wait_for_ends(*pids())
-
-
-@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
-def test_collect_refuses_and_stays_open(engine):
-    code = Uncoded(2)
-    rnd, theta = code.round(3), np.ones(3)
-    with engine(code, [1.0, 2.0], np.multiply, 3) as cluster:
-        for point, other, asked, error, match in [
-            (np.ones(4), rnd, None, ValueError, r"theta must have shape \(3,\)"),
-            (theta, rnd, [0, 2], ValueError, "worker 2 does not exist"),
-            (theta, rnd, [0.0], TypeError, "worker must be an integer"),
-            (theta, None, None, TypeError, "rnd must be a round of the cluster's code, not None"),
-            (theta, Uncoded(2).round(3), None, ValueError, "of the cluster's code, size and types"),
-            (theta, code.round(4), None, ValueError, "of the cluster's code, size and types"),
-            (theta, code.round(3, np.float32), None, ValueError, "of the cluster's code, size and"),
-        ]:
-            with pytest.raises(error, match=match):
-                cluster.collect(point, other, asked)
-        assert cluster.collect(theta, rnd).round == 0
-        np.testing.assert_array_equal(rnd.gradient(), 3.0)
-
-
-def test_mini_batches_are_drawn_by_workers():
-    batch = Remote("lambda shard, partition, round: shard * (10.0 ** round) + partition")
-    code = BinaryCode(4, stragglers=1)
-    out = np.empty(1)
-    with LocalCluster(code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, batch=batch) as cluster:
-        for number in range(4):
-            cluster.step(np.ones(1), out)
-            assert out == 10.0 * 10**number + 6
 
 
 @pytest.mark.parametrize("name", ["memfd_create", "ftruncate"])

@@ -273,6 +273,7 @@ def test_step_of_failing_gradients_and_messages():
     [
         ({"code": "rs"}, TypeError, "code must be a code of fastgc, not 'rs'"),
         ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
+        ({"shards": None}, TypeError, "shards must be a sequence, got NoneType"),
         ({"gradient": None}, TypeError, "gradient must be callable"),
         ({"batch": 5}, TypeError, "batch must be callable"),
         ({"size": 0}, ValueError, "size must be at least 1"),
@@ -349,6 +350,22 @@ def test_step_wants_chosen_survivors_finite():
         pytest.raises(NonFiniteMessageError),
     ):
         cluster.step(np.ones(1), out)
+
+
+def test_collect_wants_workers_that_suffice():
+    """The engine does not wait for a round that can never be ready."""
+    for asked, missing in (([], 3), ([0, 2], 1), ([3, 3], 2)):
+        code = ReedSolomon(4, stragglers=1)
+        cluster = SimulatedCluster(code, [1.0] * 4, np.multiply, 1)
+        with pytest.raises(NotDecodableError, match="messages do not determine") as caught:
+            cluster.collect(np.ones(1), code.round(1), asked)
+        assert caught.value.missing == missing
+    with SimulatedCluster(code, [1.0] * 4, np.multiply, 1) as cluster:
+        rnd = code.round(1)
+        for asked in ([1, 2, 3], range(4), np.array([3, 0, 1])):
+            rnd.reset()
+            assert set(cluster.collect(np.ones(1), rnd, asked).survivors) <= set(asked)
+            np.testing.assert_allclose(rnd.gradient(), 4.0)
 
 
 def test_collect_of_too_few():
