@@ -1,5 +1,6 @@
 """Training on worker processes gives the gradients of one process, and leaves nothing behind."""
 
+import contextlib
 import importlib
 import json
 import math
@@ -15,8 +16,9 @@ from toys import toy
 import fastgc
 from fastgc import Grouped, data, delays, models, optimizers
 from fastgc.delays import Pareto
-from fastgc.engines import SimulatedCluster
+from fastgc.engines import RoundOptions, SimulatedCluster
 from fastgc.stability import StabilityTracker
+from fastgc.training import tables
 from fastgc.training.history import (
     Record,
     equal_loss,
@@ -1156,3 +1158,63 @@ def test_train_networks_reach_the_usual_error_on_digits():
     )
     assert [r.round for r in history.rounds if r.evaluated] == [40, 80, 120]
     assert history.rounds[-1].test_error < 0.04
+
+
+@pytest.mark.parametrize("done", [0, 3, 5])
+def test_train_progress(done, tmp_path, monkeypatch):
+    """The bar begins where a checkpoint does, and is none if no round is left."""
+    begun, shown = [], []
+
+    @contextlib.contextmanager
+    def bar(*given):
+        begun.append(given)
+        yield shown.append
+
+    monkeypatch.setattr(tables, "training_bar", bar)
+    given = {"engine": "simulated", "checkpoint": tmp_path / "run", "name": "mine"}
+    if done:
+        fastgc.train(fastgc.Uncoded(3), toy(), rounds=done, **given)
+    assert begun == []
+    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=5, progress=True, **given)
+    assert begun == [("mine", 5, 3, done, "error")] * (done < 5)
+    assert shown == history.rounds[done:]
+
+
+def test_train_says_what_was_trained():
+    code = fastgc.Uncoded(4, load=2)
+    history = fastgc.train(code, toy(), rounds=1, engine="simulated", delays=WAITS, seed=6)
+    assert (history.name, history.code, history.data) == ("Uncoded", repr(code), "toy")
+    assert (history.delays, history.seed, history.measure) == (repr(WAITS), 6, "error")
+    assert history.message_counts == (2, 2, 2, 2)
+    [record] = history.rounds
+    assert (record.round, record.evaluated, record.corrupt, record.asks) == (1, True, (), 0)
+    assert fastgc.train(code, toy(), rounds=1, engine="simulated").delays == "None"
+
+
+def test_train_options():
+    """Keywords override options; the batch and the first round are arguments of their own."""
+    code = fastgc.Uncoded(3)
+    given = {"engine": "simulated", "rounds": 2}
+    options = RoundOptions(delays=WAITS, seed=3)
+    mine = fastgc.train(code, toy(), options=options, **given)
+    assert (mine.delays, mine.seed) == (repr(WAITS), 3)
+    assert [r.wait for r in mine.rounds] == [WAITS.sample(r, 3, 3).max() for r in range(2)]
+    assert fastgc.train(code, toy(), options=options, seed=4, **given).seed == 4
+    for wrong in (RoundOptions(first_round=1), RoundOptions(batch=lambda *given: given)):
+        with pytest.raises(ValueError, match="must not set batch and first_round"):
+            fastgc.train(code, toy(), options=wrong, **given)
+
+
+def test_train_gcada_refuses_approximate_groups():
+    code = Grouped([fastgc.Uncoded(3, tolerance=0.5)] * 2)
+    with pytest.raises(ValueError, match=r"GCADA .* need not be"):
+        fastgc.train(code, toy(), optimizer=GCADA(2), engine="simulated")
+
+
+def test_train_records_who_stood_in():
+    code = fastgc.Reactive(6, holders=2)
+    engine = partial(SimulatedCluster, cost=1e-3)
+    late = delays.Pareto(1e-3, 0.9)
+    history = fastgc.train(code, toy(), rounds=9, delays=late, engine=engine)
+    assert [r.asks for r in history.rounds] == [1, 2, 0, 0, 0, 0, 0, 0, 1]
+    assert [len(r.stood_in) for r in history.rounds] == [1, 1, 0, 0, 0, 0, 0, 0, 1]
