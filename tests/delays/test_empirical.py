@@ -91,6 +91,8 @@ def test_read_lines_as_others_write_them(tmp_path, text):
     path = tmp_path / "times.csv"
     path.write_bytes(text.encode())
     assert Empirical.read(path) == Empirical([[3, 4, 5], [6, 7, 8]])
+    path.write_text(",0\n0,3\n1,6\n")
+    assert Empirical.read(path) == Empirical([3, 6])
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,8 @@ def test_read_parquet_without_pyarrow(tmp_path, monkeypatch):
 def test_read_unknown_units(tmp_path, unit, error):
     with pytest.raises(error, match="unit must be"):
         Empirical.read(tmp_path / "nowhere.csv", unit)
+    with pytest.raises(ValueError, match="per must be .* 'day'"):
+        Empirical.read(tmp_path / "nowhere.csv", per="day")
 
 
 def test_read_missing_files(tmp_path):

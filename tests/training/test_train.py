@@ -958,6 +958,8 @@ def test_train_own_model_needs_four_things():
         broken = type("Broken", (), {k: v for k, v in vars(Least).items() if k != missing})()
         with pytest.raises(TypeError, match=f"model must be an object with a method {missing}, n"):
             train_network(narrow(), model=broken, optimizer=SGD(1.0))
+    One = type("One", (), {**vars(Least), "size": 1})
+    assert train_network(narrow(features=1, samples=9), model=One(), optimizer=SGD(1.0), rounds=1)
     Sizeless = type("Sizeless", (), {k: v for k, v in vars(Least).items() if k != "size"})
     with pytest.raises(TypeError, match="size of Sizeless must be an integer, not None"):
         train_network(narrow(), model=Sizeless(), optimizer=SGD(1.0))
