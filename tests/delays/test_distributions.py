@@ -80,9 +80,9 @@ def test_pareto_order_statistic_mean_is_the_product(scale, shape, n):
 @pytest.mark.parametrize("parameters", [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1)])
 def test_pareto_refused(parameters):
     scale, shape = parameters
-    with pytest.raises(ValueError, match="scale must be positive and finite"):
+    with pytest.raises(ValueError, match="scale must be"):
         Pareto(scale, shape)
-    with pytest.raises(ValueError, match="shape must be positive and finite"):
+    with pytest.raises(ValueError, match="shape must be"):
         Pareto(shape, scale)
 
 
@@ -118,7 +118,7 @@ def test_laws_of_nan_and_other_types(model):
     for f, n, what in ((2.5, 3, "f"), (1, 3.0, "n"), ("1", 3, "f")):
         with pytest.raises(TypeError, match=f"{what} must be an integer"):
             model.order_statistic_mean(f, n)
-    with pytest.raises(TypeError, match=r"workers must be an integer, not 2\.5"):
+    with pytest.raises(TypeError, match=r"workers must .*not 2\.5"):
         model.sample(0, 2.5, 0)
 
 
@@ -133,7 +133,7 @@ def test_parameters_are_numbers(wrong):
     ):
         with pytest.raises(TypeError, match=f"{what} must be a real number, not"):
             model()
-    with pytest.raises(ValueError, match="mean must be positive and finite, not 10"):
+    with pytest.raises(ValueError, match=r"mean must .*not 10"):
         Exponential(10**400)
 
 
@@ -256,12 +256,12 @@ def test_per():
 
 @pytest.mark.parametrize("value", [0, -1, math.inf, math.nan])
 def test_exponentials_refused(value):
-    with pytest.raises(ValueError, match="rate must be positive and finite"):
+    with pytest.raises(ValueError, match="rate must be"):
         ShiftedExponential(1, value)
-    with pytest.raises(ValueError, match="mean must be positive and finite"):
+    with pytest.raises(ValueError, match="mean must be"):
         Exponential(value)
     if value != 0:
-        with pytest.raises(ValueError, match="shift must be finite and not negative"):
+        with pytest.raises(ValueError, match="shift must be"):
             ShiftedExponential(value, 1)
 
 

@@ -237,6 +237,9 @@ def test_tails_are_checked():
     for wrong in ([1.0, 2.0], [1.0, 2.0, -3.0]):
         with pytest.raises(ValueError, match="tail_indices must give 3 exponents"):
             tails(model_of([0.0] * 3, tail_indices=lambda self, n, wrong=wrong: wrong), 3)
+    told = [0.0, math.nan, math.inf]
+    found = tails(model_of([0.0] * 3, tail_indices=lambda self, n: told), 3)
+    np.testing.assert_array_equal(found, told)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="needs typer")

@@ -90,7 +90,7 @@ def test_parse(text, model):
         ("pareto:scale=1,scale=2,shape=3", "once each, and per; got 'scale=2'"),
         ("pareto:scale=1,shape=fast", "shape must be a number"),
         ("pareto:scale,shape=1", "scale must be a number"),
-        ("pareto:scale=1,shape=-1", "shape must be positive and finite, not -1.0"),
+        ("pareto:scale=1,shape=-1", "shape must .*not -1.0"),
         ("exponential:mean=1,per=day", "per must be 'round' or 'computation', got 'day'"),
         ("exponential:mean=1 + 0.1*exponential:mean=9", "a mixture is written as in '0.9"),
         ("0.9*exponential:mean=1 + exponential:mean=9", "mean must be a number"),
@@ -110,7 +110,7 @@ def test_parse(text, model):
         ("empirical", "empirical takes a file, as in empirical:times.npy"),
         ("empirical:,per=round", "empirical takes a file"),
         ("empirical:times.xls", "a file of times ends in one of .npy, .npz, .json, .csv"),
-        ("empirical:times.csv,unit=day", "unit must be one of s, ms, us and ns, not 'day'"),
+        ("empirical:times.csv,unit=day", "unit must .*not 'day'"),
         ("empirical:times.csv,unit=ms,per=round,unit=s", "unit is given twice"),
     ],
 )

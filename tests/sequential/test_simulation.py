@@ -149,11 +149,11 @@ def test_compare_without_anything_to_choose():
         ({"names": []}, "must be a sequence"),
         ({"mu": []}, "one value at least"),
         ({"mu": [-1.0]}, "mu must be"),
-        ({"models": 0}, "models must be at least 1"),
+        ({"models": 0}, "models must be"),
         ({"models": 1}, "none is such"),
         ({"probe": 9}, "10 rounds are too few, 9 of them"),
         ({"probe": 1}, "must be 2 at least"),
-        ({"probe": 0}, "probe must be at least 1"),
+        ({"probe": 0}, "probe must be"),
     ],
 )
 def test_compare_refused(change, says):

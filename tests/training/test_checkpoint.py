@@ -821,9 +821,9 @@ def test_checkpoint_refused(tmp_path):
     for options, error, match in [
         ({"optimizer": Plain()}, TypeError, "checkpoint needs an optimizer with methods state"),
         ({"tracker": Tracker()}, TypeError, "checkpoint can only save a StabilityTracker"),
-        ({"every": 0}, ValueError, "every must be at least 1, not 0"),
-        ({"every": 1.5}, TypeError, "every must be an integer"),
-        ({"rounds": 0}, ValueError, "rounds must be at least 1"),
+        ({"every": 0}, ValueError, "every must .*not 0"),
+        ({"every": 1.5}, TypeError, "every must be"),
+        ({"rounds": 0}, ValueError, "rounds must be"),
         ({"checkpoint": tmp_path / "no" / "run"}, ValueError, "no folder .*no to make run in"),
         ({"checkpoint": a_file}, ValueError, "file is a file: name a folder for checkpoints"),
         ({"checkpoint": 3}, TypeError, "path|PathLike"),

@@ -523,11 +523,11 @@ def test_mini_batches_average_to_the_gradient():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((0,), ValueError, "size must be at least 1, not 0"),
-        ((-3,), ValueError, "size must be at least 1"),
-        ((2.0,), TypeError, "size must be an integer"),
-        ((2, -1), ValueError, "seed must be at least 0, not -1"),
-        ((2, None), TypeError, "seed must be an integer"),
+        ((0,), ValueError, "size must .*not 0"),
+        ((-3,), ValueError, "size must be"),
+        ((2.0,), TypeError, "size must be"),
+        ((2, -1), ValueError, "seed must .*not -1"),
+        ((2, None), TypeError, "seed must be"),
     ],
 )
 def test_mini_batches_refused(arguments, error, message):
@@ -552,7 +552,7 @@ def test_mini_batches_of_no_partition():
     for partition_, round_ in ((-1, 0), (0, -1)):
         with pytest.raises(ValueError, match="must be at least 0, not -1"):
             MiniBatches(1)((np.ones(3),), partition_, round_)
-    with pytest.raises(TypeError, match="round must be an integer"):
+    with pytest.raises(TypeError, match="round must be"):
         MiniBatches(1)((np.ones(3),), 0, np.arange(2))
 
 

@@ -339,7 +339,7 @@ def test_measure_of_own_models(monkeypatch):
     expected = model.error(history.theta, dataset.X_test, dataset.y_test)
     assert history.rounds[-1].test_error == expected
     monkeypatch.setattr(LeastDeviations, "measure", 7)
-    with pytest.raises(TypeError, match="measure of LeastDeviations must be a name, not 7"):
+    with pytest.raises(TypeError, match=r"measure of LeastDeviations must .*not 7"):
         fastgc.train(fastgc.Uncoded(2), dataset, model=model, engine="simulated")
 
 
@@ -545,8 +545,8 @@ def test_train_gcada_in_less_precision(dtype, messages, tolerance):
         ("rs", {}, TypeError, "code must be a code of fastgc, not 'rs'"),
         (fastgc.Uncoded(3), {"engine": "pvm"}, ValueError, "unknown engine 'pvm': choose among lo"),
         (fastgc.Uncoded(3), {"engine": 3}, TypeError, "engine must be a name or callable, not int"),
-        (fastgc.Uncoded(3), {"batch": 0}, ValueError, "batch must be at least 1, not 0"),
-        (fastgc.Uncoded(3), {"batch": 2.5}, TypeError, "batch must be an integer"),
+        (fastgc.Uncoded(3), {"batch": 0}, ValueError, "batch must .*not 0"),
+        (fastgc.Uncoded(3), {"batch": 2.5}, TypeError, "batch must be"),
         (
             fastgc.Uncoded(4),
             {"batch": 17},
@@ -573,20 +573,20 @@ def test_train_gcada_in_less_precision(dtype, messages, tolerance):
             "GCADA decodes groups, which a tracker cannot follow",
         ),
         (fastgc.Uncoded(3), {"delays": 0.1}, TypeError, "delays must be a model"),
-        (fastgc.Uncoded(3), {"rounds": 0}, ValueError, "rounds must be at least 1, not 0"),
-        (fastgc.Uncoded(3), {"rounds": 1.5}, TypeError, "rounds must be an integer, not 1.5"),
-        (fastgc.Uncoded(3), {"seed": -1}, ValueError, "seed must be at least 0, not -1"),
-        (fastgc.Uncoded(3), {"seed": "x"}, TypeError, "seed must be an integer, not 'x'"),
-        (fastgc.Uncoded(3), {"until": "x"}, TypeError, "until must be a training loss, not 'x'"),
+        (fastgc.Uncoded(3), {"rounds": 0}, ValueError, "rounds must .*not 0"),
+        (fastgc.Uncoded(3), {"rounds": 1.5}, TypeError, "rounds must .*not 1.5"),
+        (fastgc.Uncoded(3), {"seed": -1}, ValueError, "seed must .*not -1"),
+        (fastgc.Uncoded(3), {"seed": "x"}, TypeError, "seed must .*not 'x'"),
+        (fastgc.Uncoded(3), {"until": "x"}, TypeError, "until must .*not 'x'"),
         (fastgc.Uncoded(3), {"until": math.nan}, ValueError, "until is NaN"),
-        (fastgc.Uncoded(3), {"callback": 3}, TypeError, "callback must be callable, not 3"),
+        (fastgc.Uncoded(3), {"callback": 3}, TypeError, "callback must .*not 3"),
         (fastgc.Uncoded(3), {"model": "softmax"}, TypeError, "model must be an object with a meth"),
         (fastgc.Uncoded(3), {"optimizer": "adam"}, TypeError, "a method step, not 'adam'"),
         (fastgc.Uncoded(3), {"optimizer": CADA}, TypeError, "a method step, not <class"),
         (fastgc.Uncoded(3), {"tracker": 1.0}, TypeError, "a method record, not 1.0"),
         (fastgc.Uncoded(3), {"partial": "all"}, ValueError, 'partial must be "raise", "best" or'),
         (fastgc.Uncoded(3), {"patience": -1}, ValueError, "patience must be finite and not negat"),
-        (fastgc.Uncoded(3), {"patience": "x"}, TypeError, "patience must be a real number"),
+        (fastgc.Uncoded(3), {"patience": "x"}, TypeError, "patience must be"),
         (fastgc.Uncoded(3), {"verify": "x"}, TypeError, "verify must be True, False or a number"),
         (
             Grouped.repetition(6, 2),
@@ -865,8 +865,8 @@ def test_start_of_linear_models():
         (np.zeros(81), ValueError, r"theta0 must have shape \(82,\), as the parameters of MLP\(.*"),
         (np.zeros((2, 41)), ValueError, r"theta0 must have shape \(82,\), .* not \(2, 41\)"),
         (0.0, ValueError, r"theta0 must have shape \(82,\), .* not \(\)"),
-        (np.zeros(82, complex), TypeError, "theta0 must be real numbers, not complex128"),
-        (np.zeros(82, bool), TypeError, "theta0 must be real numbers, not bool"),
+        (np.zeros(82, complex), TypeError, "theta0 must .*not complex128"),
+        (np.zeros(82, bool), TypeError, "theta0 must .*not bool"),
         ("zero", TypeError, "theta0 must be real numbers, not"),
         (np.r_[np.zeros(81), np.nan], ValueError, r"theta0\[81\] is nan: theta0 must be finite"),
         (np.full(82, 1e39), ValueError, r"theta0\[0\] is inf: theta0 must be finite"),
@@ -961,7 +961,7 @@ def test_train_own_model_needs_four_things():
     One = type("One", (), {**vars(Least), "size": 1})
     assert train_network(narrow(features=1, samples=9), model=One(), optimizer=SGD(1.0), rounds=1)
     Sizeless = type("Sizeless", (), {k: v for k, v in vars(Least).items() if k != "size"})
-    with pytest.raises(TypeError, match="size of Sizeless must be an integer, not None"):
+    with pytest.raises(TypeError, match=r"size of Sizeless must .*not None"):
         train_network(narrow(), model=Sizeless(), optimizer=SGD(1.0))
     with pytest.raises(TypeError, match="model must be an object with a method partial_gradient"):
         train_network(narrow(), model=Least, optimizer=SGD(1.0))
@@ -1077,9 +1077,9 @@ class Rateless:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"schedule": 0.5}, TypeError, "schedule must be a function of the round, not 0.5"),
-        ({"schedule": "cosine"}, TypeError, "schedule must be a function of the round"),
-        ({"schedule": float}, TypeError, "schedule must be a function of the round"),
+        ({"schedule": 0.5}, TypeError, "schedule must .*not 0.5"),
+        ({"schedule": "cosine"}, TypeError, "schedule must be"),
+        ({"schedule": float}, TypeError, "schedule must be"),
         ({"schedule": lambda t: -1}, ValueError, r"schedule\(0\) must be finite and not negative"),
         ({"schedule": lambda t: "0.1"}, TypeError, r"schedule\(0\) must be a real number"),
         ({"schedule": lambda t: None}, TypeError, r"schedule\(0\) must be a real number, not None"),
@@ -1088,8 +1088,8 @@ class Rateless:
             TypeError,
             "schedule needs an optimizer with an attribute lr, .* has none",
         ),
-        ({"evaluate_every": 0}, ValueError, "evaluate_every must be at least 1, not 0"),
-        ({"evaluate_every": 1.5}, TypeError, "evaluate_every must be an integer, not 1.5"),
+        ({"evaluate_every": 0}, ValueError, "evaluate_every must .*not 0"),
+        ({"evaluate_every": 1.5}, TypeError, "evaluate_every must .*not 1.5"),
     ],
 )
 def test_train_schedule_refused(options, error, says):

@@ -766,26 +766,26 @@ def test_repr_round_trips(method):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: GCADA(0), ValueError, "groups must be at least 1, not 0"),
-        (lambda: GCADA(2.0), TypeError, "groups must be an integer, not 2.0"),
-        (lambda: CADA(0), ValueError, "workers must be at least 1, not 0"),
-        (lambda: CADA("3"), TypeError, "workers must be an integer, not '3'"),
+        (lambda: GCADA(0), ValueError, "groups must .*not 0"),
+        (lambda: GCADA(2.0), TypeError, "groups must .*not 2.0"),
+        (lambda: CADA(0), ValueError, "workers must .*not 0"),
+        (lambda: CADA("3"), TypeError, "workers must .*not '3'"),
         (lambda: GCADA(2, 0.1), TypeError, "optimizer must be such as .*, not 0.1"),
         (lambda: GCADA(2, SGD), TypeError, "optimizer must be such as .*, not <class"),
         (lambda: GCADA(2, CADA(2)), TypeError, r"optimizer must be such as .*, not CADA\(2"),
-        (lambda: GCADA(2, c=-1), ValueError, "c must be finite and not negative, not -1"),
+        (lambda: GCADA(2, c=-1), ValueError, "c must .*not -1"),
         (lambda: GCADA(2, c=math.nan), ValueError, "c must be finite .*, not nan"),
         (lambda: GCADA(2, c=math.inf), ValueError, "c must be finite .*, not inf"),
-        (lambda: GCADA(2, c="1"), TypeError, "c must be a real number, not '1'"),
-        (lambda: GCADA(2, max_age=0), ValueError, "max_age must be at least 1, not 0"),
-        (lambda: GCADA(2, max_age=1.5), TypeError, "max_age must be an integer, not 1.5"),
+        (lambda: GCADA(2, c="1"), TypeError, "c must .*not '1'"),
+        (lambda: GCADA(2, max_age=0), ValueError, "max_age must .*not 0"),
+        (lambda: GCADA(2, max_age=1.5), TypeError, "max_age must .*not 1.5"),
         (lambda: GCADA(2, smoothness=[1, 2, 3]), ValueError, r"one for each of 2 groups.*\(3,\)"),
         (lambda: GCADA(2, smoothness=0), ValueError, "smoothness must be positive and .*, not 0"),
         (lambda: GCADA(2, smoothness=[1, math.inf]), ValueError, "positive and finite"),
         (lambda: GCADA(2, smoothness=[1, math.nan]), ValueError, "positive and finite"),
         (lambda: GCADA(2, smoothness=1e-200), ValueError, "as must be its square, not 1e-200"),
         (lambda: GCADA(2, smoothness=1e200), ValueError, r"as must be its square, not 1e\+200"),
-        (lambda: GCADA(2, smoothness="1"), TypeError, "smoothness must be real numbers"),
+        (lambda: GCADA(2, smoothness="1"), TypeError, "smoothness must be"),
     ],
 )
 def test_gcada_refused(make, error, message):
@@ -830,7 +830,7 @@ def test_reset_refused_changes_nothing(theta0, error):
     [
         (3, np.ones(2), ValueError, "group 3 does not exist: they are numbered 0 to 2"),
         (-1, np.ones(2), ValueError, "group -1 does not exist"),
-        (1.0, np.ones(2), TypeError, "group must be an integer"),
+        (1.0, np.ones(2), TypeError, "group must be"),
         (0, np.ones(2), ValueError, r"group 0 has sent its gradient in this round; due are \[1\]"),
         (2, np.ones(2), ValueError, r"group 2 was not selected in this round; due are \[1\]"),
         (1, np.ones(3), ValueError, r"gradient of group 1 must have shape \(2,\), not \(3,\)"),
@@ -1041,11 +1041,11 @@ def test_restore_refused_changes_nothing(name):
     if "ada" in name:
         bad += [
             (good | {"ages": [1]}, ValueError, "ages of the state must have shape"),
-            (good | {"optimizer.lr": "x"}, TypeError, "lr must be a real number, not 'x'"),
+            (good | {"optimizer.lr": "x"}, TypeError, "lr must .*not 'x'"),
         ]
     else:
         bad += [
-            (good | {"lr": "x"}, TypeError, "lr must be a real number, not 'x'"),
+            (good | {"lr": "x"}, TypeError, "lr must .*not 'x'"),
             (good | {"theta": np.zeros(3, int)}, TypeError, "float32 or float64|dtype int64"),
         ]
     for state, error, match in bad:
