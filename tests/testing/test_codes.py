@@ -2,9 +2,14 @@
 
 import copy
 import math
+import os
+import pickle
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import programs
 import pytest
 
 import fastgc
@@ -40,6 +45,7 @@ class Graph(Scheme):
 MDS = fastgc.ReedSolomon(6, stragglers=2)  # any four of six decode
 REAL = fastgc.CyclicRepetition(6, stragglers=2)  # likewise, and no fewer span the sum
 COPIES = fastgc.FractionalRepetition(6, stragglers=2)
+PAIRS = fastgc.FractionalRepetition(6, stragglers=1)  # two copies differ: neither is believed
 GRAPH = Code(Graph(7))
 CODED = fastgc.LagrangeCode(6, 3, load=1)
 SEVERAL = fastgc.Uncoded(3, load=2)  # two messages per worker
@@ -54,7 +60,7 @@ def reports():
         check(code, engines=["simulated"], report=said.append)
         return dict(line.split(": ", 1) for line in said)
 
-    return {code: of(code) for code in (MDS, REAL, COPIES, GRAPH, CODED, SEVERAL)}
+    return {code: of(code) for code in (MDS, REAL, COPIES, PAIRS, GRAPH, CODED, SEVERAL)}
 
 
 def counts(text):
@@ -94,8 +100,8 @@ def test_check_says_of_an_approximate_code_what_it_leaves_out(reports):
 def test_check_counts_messages_and_data(reports):
     assert reports[SEVERAL]["rows are whole"] == "n=3, k=3, load 2, 6 messages"
     assert counts(reports[CODED]["verbs agree"])[1:] == [CODED.message_size(37), 37]
-    # Each group of three copies: two that agree are believed, and all six workers are tried.
-    assert counts(reports[COPIES]["corrupt messages are found"]) == [6, 6]
+    for code in (COPIES, PAIRS):  # all six workers are tried
+        assert counts(reports[code]["corrupt messages are found"]) == [6, 6]
 
 
 def test_subject_takes_all_sets_of_a_small_code():
@@ -325,6 +331,17 @@ class Alarmed(Deaf):
         raise CorruptMessageError("all are", [0])
 
 
+class Vague(Deaf):
+    """Names everybody once a message is wrong."""
+
+    resets = 0
+
+    def reset(self):
+        self.resets += 1
+        self.corrupt = list(range(6)) if self.resets > 1 else []
+        self.rnd.reset()
+
+
 def test_corrupt_messages_are_found_refuses_rounds_that_are_deaf_or_alarmed():
     lies = [
         (lambda p, verify: Deaf(COPIES, p), "passed as verified"),
@@ -341,6 +358,11 @@ def test_corrupt_messages_are_found_refuses_rounds_that_are_deaf_or_alarmed():
 
     with pytest.raises(AssertionError, match=r"good messages are called corrupt: \[0\]"):
         checks.corrupt_messages_are_found(Subject(altered(COPIES, round=accuses), 0))
+    vague = Vague(COPIES, 37)
+    with pytest.raises(AssertionError, match=r"\[0, 1, 2, 3, 4, 5\] are named, not"):
+        checks.corrupt_messages_are_found(
+            Subject(altered(COPIES, round=lambda p, verify: vague), 0)
+        )
     assert "verif" in checks.corrupt_messages_are_found(Subject(GRAPH, 0))
 
 
@@ -475,6 +497,35 @@ def test_engines_run_it_names_what_is_not_installed(monkeypatch):
     monkeypatch.setattr(checks.sys, "executable", "/nowhere/python")
     monkeypatch.setattr(checks.shutil, "which", lambda name: None)
     assert "; not mpi (there is no mpiexec)" in checks.engines_run_it(Subject(MDS, 0), ["mpi"])
+
+
+def test_engines_run_it_as_ranks_of_a_job(monkeypatch):
+    """A job of a rank for each worker and the master, whose program has the code and the seed."""
+    jobs = []
+
+    def run(command, env, **options):
+        jobs.append(command)
+        [path] = re.findall(r"rank_of\('(.*)'\)", command[-1])
+        assert pickle.loads(Path(path).read_bytes()) == (REAL, 3)
+        assert env["PYTHONPATH"].split(os.pathsep) == [each for each in checks.sys.path if each]
+        return SimpleNamespace(returncode=status, stdout="told", stderr="wrong")
+
+    monkeypatch.setattr(checks.subprocess, "run", run)
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(checks.shutil, "which", lambda name: f"/{name}")
+    monkeypatch.setattr(checks.sys, "executable", "/nowhere/python")
+    status = 0
+    assert checks.engines_run_it(Subject(REAL, 3), ["mpi"]).startswith("mpi; ")
+    assert jobs[0][:4] == ["/mpiexec", "-n", "7", "/nowhere/python"]
+    status = 1
+    with pytest.raises(AssertionError, match="under mpiexec: toldwrong"):
+        checks.engines_run_it(Subject(REAL, 3), ["mpi"])
+
+
+@pytest.mark.long
+@programs.needs_mpi
+def test_engines_run_it_under_mpiexec():
+    assert checks.engines_run_it(Subject(REAL, 0), ["mpi"]).startswith("mpi; ")
 
 
 def test_check_refuses_what_is_no_code_or_engine():
