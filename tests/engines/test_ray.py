@@ -32,8 +32,6 @@ from remote import Remote
 
 import fastgc
 from fastgc import (
-    Grouped,
-    LagrangeCode,
     NotDecodableError,
     ReedSolomon,
     Uncoded,
@@ -41,7 +39,7 @@ from fastgc import (
 )
 from fastgc._base import extras
 from fastgc.engines import LocalCluster, RayCluster
-from fastgc.training.models import LeastSquares
+from fastgc.testing import engines as conformance
 
 ray = pytest.importorskip("ray")
 
@@ -125,6 +123,16 @@ def test_every_round_gives_the_sum_of_all_partial_gradients(code, dtype, p):
             assert (np.diff(report.arrivals) >= 0).all()
 
 
+@pytest.mark.parametrize(
+    "check",
+    [conformance.coded_data_are_decoded, conformance.only_those_asked_take_part],
+    ids=lambda check: check.__name__,
+)
+def test_conformance(check):
+    """Others take seconds for each cluster."""
+    check(RayCluster)
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_messages_of_half_precision(name):
     if name == "bfloat16":
@@ -134,37 +142,6 @@ def test_messages_of_half_precision(name):
         for number in range(3):
             cluster.step(np.full(3, float(number)), out)
             np.testing.assert_array_equal(out, 3.0 * number)
-
-
-def test_coded_data():
-    code = LagrangeCode(3, load=2, messages=2)
-    rng = np.random.default_rng(2)
-    model = LeastSquares(features=3, classes=2)
-    X, y = model.prepare(rng.standard_normal((9, 3)), rng.integers(0, 2, 9))
-    out = np.empty(model.size)
-    shards = code.encode_data(X, y)
-    with RayCluster(code, shards, model.partial_gradient, model.size) as cluster:
-        for _ in range(5):
-            theta = rng.standard_normal(model.size)
-            cluster.step(theta, out=out)
-            expected = X.T @ (X @ theta.reshape(-1, 2) - y)
-            np.testing.assert_allclose(out, expected.ravel(), atol=1e-9)
-
-
-def test_rounds_of_groups():
-    code = Grouped([ReedSolomon(2, stragglers=1), Uncoded(2, load=2)])
-    rng = np.random.default_rng(2)
-    shards = list(rng.standard_normal((code.k, 5)))
-    rnd = code.group_round(5)
-    with RayCluster(code, shards, np.multiply, 5) as cluster:
-        for groups in ([0], [1], [], [0, 1], [1]) * 4:
-            theta = rng.standard_normal(5)
-            rnd.reset(groups)
-            report = cluster.collect(theta, rnd, rnd.workers)
-            for g in groups:
-                exact = theta * np.sum([shards[j] for j in code.partitions_of(g)], axis=0)
-                np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-12)
-            assert {code.group_of(i) for i in report.survivors} == set(groups)
 
 
 def test_forced_survivors_give_what_they_give_on_processes_though_some_are_killed():
@@ -441,9 +418,6 @@ def test_messages_outlive_the_cluster():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"shards": [1.0]}, ValueError, "2 partitions, got 1 shards"),
-        ({"gradient": None}, TypeError, "gradient must be callable"),
-        ({"patience": -1.0}, ValueError, "patience"),
         ({"address": 6379}, TypeError, "address must be a string, not 6379"),
         ({"address": "elsewhere:1"}, ValueError, "Ray is initialised already, at .*'elsewhere:1'"),
         ({"actor_options": ["num_cpus"]}, TypeError, "actor_options must be a mapping"),
