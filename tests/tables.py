@@ -70,6 +70,16 @@ SMALL = [
 SMALL_IDS = [f"{i}-{type(code).__name__}" for i, code in enumerate(SMALL)]
 EVERY_SMALL = pytest.mark.parametrize("code", SMALL, ids=SMALL_IDS)
 
+# Approximate codes, whose rounds wait for some workers at most.
+WAITING = [
+    fastgc.FractionalRepetition(6, stragglers=1, wait=3),
+    fastgc.FractionalRepetition(6, 8, stragglers=2, wait=2),
+    fastgc.FractionalRepetition(8, load=4, wait=8),
+    fastgc.LinearCode(np.random.default_rng(0).standard_normal((7, 6)), wait=4),
+    fastgc.LinearCode(np.random.default_rng(1).standard_normal((6, 5)) + 1j, wait=2),
+    fastgc.GraphCode(8, 9, degree=3, wait=5),
+]
+
 # As large as codes in use.
 LARGE = [
     fastgc.ReedSolomon(200, stragglers=20),

@@ -53,6 +53,12 @@ def test_last_batch_may_be_smaller():
     }
 
 
+def test_one_worker_alone():
+    for code in (CouponCollector(1, 3, load=3), CouponCollector(1, 3, loads=[3])):
+        assert (code.load, code.stragglers) == (3, 0)
+        np.testing.assert_array_equal(code.matrix().sum(axis=0), 1)
+
+
 def test_duplicates_are_dropped():
     code = CouponCollector(12, 9, load=3, seed=0)
     batch = np.array([code.partitions(i)[0] for i in range(12)])

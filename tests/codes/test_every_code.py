@@ -1,11 +1,12 @@
 """Every small code keeps the promises of `fastgc.testing.codes`."""
 
-from tables import EVERY_SMALL
+import pytest
+from tables import SMALL, WAITING
 
 from fastgc.testing.codes import CHECKS, check
 
 
-@EVERY_SMALL
+@pytest.mark.parametrize("code", [*SMALL, *WAITING], ids=repr)
 def test_check(code):
     """It is compared with linear algebra on its rows, and run, simulated and trained with."""
     said = []

@@ -1,5 +1,6 @@
 """Fractional repetition of Tandon et al., and ErasureHead of Wang et al. from its paper."""
 
+from itertools import combinations
 from math import comb
 
 import numpy as np
@@ -20,16 +21,40 @@ def test_fractional_repetition_is_replicas():
 
 
 @pytest.mark.parametrize(
+    ("n", "k", "s", "f"), [(6, 6, 1, 3), (8, 11, 3, 3), (9, 9, 2, 4), (6, 8, 2, 6), (6, 3, 1, 2)]
+)
+def test_residuals_by_counting_are_those_of_every_set(n, k, s, f):
+    code = FractionalRepetition(n, k, stragglers=s, wait=f)
+    found = code.residuals()
+    left = [code.residual(F) for F in combinations(range(n), f)]
+    assert (found.workers, found.sets, found.exhaustive) == (f, 0, True)
+    assert found.mean == pytest.approx(np.sqrt(np.mean(np.square(left))), abs=1e-9)
+    assert found.worst == pytest.approx(max(left), abs=1e-9)
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({"n": 7, "stragglers": 2}, "multiple of s \\+ 1 = 3, not 7; BinaryCode"),
         ({"n": 6, "stragglers": 6}, "stragglers must be in 0"),
         ({"n": 6, "k": 2, "stragglers": 1}, "at least n / \\(s \\+ 1\\) = 3, not 2"),
+        ({"n": 6, "load": 0}, "load=0"),
+        ({"n": 6, "load": 7}, "load=7"),
+        ({"n": 6, "k": 4, "load": 1}, "load=1"),
     ],
 )
 def test_impossible_fractional_repetition(arguments, says):
     with pytest.raises(ValueError, match=says):
         FractionalRepetition(**arguments)
+
+
+def test_a_load_says_how_many_stragglers():
+    assert FractionalRepetition(6, 9, load=3).stragglers == 1
+    assert FractionalRepetition(6, load=6).stragglers == 5
+    assert FractionalRepetition(6, load=1).stragglers == 0
+    for arguments in ({}, {"load": 2, "stragglers": 1}):
+        with pytest.raises(TypeError, match="either stragglers or load"):
+            FractionalRepetition(6, **arguments)
 
 
 def test_recovery_of_fractional_repetition():

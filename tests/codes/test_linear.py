@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from liars import dense
 
 from fastgc import (
     BinaryCode,
@@ -93,3 +94,42 @@ def test_coefficients_near_the_end_of_float64():
     with pytest.warns(InstabilityWarning, match="numerically unstable"):
         code = LinearCode(np.diag([1e308, 1e308, 1e308]), stragglers=0)
     assert code.threshold == 3
+
+
+@pytest.mark.parametrize("kind", ["real", "complex", "rank 3"])
+def test_parity_is_a_check_for_each_dependent_message(kind):
+    """Checks are combinations of the rows that came, and are zero on all columns."""
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((7, 4)) + 0j
+    if kind == "complex":
+        B = B * np.exp(1j * rng.standard_normal((7, 4)))
+    elif kind == "rank 3":
+        B[:, 3] = 2 - B[:, 0] - B[:, 1] - B[:, 2]
+        B = B @ np.diag([1, 1, 1, 1])
+        B[:, 2] = B[:, 0] + B[:, 1]
+    B *= 10.0 ** np.arange(-3, 4)[:, None]
+    code = LinearCode(B if kind == "complex" else B.real, wait=2)
+    for f in range(1, 8):
+        F = rng.permutation(7)[:f]
+        parity = code.scheme.parity(F)
+        H = dense(parity, f)
+        sizes = np.linalg.norm(B[F], axis=1)
+        np.testing.assert_allclose(H @ B[F], 0, atol=1e-12)
+        assert len(H) == f - np.linalg.matrix_rank(B[F] / sizes[:, None])
+        np.testing.assert_allclose(parity.error, np.linalg.norm(H @ B[F], axis=1), atol=1e-14)
+        assert len(H) == 0 or np.linalg.matrix_rank(H * sizes) == len(H)
+
+
+@pytest.mark.parametrize("more", [0, 1j])
+def test_vectors_that_wait_are_least_squares(more):
+    """Also from sets that determine the gradient; more workers than `wait` are all used."""
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 4)) + more
+    code = LinearCode(B, wait=3, packed=False)
+    for f in range(3, 7):
+        F = rng.permutation(6)[:f]
+        best = np.linalg.lstsq(B[F].T, np.ones(4), rcond=None)[0]
+        vector, sizes = code.decoding_vector(F), np.linalg.norm(B[F], axis=1)
+        np.testing.assert_allclose(vector @ B[F], best @ B[F], atol=1e-12)
+        assert np.linalg.norm(vector * sizes) <= np.linalg.norm(best * sizes) * (1 + 1e-12)
+    assert not code.decodable([0, 1])

@@ -188,3 +188,35 @@ def test_five_percent_of_forty():
 def test_impossible_uc_mmc(arguments, says):
     with pytest.raises(ValueError, match=says):
         Uncoded(**arguments)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [Uncoded(6, tolerance=0.5), Uncoded(6, 12, tolerance=0.5, rescale=False)],
+    ids=repr,
+)
+def test_residuals_by_formula_are_those_of_every_set(code):
+    for f in range(3, code.n + 1):
+        found = code.residuals(f)
+        assert (found.workers, found.sets, found.exhaustive) == (f, 0, True)
+        for heard in itertools.combinations(range(code.n), f):
+            assert found.worst == pytest.approx(code.residual(heard), abs=1e-7)
+        assert found.mean == found.worst
+    assert code.residuals(code.n).worst == 0
+    assert code.scheme.precision.known_residuals(2) is None  # too few to decode
+
+
+@pytest.mark.parametrize(
+    "code",
+    [Uncoded(5, 7, tolerance=0.3), Uncoded(4, load=2, tolerance=0.5), Uncoded(3, 3, load=1)],
+    ids=repr,
+)
+def test_residuals_of_others_are_looked_at(code):
+    """It matters which workers are missing, or how far they have come."""
+    assert code.scheme.precision.known_residuals(code.n - 1) is None
+
+
+def test_residuals_of_unequal_shares():
+    found = Uncoded(5, 7, tolerance=0.3).residuals()
+    assert found.sets > 0
+    assert found.mean < found.worst

@@ -10,6 +10,7 @@ from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import WAITING
 
 import fastgc
 from fastgc import (
@@ -63,11 +64,7 @@ class Chunks(fastgc.Code):
 
 
 CODES = [
-    FractionalRepetition(6, stragglers=1, wait=3),
-    FractionalRepetition(6, 8, stragglers=2, wait=2),
-    FractionalRepetition(8, load=4, wait=8),
-    LinearCode(np.random.default_rng(0).standard_normal((7, 6)), wait=4),
-    LinearCode(np.random.default_rng(1).standard_normal((6, 5)) + 1j, wait=2),
+    *WAITING[:5],
     Shifts(7, load=2, wait=4),
     Chunks(4, load=2, wait=2),
 ]

@@ -278,15 +278,7 @@ def test_engines_take_it(wait):
 
 
 def test_residuals_over_sets():
-    """Formulas of means and worst cases agree with enumeration."""
-    for n, k, s, f in ((6, 6, 1, 3), (8, 11, 3, 3), (9, 9, 2, 4), (6, 8, 2, 6)):
-        code = fastgc.FractionalRepetition(n, k, stragglers=s, wait=f)
-        found = code.residuals()
-        left = [code.residual(F) for F in combinations(range(n), f)]
-        assert found.exhaustive
-        assert found.workers == f
-        assert found.mean == pytest.approx(math.sqrt(np.mean(np.square(left))), abs=1e-9)
-        assert found.worst == pytest.approx(max(left), abs=1e-9)
+    """All sets of so many workers, or random ones if there are too many."""
     code = fastgc.CyclicRepetition(6, stragglers=2)
     left = [code.residual(F) for F in combinations(range(6), 3)]
     found = code.residuals(3)
@@ -298,32 +290,6 @@ def test_residuals_over_sets():
     for wrong in (0, 7):
         with pytest.raises(ValueError, match=r"workers must be in 1 \.\. n = 6"):
             code.residuals(wrong)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        fastgc.Uncoded(6, tolerance=0.5),
-        fastgc.Uncoded(6, 12, tolerance=0.5, rescale=False),
-    ],
-    ids=repr,
-)
-def test_residuals_by_formula_are_those_of_every_set(code):
-    for f in range(4, code.n + 1):
-        found = code.residuals(f)
-        assert (found.workers, found.sets, found.exhaustive) == (f, 0, True)
-        for heard in combinations(range(code.n), f):
-            left = code.residual(heard)
-            assert found.worst == pytest.approx(left, abs=1e-7)
-            assert found.mean == found.worst
-    assert code.residuals(code.n).worst == 0
-
-
-def test_residuals_of_unequal_shares_are_looked_at():
-    """It matters whether a worker with more partitions is missing."""
-    found = fastgc.Uncoded(5, 7, tolerance=0.3).residuals()
-    assert found.sets > 0
-    assert found.mean < found.worst
 
 
 def test_the_worst_is_known_where_no_round_can_end_worse():
