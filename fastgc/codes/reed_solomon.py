@@ -235,24 +235,24 @@ class _Precision(Precision):
     def typical_error(self) -> float:
         """As for any code, but from a sample of the survivors' coefficients: a few milliseconds."""
         scheme = self.scheme
-        largest = max(scheme._clusters, key=lambda c: c.m)
+        largest = max(scheme.parts, key=lambda c: c.m)
         s = -(-scheme.stragglers * largest.m // scheme.n)  # its share; all, if there is no other
         return typical_error(largest, s, scheme._good_enough)
 
     @cached_property
     def row_norms(self) -> Floats:
         with np.errstate(over="ignore"):
-            return np.exp(log_totals(self.scheme._clusters, 2) - math.log(self.scheme.k))
+            return np.exp(log_totals(self.scheme.parts, 2) - math.log(self.scheme.k))
 
     @cached_property
     def row_sums(self) -> Floats:
         with np.errstate(over="ignore"):
-            return np.exp(log_totals(self.scheme._clusters, 1))
+            return np.exp(log_totals(self.scheme.parts, 1))
 
     @cached_property
     def copies(self) -> Ints | None:
         # A worker that computes all partitions of its cluster sends their sum, as all of them do.
-        whole = [c for c in self.scheme._clusters if c.w == c.k and c.m > 1]
+        whole = [c for c in self.scheme.parts if c.w == c.k and c.m > 1]
         if not whole:
             return None
         number = np.arange(self.scheme.n)
@@ -264,13 +264,13 @@ class _Precision(Precision):
         """The residual, computed by transforms, with what their rounding adds."""
         scheme = self.scheme
         with np.errstate(over="ignore", invalid="ignore"):
-            found = lacking(scheme._clusters, survivors, vector)
+            found = lacking(scheme.parts, survivors, vector)
             left = np.linalg.norm(found.real if scheme.layout == "complex" else found)
         return float(left) / math.sqrt(scheme.k) if left < np.inf else math.inf
 
 
 class ReedSolomonScheme(Scheme):
-    """The scheme of `ReedSolomon`."""
+    """The scheme of `ReedSolomon`: its matrix is the direct sum of its `parts`, the clusters."""
 
     is_complex = True
     stragglers: int
@@ -279,7 +279,7 @@ class ReedSolomonScheme(Scheme):
     def __init__(
         self, clusters: tuple[Cluster, ...], *, packed: bool, precision: float = 0.0
     ) -> None:
-        self._clusters, self.packed, self._good_enough = clusters, packed, precision
+        self.parts, self.packed, self._good_enough = clusters, packed, precision
         self.clusters = len(clusters)
         self.n, self.k = sum(c.m for c in clusters), sum(c.k for c in clusters)
         self.load = max(c.w for c in clusters)
@@ -297,36 +297,34 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
-        found = [_rows(c, c.first_worker + np.arange(c.m)[:, None]) for c in self._clusters]
+        found = [_rows(c, c.first_worker + np.arange(c.m)[:, None]) for c in self.parts]
         held, values = zip(*((held.ravel(), values.ravel()) for held, values in found), strict=True)
         return np.append(0, np.cumsum(self.loads)), np.concatenate(held), np.concatenate(values)
 
     def _cluster_of(self, worker: int) -> Cluster:
-        return self._clusters[
-            bisect_right(self._clusters, worker, key=attrgetter("first_worker")) - 1
-        ]
+        return self.parts[bisect_right(self.parts, worker, key=attrgetter("first_worker")) - 1]
 
     # ----------------------------------------------------------------------------- stability
 
     @property
     def loads(self) -> Ints:
-        workers, held = zip(*((c.m, c.w) for c in self._clusters), strict=True)
+        workers, held = zip(*((c.m, c.w) for c in self.parts), strict=True)
         return np.repeat(np.array(held, dtype=np.int64), workers)
 
     def rings(self) -> list[Ints]:
         # In the order of their roots on the circle.
-        return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self._clusters]
+        return [c.first_worker + np.arange(c.m) * pow(c.q, -1, c.m) % c.m for c in self.parts]
 
     # ------------------------------------------------------------------------------ decoding
 
     @cached_property
     def _plan(self) -> CyclicPlan:
-        return CyclicPlan(cyclic_tables([(c.m, c.q, c.m - c.tolerance) for c in self._clusters]))
+        return CyclicPlan(cyclic_tables([(c.m, c.q, c.m - c.tolerance) for c in self.parts]))
 
     @cached_property
     def _may_spread(self) -> bool:
         """Whether "auto" may choose among survivors: see `SPREAD_STEPS`."""
-        steps = sum(c.m * (c.m - c.tolerance) for c in self._clusters)
+        steps = sum(c.m * (c.m - c.tolerance) for c in self.parts)
         return steps <= SPREAD_STEPS
 
     @property
@@ -343,7 +341,7 @@ class ReedSolomonScheme(Scheme):
         """
         if self._may_spread:
             return self.n
-        return self.clusters * fourier.crossover(max(c.m for c in self._clusters))
+        return self.clusters * fourier.crossover(max(c.m for c in self.parts))
 
     @property
     def tables(self) -> kernels.cyclic.CyclicTables:
@@ -356,7 +354,7 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def rule(self) -> Blocks:
-        sizes = [c.m for c in self._clusters]
+        sizes = [c.m for c in self.parts]
         block = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
         return Blocks(block, self._plan.tables.need)
 
@@ -414,9 +412,9 @@ class ReedSolomonScheme(Scheme):
         if self.rule.missing(chosen):
             self.raise_too_few(chosen)
         if method == "near-exact":
-            found = nearer_vector(self._clusters, chosen, unit, precision=self._good_enough)
+            found = nearer_vector(self.parts, chosen, unit, precision=self._good_enough)
         else:
-            found = by_system(self._clusters, chosen, method)
+            found = by_system(self.parts, chosen, method)
         beyond = ~np.isfinite(found)
         if beyond.any():
             self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
@@ -424,12 +422,12 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def _row_squares(self) -> Floats:
-        return row_squares(self._clusters, self.k)
+        return row_squares(self.parts, self.k)
 
     def _longest(self, unit: float, by_transforms: bool = False) -> float:
         """The largest squared norm of an exact vector that "auto" keeps."""
-        m = max(c.m for c in self._clusters) if by_transforms else 0
-        products = max(c.tolerance for c in self._clusters) / 4 * (DOUBLE / unit) ** 2
+        m = max(c.m for c in self.parts) if by_transforms else 0
+        products = max(c.tolerance for c in self.parts) / 4 * (DOUBLE / unit) ** 2
         precision = self._good_enough / math.sqrt(1 + products)
         return longest_kept(float(self._row_squares.max()), unit, m, precision)
 
@@ -439,11 +437,11 @@ class ReedSolomonScheme(Scheme):
         """Replace an exact vector that is too long by the near-exact one; whether one will do."""
         if status not in (Status.IMPRECISE, Status.OVERFLOW):
             return False
-        if not affordable(self._clusters):
+        if not affordable(self.parts):
             return bool(status == Status.IMPRECISE)
         kept = longest / self.clusters if self.clusters > 1 else 0.0
         vector[:] = nearer_vector(
-            self._clusters, survivors, unit, vector.copy(), kept, self._good_enough
+            self.parts, survivors, unit, vector.copy(), kept, self._good_enough
         )
         return True
 
@@ -484,18 +482,18 @@ class ReedSolomonScheme(Scheme):
         if run(LOCATOR, survivors.size) == Status.OVERFLOW:
             return Parity.none()
         block, need = self.rule
-        parts = []
-        for b, c in enumerate(self._clusters):
+        checks = []
+        for b, c in enumerate(self.parts):
             at = np.flatnonzero(block[survivors] == b)
             moments = np.arange(1, min(at.size - int(need[b]), most) + 1)
             exponent = c.q * (survivors[at] - c.first_worker) * moments[:, None] % c.m
-            parts.append((Parity.of(a[at] * roots(c.m)[exponent]), at))
-        return Parity.beside(parts)
+            checks.append((Parity.of(a[at] * roots(c.m)[exponent]), at))
+        return Parity.beside(checks)
 
     @cached_property
     def _any_plan(self) -> CyclicPlan:
         """As `_plan`, but for any number of survivors."""
-        return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self._clusters]))
+        return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self.parts]))
 
     def _raise(self, status: Status, where: int, survivors: Ints) -> None:
         if status in (Status.OUT_OF_RANGE, Status.DUPLICATE):

@@ -158,7 +158,7 @@ def nearer_vector(
         alone = c.alone
         members = survivors[at] - c.first_worker
         roots = unnamed(c.m, turns)
-        projector = _projector(alone) if roots.size**2 <= ENTRIES else None
+        projector = projector_of(alone) if roots.size**2 <= ENTRIES else None
         if projector is not None:
             lost = unnamed(c.m, members)
             choices.append(kernels.minimum_norm(projector, lost)[members])
@@ -208,13 +208,13 @@ def _error(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> f
     if row == math.inf:
         return math.inf
     with np.errstate(over="ignore", invalid="ignore"):
-        left = _left(alone, survivors, vector)
+        left = left_squared(alone, survivors, vector)
         total = left / alone.k + (2 * unit) ** 2 * row * square(vector)
     return math.sqrt(total) if total < math.inf else math.inf
 
 
 @lru_cache(maxsize=16)
-def _projector(alone: Cluster) -> kernels.Projector | None:
+def projector_of(alone: Cluster) -> kernels.Projector | None:
     """Projector on what B maps to zero; None unless there is a choice of exact vectors.
 
     There is one if fewer columns differ than there may be survivors. None also if columns are
@@ -269,7 +269,7 @@ def _begin(alone: Cluster) -> list[tuple[int, Ints]]:
     return [(d, np.bincount(first, minlength=alone.m)) for d, _, first in _of_weight(alone)]
 
 
-def _left(alone: Cluster, survivors: Ints, vector: Complexes) -> float:
+def left_squared(alone: Cluster, survivors: Ints, vector: Complexes) -> float:
     """Squared norm of `lacking` for one cluster."""
     of_all = np.zeros(alone.m, dtype=np.complex128)
     of_all[survivors] = vector

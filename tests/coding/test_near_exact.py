@@ -94,7 +94,7 @@ def test_where_the_exact_vector_is_beyond_float64():
 def test_the_least_of_bias_and_rounding():
     """The same least squares problem, solved in 50 digits, agrees."""
     code = ReedSolomon(25, stragglers=8)
-    q = code.scheme._clusters[0].q
+    q = code.scheme.parts[0].q
     lost = code.scheme.rings()[0][:8]
     survivors = without(code, lost)
     with mpmath.workdps(50):
@@ -202,8 +202,8 @@ def test_what_is_left_out_is_what_the_rows_say(n, k, s, clusters, packed):
     wanted = np.linalg.norm(missing) / np.sqrt(k)
     assert code.scheme.precision.left_out(survivors, vector) == pytest.approx(wanted, rel=1e-12)
     assert code.residual(survivors, vector) == pytest.approx(wanted, rel=1e-12)
-    if packed and len(code.scheme._clusters) == 1:
-        left = near_exact._left(code.scheme._clusters[0], survivors, vector)
+    if packed and len(code.scheme.parts) == 1:
+        left = near_exact.left_squared(code.scheme.parts[0], survivors, vector)
         assert np.sqrt(left / k) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -290,7 +290,7 @@ def test_a_precision_that_is_good_enough(n, s, clusters):
     unit, precision = UNITS[np.float64], 1e-4
     exactly = ReedSolomon(n, stragglers=s, clusters=clusters)
     enough = ReedSolomon(n, stragglers=s, clusters=clusters, precision=precision)
-    row = np.sqrt(exactly.scheme._row_squares.max())
+    row = np.sqrt(near_exact.row_squares(exactly.scheme.parts, exactly.k).max())
     rng = np.random.default_rng(0)
     taken = {"exact": 0, "near-exact": 0}
     ring = exactly.scheme.rings()[0]
@@ -348,7 +348,7 @@ def test_what_transforms_round():
     for n, s in [(64, 20), (128, 40), (250, 60), (257, 60), (1009, 100)]:
         code = ReedSolomon(n, stragglers=s)
         circle = code.scheme.rings()[0]
-        row = np.sqrt(code.scheme._row_squares[0])
+        row = np.sqrt(near_exact.row_squares(code.scheme.parts, code.k)[0])
         sets = [circle[:c] for c in range(2, s + 1, 2)]
         sets += [np.arange(c) for c in range(1, s + 1, 3)]
         sets += [circle[np.rint(np.linspace(0, rng.integers(s, n), s)).astype(int) % n]] * 9
@@ -374,7 +374,12 @@ def test_what_products_round():
         for kind in ("random", "3/4", "but a gap"):
             survivors = without(code, stragglers_of(kind, code, s, rng))
             vector = code.decoding_vector(survivors, "locator")
-            rounded = 2 * unit * np.linalg.norm(vector) * np.sqrt(code.scheme._row_squares[0])
+            rounded = (
+                2
+                * unit
+                * np.linalg.norm(vector)
+                * np.sqrt(near_exact.row_squares(code.scheme.parts, code.k)[0])
+            )
             assert code.scheme.precision.left_out(survivors, vector) < np.sqrt(1 + s / 4) * rounded
 
 
@@ -383,7 +388,7 @@ def test_every_door_takes_the_messages_precision(dtype):
     code = ReedSolomon(96, stragglers=24)
     unit = np.finfo(dtype).eps / 2
     survivors = without(code, code.scheme.rings()[0][:24])
-    wanted = near_exact.nearer_vector(code.scheme._clusters, survivors, unit)
+    wanted = near_exact.nearer_vector(code.scheme.parts, survivors, unit)
     found = code.decoding_vector(survivors, message_dtype=dtype)
     same_vector(found, wanted)
     same_vector(code.decoder(dtype)(survivors), wanted)
@@ -435,22 +440,19 @@ def test_kernels_tell_vectors_that_are_too_long(method):
     code = ReedSolomon(24, stragglers=5, clusters=2)
     survivors = without(code, [0, 1, 2, 15, 20])
     out = np.empty(19, dtype=complex)
-    run, _ = kernels.unchecked.bind_decoding_vector(code.scheme._plan, survivors, out)
+    plan = kernels.cyclic.CyclicPlan(code.scheme.tables)
+    run, _ = kernels.unchecked.bind_decoding_vector(plan, survivors, out)
     assert run(method, 19) == kernels.Status.OK
     square = float(np.linalg.norm(out)) ** 2
     masks = np.isin(np.arange(24), survivors)[None]
     for longest, status in ((square * 1.001, kernels.Status.OK), (square * 0.999, 7), (0.0, 7)):
         again = np.empty(19, dtype=complex)
-        run, _ = kernels.unchecked.bind_decoding_vector(
-            code.scheme._plan, survivors, again, longest
-        )
+        run, _ = kernels.unchecked.bind_decoding_vector(plan, survivors, again, longest)
         assert run(method, 19) == status
         np.testing.assert_array_equal(again, out)
         where = np.empty(1, dtype=np.int64)
         many = np.empty((1, 24), dtype=complex)
-        kernels.unchecked.decoding_vectors(
-            code.scheme._plan, masks.copy(), method, many, where, longest
-        )
+        kernels.unchecked.decoding_vectors(plan, masks.copy(), method, many, where, longest)
         assert where[0] == (-2 if status else 0)
         np.testing.assert_array_equal(many[0, survivors], out)
 
@@ -576,7 +578,7 @@ def test_the_law_of_the_papers_root():
             warnings.simplefilter("ignore", fastgc.InstabilityWarning)
             code = ReedSolomon(n, stragglers=s, root=1)
         law = unit * (n / (2 * np.pi)) ** s / math.gamma(s / 2 + 1) ** 2
-        least = near_exact.least_rounding(code.scheme._clusters[0], unit)
+        least = near_exact.least_rounding(code.scheme.parts[0], unit)
         # |tau(x)| is n / prod |1 - alpha^r|, r = -x .. s-x but 0, and |1 - alpha^r| < 2 pi |r| / n
         exactly = 2 * unit * (n / (2 * np.pi)) ** s * math.comb(2 * s, s) ** 0.5 / math.factorial(s)
         assert exactly < least < 1.5 * exactly
@@ -707,7 +709,7 @@ def test_no_vector_by_all_shifts():
 def test_every_set_where_columns_are_alike(n, k, s):
     """Vectors are the shortest exact ones, also with more survivors than needed."""
     code = ReedSolomon(n, k, stragglers=s)
-    assert near_exact._projector(code.scheme._clusters[0]) is not None
+    assert near_exact.projector_of(code.scheme.parts[0]) is not None
     B = code.matrix()
     for count in range(s + 1):
         for lost in itertools.combinations(range(n), count):
@@ -723,8 +725,8 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
     survivors = without(code, code.scheme.rings()[0][:7])
     for entries, step in ((1000, 8), (191, 4), (95, 2)):
         monkeypatch.setattr(near_exact, "ENTRIES", entries)
-        near_exact._projector.cache_clear()
-        assert near_exact._projector(code.scheme._clusters[0]).projector.shape == (
+        near_exact.projector_of.cache_clear()
+        assert near_exact.projector_of(code.scheme.parts[0]).projector.shape == (
             step,
             step,
             24 // step,
@@ -732,14 +734,14 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
     monkeypatch.setattr(near_exact, "ENTRIES", 47)
-    near_exact._projector.cache_clear()
-    assert near_exact._projector(code.scheme._clusters[0]) is None
-    near_exact._projector.cache_clear()
+    near_exact.projector_of.cache_clear()
+    assert near_exact.projector_of(code.scheme.parts[0]) is None
+    near_exact.projector_of.cache_clear()
 
 
 def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
-        return near_exact._projector(ReedSolomon(*args, **kwargs).scheme._clusters[0])
+        return near_exact.projector_of(ReedSolomon(*args, **kwargs).scheme.parts[0])
 
     assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
     assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
@@ -773,7 +775,7 @@ def test_where_the_shortest_exact_vector_is_long():
     code = ReedSolomon(192, load=82)
     lost = np.sort(code.scheme.rings()[0][:81])
     survivors = without(code, lost)
-    shifts = near_exact._projector(code.scheme._clusters[0])
+    shifts = near_exact.projector_of(code.scheme.parts[0])
     shortest = kernels.minimum_norm(shifts, lost)[survivors]
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)

@@ -389,7 +389,7 @@ def test_a_scheme_that_fills_vectors_itself_is_asked():
 
             return twice
 
-    doubled = fastgc.Code(Doubled(FIVE.scheme._clusters, packed=True))
+    doubled = fastgc.Code(Doubled(FIVE.scheme.parts, packed=True))
     messages, survivors = np.random.default_rng(0).standard_normal((7, 4)), np.arange(5)
     expected = 2 * FIVE.decode(survivors, messages[:5])
     for found in (doubled.decode(survivors, messages[:5]), doubled.bind(messages)(survivors)):
