@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import json
 import math
+import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -158,6 +160,18 @@ def test_plan_names_and_makes_each_code_once():
         planning.plan(7, codes=[mine])
     with pytest.raises(TypeError, match="not None"):
         planning.plan(4, codes=[None])
+
+
+def test_plan_decodes_in_the_time_of_the_messages_it_reads(monkeypatch):
+    """On a clock that stands still, with 16 ms for the combination of 16 rows."""
+    module = sys.modules["fastgc.planning.plan"]
+    monkeypatch.setattr(module, "repeat", lambda *given, **options: [0.016] * 5)
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: 1.0))
+    names = ["uncoded", "rs:stragglers=1", "rs:stragglers=1,packed=no", "fractional:stragglers=1"]
+    found = planning.plan(4, codes=names, rounds=3)
+    read = {choice.name: choice.decode for choice in found.choices}
+    expected = dict(zip(names, (0.004, 0.003, 0.006, 0.002), strict=True))
+    assert read == pytest.approx(expected)
 
 
 def test_plan_progress(monkeypatch):
