@@ -213,6 +213,9 @@ def test_optimal_loads_limit_fits(kinds, limit, share):
 def test_generalised_bcc_waits_for_all_at_least():
     pair = Heterogeneous([ShiftedExponential(1, 1)] * 4)
     assert generalised_bcc(2, pair).loads.sum() >= 2  # 2 log 2 < 2
+    alone = Heterogeneous([ShiftedExponential(1, 1)])
+    assert generalised_bcc(1, alone, needed=1, limit=1).loads.tolist() == [1]
+    assert least_time_loads(1, alone, limit=1).loads.tolist() == [1]
     assert generalised_bcc(10, pair, needed=35, limit=9).loads.tolist() == [9] * 4
 
 

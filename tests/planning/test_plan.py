@@ -90,6 +90,13 @@ def test_plan_of_other_numbers_of_partitions(n, k):
     assert ("uncoded" in found.refused) == (k < n)
 
 
+def test_plan_least_numbers():
+    found = planning.plan(1, k=1, p=1, rounds=1, codes=["uncoded"], memory=1, seed=0)
+    [choice] = found.choices
+    assert choice.code.n == 1
+    assert choice.simulation.times == pytest.approx([0.0], abs=1e-9)
+
+
 def test_plan_without_delays():
     found = planning.plan(10, None, 1e-3, rounds=20)
     assert found.best.code.load == 1

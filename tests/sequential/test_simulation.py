@@ -134,6 +134,11 @@ def test_compare_chooses_by_the_first_rounds_and_judges_by_the_others():
         assert repr(make(each.text, 6, stragglers=0)) == repr(each.scheme)
 
 
+def test_compare_least_numbers():
+    [found] = compare(np.array([[1.0, 2], [1, 2]]), ["rs"], models=1, probe=1)
+    assert (found.found, found.run.rounds.tolist()) == ({"stragglers": 1}, [1.0])
+
+
 def test_compare_without_anything_to_choose():
     times = np.random.default_rng(2).exponential(1.0, (30, 4))
     found = compare(times, [M, "uncoded"], models=2, mu=0.5)

@@ -598,6 +598,13 @@ def test_train_tracker_measures_in_no_time():
     assert 0 < history.rounds[-1].time < 0.3
 
 
+def test_train_least_numbers(tmp_path):
+    options = {"rounds": 1, "batch": 1, "evaluate_every": 1, "every": 1, "seed": 0}
+    kept = {"engine": "simulated", "checkpoint": tmp_path / "run"}
+    [record] = fastgc.train(fastgc.Uncoded(1), toy(), **options, **kept).rounds
+    assert (record.samples, record.evaluated) == (1, True)
+
+
 def test_train_batch_as_large_as_the_smallest_partition():
     history = fastgc.train(fastgc.Uncoded(4), toy(), batch=16, rounds=2, engine="simulated")
     assert len(history.rounds) == 2
