@@ -241,11 +241,6 @@ def test_entries_are_those_of_rows(code):
     assert held.dtype == np.int64
 
 
-@EVERY_SMALL
-def test_a_round_of_every_small_code(code):
-    all_verbs_once(code)
-
-
 def all_verbs_once(code):
     code = pickle.loads(pickle.dumps(code))  # drops what another backend prepared
     job, p = Job(code), FEATURES * OUTPUTS

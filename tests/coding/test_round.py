@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import HALVES
-from tables import EVERY_SMALL, Job
 
 from fastgc import (
     BinaryCode,
@@ -20,7 +18,6 @@ from fastgc import (
     Reactive,
     ReedSolomon,
     Uncoded,
-    backend,
 )
 from fastgc.codes import ReactiveRound
 from fastgc.coding import round as rounds
@@ -65,90 +62,6 @@ def exact(code, partials, survivors):
 
 def fits(code, dtype):
     return code.scheme.packed or np.dtype(dtype).kind == "f"
-
-
-# ------------------------------------------------------------------------------------ encoder
-
-
-@EVERY_CODE
-@EVERY_DTYPE
-def test_streaming_is_encoding(code, dtype):
-    if not fits(code, dtype):
-        pytest.skip("packed=False takes real gradients")
-    for p in SIZES:
-        check_streaming(code, dtype, p)
-
-
-def check_streaming(code, dtype, p):
-    partials = partial_gradients(code, p, dtype)
-    unit = np.finfo(dtype).eps
-    rng = np.random.default_rng(1)
-    for worker in range(code.n):
-        whole = code.encode(worker, partials[code.partitions(worker)])
-        # By definition: a row of B times partials, whose pairs count as complex numbers.
-        wide = partials.astype(np.complex128)
-        if code.scheme.is_complex and code.scheme.packed and np.dtype(dtype).kind == "f":
-            padded = np.zeros((code.k, p + p % 2))
-            padded[:, :p] = partials
-            wide = padded[:, ::2] + 1j * padded[:, 1::2]
-        truth = code.matrix()[worker] @ wide
-        if wide.shape[1] != whole.size:
-            truth = truth.view(np.float64)
-        np.testing.assert_allclose(whole, truth, atol=60 * unit)
-        encoder = code.encoder(worker, p, dtype)
-        for _ in range(2):  # the second time after a reset, over the old contents
-            for j in rng.permutation(code.partitions(worker)):
-                encoder.add(j, partials[j])
-            np.testing.assert_allclose(encoder.message(), whole, atol=60 * unit)
-            encoder.reset()
-
-
-def test_encoder_writes_where_it_is_told():
-    code = ReedSolomon(5, stragglers=1)
-    partials = partial_gradients(code, 6, np.float64)
-    room = np.full(12, 7.0)
-    encoder = code.encoder(3, 6, out=room[3:9])
-    for j in code.partitions(3):
-        encoder.add(int(j), partials[j])
-    assert np.shares_memory(encoder.message(), room)
-    np.testing.assert_allclose(room[3:9], code.encode(3, partials[code.partitions(3)]), atol=1e-14)
-    assert (room[:3] == 7).all()
-    assert (room[9:] == 7).all()
-
-
-def test_encoder_refuses():
-    code = ReedSolomon(5, stragglers=1)
-    first, second = code.partitions(2).tolist()
-    absent = next(j for j in range(5) if j not in (first, second))
-    g = np.arange(4.0)
-    encoder = code.encoder(2, 4)
-    with pytest.raises(ValueError, match=rf"lacks partitions \[{first}, {second}\]"):
-        encoder.message()
-    room = np.zeros(4)
-    encoder = code.encoder(2, 4, out=room)
-    encoder.add(first, g)
-    before = room.copy()
-    for partition, partial, error, says in [
-        (absent, g, ValueError, rf"partition {absent} is not among those of worker 2"),
-        (9, g, ValueError, "partition 9 is not among"),
-        (first, g, ValueError, f"partition {first} was added already"),
-        (second, g.astype(np.float32), TypeError, "must have dtype float64, not float32"),
-        (second, g[:3], ValueError, r"must have shape \(4,\), not \(3,\)"),
-        (second, g[:, None], ValueError, r"not \(4, 1\)"),
-    ]:
-        with pytest.raises(error, match=says):
-            encoder.add(partition, partial)
-        with pytest.raises(ValueError, match=rf"worker 2's message still lacks .* \[{second}\]"):
-            encoder.message()
-        np.testing.assert_array_equal(room, before)
-    encoder.add(second, g[::-1])  # strided, so it is copied
-    np.testing.assert_allclose(encoder.message(), code.encode(2, [g, g[::-1]]), atol=1e-14)
-    with pytest.raises(ValueError, match="worker 5 does not exist: they are numbered 0 to 4"):
-        code.encoder(5, 4)
-    with pytest.raises(ValueError, match="p must be at least 1"):
-        code.encoder(0, 0)
-    with pytest.raises(TypeError, match="dtype"):
-        code.encoder(0, 4, np.int32)
 
 
 # -------------------------------------------------------------------------------------- round
@@ -398,99 +311,7 @@ def test_decoder_is_decoding_vector(code):
     decoder(range(code.n))
 
 
-# ------------------------------------------------------------------------------ bound decoder
-
-
-@EVERY_SMALL
-def test_bound_decoder_is_decode(code):
-    job, rng = Job(code), np.random.default_rng(5)
-    size = job.messages[0].size
-    room = np.full((code.scheme.messages.count, size + 3), np.nan, job.messages[0].dtype)
-    messages, gradient = room[:, 1 : size + 1], np.empty(job.p)
-    bound = code.bind(messages, gradient)
-    new = code.bind(messages, p=job.p, check_finite=False)
-    assert bound.gradient is gradient
-    for _ in range(8):
-        survivors = rng.permutation(code.scheme.messages.count)
-        survivors = survivors[: rng.integers(code.threshold, code.scheme.messages.count + 1)]
-        if not code.decodable(survivors):  # really, a worker's messages come in order
-            continue
-        messages[:] = np.nan
-        messages[survivors] = [job.messages[m] for m in survivors]
-        expected = job.decode(survivors)
-        assert bound(survivors.tolist()) is gradient
-        np.testing.assert_array_equal(gradient, expected)
-        np.testing.assert_array_equal(new(survivors), expected)
-        assert new(survivors) is new.gradient
-    assert np.isnan(room[:, [0, -1]]).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_bound_decoder_of_any_packed_code(data):
-    n = data.draw(st.integers(1, 12))
-    code = ReedSolomon(n, stragglers=data.draw(st.integers(0, n - 1)))
-    p, dtype = data.draw(st.integers(1, 9)), data.draw(st.sampled_from(DTYPES))
-    partials = partial_gradients(code, p, dtype)
-    messages = np.array(encoded(code, partials))
-    order = data.draw(st.permutations(range(n)))
-    survivors = order[: data.draw(st.integers(code.threshold, n))]
-    gradient = code.bind(messages, p=p)(survivors)
-    assert gradient.dtype == dtype
-    np.testing.assert_array_equal(gradient, code.decode(survivors, messages[survivors], p=p))
-    scale = np.abs(code.decoding_vector(survivors)).sum() * np.abs(messages).max()
-    np.testing.assert_allclose(
-        gradient, partials.sum(axis=0), atol=40 * np.finfo(dtype).eps * scale
-    )
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_bound_decoder_of_halves(dtype):
-    code = ReedSolomon(7, stragglers=2)
-    partials = partial_gradients(code, 6, np.float32)
-    messages = np.array(
-        [code.encode(i, partials[code.partitions(i)], message_dtype=dtype) for i in range(7)]
-    )
-    gradient = code.bind(messages)([6, 1, 2, 3, 0])
-    assert gradient.dtype == np.float32
-    np.testing.assert_array_equal(gradient, code.decode([6, 1, 2, 3, 0], messages[[6, 1, 2, 3, 0]]))
-
-
-def test_bound_decoder_reads_no_more_than_it_needs():
-    messages = np.ones((6, 8))
-    bound = BinaryCode(6, stragglers=1).bind(messages)
-    messages[[1, 3]] = np.nan  # not read: 0, 2 and 5 suffice like 1, 3 and 5, and are found first
-    np.testing.assert_array_equal(bound([5, 3, 0, 1, 2]), np.full(8, 3.0))
-
-
-def test_bound_decoder_refuses_and_writes_nothing():
-    code = ReedSolomon(7, stragglers=2)
-    messages = np.array(encoded(code, partial_gradients(code, 6, np.float64)))
-    gradient = np.full(6, 7.0)
-    bound = code.bind(messages, gradient)
-    for survivors, error, says in [
-        (range(4), NotDecodableError, "1 more message is needed"),
-        ([0, 1, 2, 3, 3], ValueError, "names worker 3 a second time"),
-        ([0, 1, 2, 3, 7], ValueError, "workers are numbered 0 to 6"),
-        ([0, 1, 2, 3, -1], ValueError, "workers are numbered 0 to 6"),
-        ([0.0, 1, 2, 3, 4], TypeError, "survivors must be integers"),
-        (range(8), ValueError, "workers are numbered 0 to 6"),
-    ]:
-        with pytest.raises(error, match=says):
-            bound(survivors)
-    with pytest.raises(ValueError, match="unknown method"):
-        bound(range(5), method="none")
-    assert (gradient == 7).all()
-    messages[3, 2] = np.inf
-    with pytest.raises(NonFiniteMessageError, match="of worker 3 is not finite: element 2 is inf"):
-        bound(range(5))
-    bound([0, 1, 2, 4, 5])
-    assert np.isfinite(gradient).all()
-    assert not np.isfinite(code.bind(messages, gradient, check_finite=False)(range(5))).all()
-    several = Uncoded(2, 4, load=2)
-    bound = several.bind(np.array([[1.0], [2], [np.nan], [3]]))
-    with pytest.raises(NonFiniteMessageError, match="worker 1"):
-        bound(range(4))
+# ---------------------------------------------------------------------------- memory that is shared
 
 
 OVERLAPPING = [
@@ -549,102 +370,6 @@ def test_out_in_the_memory_of_a_message(code):
     rnd.lapse("the memory is gone")
     with pytest.raises(RuntimeError, match="the memory is gone"):
         rnd.gradient()
-
-
-def test_what_cannot_be_bound():
-    code = ReedSolomon(7, stragglers=2)
-    messages = np.zeros((7, 6))
-    for array, out, error, says in [
-        (messages[:5], None, ValueError, r"a row for each of 7 messages, not of shape \(5, 6\)"),
-        (messages[0], None, ValueError, "a row for each of 7 messages"),
-        (messages.tolist(), None, TypeError, "messages must be an array whose memory"),
-        (np.zeros((7, 12))[:, ::2], None, ValueError, "rows of messages must be contiguous"),
-        (np.zeros((6, 7)).T, None, ValueError, "rows of messages must be contiguous"),
-        (np.frombuffer(bytes(337), offset=1).reshape(7, 6), None, ValueError, "and aligned"),
-        (messages.astype(int), None, TypeError, "one of the dtypes"),
-        (messages, np.zeros(6, np.float32), TypeError, "out must have dtype float64"),
-        (messages, np.zeros(8), ValueError, "must have 8 elements, not 6"),
-        (messages, messages[3], ValueError, "out shares memory with messages"),
-        (messages, [0.0] * 6, TypeError, "out must be an array whose memory NumPy can view"),
-    ]:
-        with pytest.raises(error, match=says):
-            code.bind(array, out)
-    with pytest.raises(ValueError, match="must have 8 elements, not 6"):
-        code.bind(messages, p=8)
-    side_by_side = np.zeros((7, 12))
-    code.bind(side_by_side[:, :6], side_by_side[0, 6:])
-
-
-def test_energy_is_of_one_message():
-    code = ReedSolomon(6, stragglers=2)
-    encoder = code.encoder(1, 5)
-    energies = []
-    for size in (1.0, 1.0, 3.0):
-        encoder.reset()
-        for j in code.partitions(1).tolist():
-            encoder.add(j, np.full(5, size))
-        energies.append(encoder.energy)
-    weight = np.sum(np.abs(code.coefficients(1)) ** 2)
-    np.testing.assert_allclose(energies, 5 * weight * np.array([1, 1, 9]), rtol=1e-14)
-
-
-@pytest.mark.every_backend
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@EVERY_SMALL
-def test_bound_encoder(code, dtype):
-    rng, p = np.random.default_rng(0), 7
-    kind = code.scheme.format(1, dtype).partial_dtype
-    for worker in {0, code.n - 1}:
-        for index in range(code.scheme.messages.counts[worker]):
-            shape = code.partitions(worker, index).size, p
-            partials = np.zeros(shape, kind)
-            out = np.empty(code.message_size(p, dtype), code.scheme.format(1, dtype).message_dtype)
-            bound = code.bind_encoder(worker, partials, out, index=index)
-            unbound = code.bind_encoder(worker, partials, index=index)
-            assert bound.worker == worker
-            assert bound.partials is partials
-            for _ in range(2):
-                partials[:] = rng.standard_normal(shape)
-                assert bound() is out
-                # Bound calls are C's under every backend, and Numba's sums are rounded otherwise.
-                off = 0 if backend() == "c" else 4 * np.finfo(out.dtype).eps
-                expected = code.encode(worker, partials, index=index)
-                np.testing.assert_allclose(out, expected, rtol=off, atol=off)
-                assert unbound() is unbound.message
-                np.testing.assert_array_equal(unbound.message, out)
-
-
-@pytest.mark.parametrize("sent", [np.float16, "float64"])
-def test_bound_encoder_of_other_messages(sent):
-    code, rng = ReedSolomon(6, stragglers=2), np.random.default_rng(0)
-    partials = np.zeros((6, 5), np.float32)[::2]
-    bound = code.bind_encoder(1, partials, message_dtype=sent)
-    for _ in range(2):
-        partials[:] = rng.standard_normal((3, 5))
-        np.testing.assert_array_equal(bound(), code.encode(1, partials, message_dtype=sent))
-
-
-def test_bound_encoder_of_rows_with_gaps():
-    code, rng = ReedSolomon(6, stragglers=2), np.random.default_rng(0)
-    partials = np.zeros((3, 10))[:, ::2]
-    bound = code.bind_encoder(1, partials)
-    partials[:] = rng.standard_normal((3, 5))
-    np.testing.assert_array_equal(bound(), code.encode(1, partials))
-
-
-def test_bound_encoder_refuses():
-    code = ReedSolomon(6, stragglers=2)
-    partials = np.zeros((3, 4))
-    with pytest.raises(TypeError, match="the partial gradients must be an array whose memory"):
-        code.bind_encoder(0, [[1.0] * 4] * 3)
-    with pytest.raises(ValueError, match="worker 0 computes 3 partial gradients, but 2 were given"):
-        code.bind_encoder(0, partials[:2])
-    with pytest.raises(ValueError, match="a partial gradient must be a vector"):
-        code.bind_encoder(0, np.zeros(3))
-    with pytest.raises(ValueError, match="out shares memory with a partial gradient"):
-        code.bind_encoder(0, partials, partials[1])
-    with pytest.raises(ValueError, match="worker 6 does not exist"):
-        code.bind_encoder(6, partials)
 
 
 # -------------------------------------------------------- the protocol: random events in every kind
