@@ -20,7 +20,7 @@ FEATURES, OUTPUTS = 3, 2
 SMALL = [
     fastgc.ReedSolomon(7, stragglers=2),
     fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto"),
-    fastgc.ReedSolomon(5, stragglers=2, packed=False),
+    fastgc.ReedSolomon(5, 6, stragglers=2, packed=False, root=2),
     fastgc.FractionalRepetition(6, 7, stragglers=1),
     fastgc.FractionalRepetition(6, stragglers=2),
     fastgc.FractionalRepetition(3, 4, stragglers=2),
@@ -52,7 +52,7 @@ SMALL = [
     fastgc.LagrangeCode(3, 4, load=4, messages=2, nodes="roots"),
     fastgc.LagrangeCode(4, load=2, nodes=([0, 1], [2, 3, -1, -2])),
     fastgc.LagrangeCode(1, load=1),
-    fastgc.Grouped.repetition(6, 2),
+    fastgc.Grouped([fastgc.Grouped.repetition(4, 2), fastgc.Uncoded(2)]),
     fastgc.Grouped([fastgc.ReedSolomon(3, 4, stragglers=1), fastgc.ReedSolomon(4, stragglers=2)]),
     fastgc.Grouped([fastgc.BinaryCode(4, 5, stragglers=1), fastgc.BinaryCode(3, stragglers=1)]),
     fastgc.Grouped(

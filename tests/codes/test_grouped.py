@@ -4,12 +4,10 @@ Other tests of codes try sets of messages of all groups.
 """
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 
-import fastgc
 from fastgc import (
     BinaryCode,
     CouponCollector,
@@ -122,24 +120,6 @@ def test_repetition_refuses(arguments, error, message):
 def test_codes_refused(codes, error, message):
     with pytest.raises(error, match=message):
         Grouped(codes)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        Grouped.repetition(6, 2),
-        MIXED,
-        Grouped([BinaryCode(3, 4, stragglers=1)]),
-        Grouped([Grouped.repetition(4, 2), Uncoded(2)]),
-    ],
-    ids=repr,
-)
-def test_prints_and_pickles(code):
-    made = eval(repr(code), vars(fastgc) | {"fastgc": fastgc})
-    for other in (made, pickle.loads(pickle.dumps(code))):
-        assert repr(other) == repr(code)
-        assert (other.n, other.k, other.groups) == (code.n, code.k, code.groups)
-        np.testing.assert_array_equal(other.matrix(), code.matrix())
 
 
 def test_equal_groups_print_once():

@@ -3,8 +3,6 @@
 import functools
 import itertools
 import math
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
 import numpy as np
@@ -13,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
 
-import fastgc
 from fastgc import NotDecodableError, ReedSolomon
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
@@ -309,34 +306,6 @@ def test_figures_promised_for_256_workers():
     assert np.max(errors["auto"]) < 1e-12
 
 
-def test_threads_share_a_code():
-    code = ReedSolomon(300, stragglers=40)
-    rng = np.random.default_rng(12)
-    sets = [rng.permutation(300)[: 260 + t] for t in range(8)]
-    expected = [code.decoding_vector(survivors) for survivors in sets]
-    wrong = []
-
-    def work(t):
-        for _ in range(200):
-            if not np.array_equal(code.decoding_vector(sets[t]), expected[t]):
-                wrong.append(t)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
-    assert not wrong
-
-
-def test_pickle_and_repr_make_the_same_code():
-    for code in (
-        ReedSolomon(12, 17, stragglers=2, packed=False, root=5),
-        ReedSolomon(12, load=3, clusters="auto"),
-    ):
-        code.decoding_vector(range(12))  # makes its tables
-        for again in (pickle.loads(pickle.dumps(code)), eval(repr(code))):
-            assert repr(again) == repr(code)
-            np.testing.assert_array_equal(again.matrix(), code.matrix())
-
-
 # ------------------------------------------------------------------------------------- errors
 
 
@@ -402,16 +371,6 @@ def test_trust_tells_the_stable_root_from_the_papers():
     survivors = np.random.default_rng(0).permutation(256)[:224]
     assert ReedSolomon(256, stragglers=32).trust(survivors).relative_error < 1e-9
     assert ReedSolomon(256, stragglers=32, root=1).trust(survivors).relative_error > 1
-
-
-def test_docstring_example():
-    import doctest
-
-    from fastgc.codes import reed_solomon
-
-    failed, tried = doctest.testmod(reed_solomon, extraglobs={"fastgc": fastgc})
-    assert tried > 0
-    assert failed == 0
 
 
 # --------------------------------------------------------------------- methods for decoding vectors

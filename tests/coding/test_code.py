@@ -373,18 +373,6 @@ def test_what_a_code_consists_of(code):
 
 
 @EVERY_SMALL
-def test_pickles_and_prints(code):
-    again = pickle.loads(pickle.dumps(code))
-    assert repr(again) == repr(code)
-    assert type(code).__name__ in repr(code)
-    np.testing.assert_array_equal(again.matrix(), code.matrix())
-    everything = range(code.scheme.messages.count)
-    np.testing.assert_array_equal(
-        again.decoding_vector(everything), code.decoding_vector(everything)
-    )
-
-
-@EVERY_SMALL
 def test_recovery_is_the_mean_over_orders(code):
     """If every worker sends one message, it is the mean over all sets."""
     found = code.recovery(trials=400, seed=3)

@@ -152,7 +152,7 @@ def _by_hand(code, heard, a, g):
     return np.stack([total.real, total.imag], axis=1).ravel()
 
 
-@pytest.mark.parametrize("code", CODES[::3], ids=repr)
+@pytest.mark.parametrize("code", CODES[5:], ids=repr)
 def test_conformance(code, capsys):
     check(code, engines=["simulated"])
     said = capsys.readouterr().out.splitlines()
@@ -256,6 +256,8 @@ def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
         LinearCode(np.eye(6), wait=wait)
     with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
         Shifts(6, load=2, wait=wait).decodable([1])
+    with pytest.raises(TypeError, match="wait"):
+        FractionalRepetition(6, stragglers=1, wait=wait + 0.5)
 
 
 def test_adaptive_methods_refuse_gradients_that_are_not_exact():
@@ -278,17 +280,6 @@ def test_local_processes_wait_for_f_only(check):
     assert sorted(report.survivors.tolist()) == [0, 2]
     assert report.residual == pytest.approx(1.0 if check else np.sqrt(0.5))
     assert out[0] == pytest.approx(6.0 if check else 3.0)
-
-
-def test_errors_of_arguments():
-    with pytest.raises(TypeError, match="wait"):
-        FractionalRepetition(6, stragglers=1, wait=2.5)
-    with pytest.raises(TypeError, match="either stragglers or load"):
-        FractionalRepetition(6)
-    with pytest.raises(TypeError, match="either stragglers or load"):
-        FractionalRepetition(6, stragglers=1, load=2)
-    with pytest.raises(ValueError, match=r"load=3 must make a whole number of copies"):
-        FractionalRepetition(6, 4, load=3)
 
 
 ExpanderCode = example("codes/expander").ExpanderCode
