@@ -7,9 +7,11 @@ from itertools import combinations, permutations
 import ml_dtypes
 import numpy as np
 import pytest
+from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_table import HALVES
+from strength import much
 
 import fastgc
 from fastgc import (
@@ -17,6 +19,7 @@ from fastgc import (
     Code,
     CyclicRepetition,
     FractionalRepetition,
+    GraphCode,
     Grouped,
     InstabilityWarning,
     LinearCode,
@@ -24,6 +27,7 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
+from fastgc.cli.codes import figures_of
 from fastgc.codes.linear import LinearScheme
 from fastgc.coding.trust import check_stability
 from fastgc.engines import SimulatedCluster
@@ -113,6 +117,13 @@ def test_numbers_too_small_to_be_normal(code, dtype, message, size):
         assert error < 1e-7
     elif trusted < 1:
         assert 0.1 < error / trusted < 4
+
+
+def test_underflow_is_uniform_in_the_last_place():
+    """Partial gradients of float32 are added without loss, and rounded to bfloat16."""
+    g = (1e-39 * np.random.default_rng(0).standard_normal((4, 100_000))).astype(np.float32)
+    error, trusted = played(fastgc.BinaryCode(4, stragglers=3), g, "bfloat16")
+    assert error == pytest.approx(trusted, rel=0.01)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-5, 1e-7])
@@ -293,7 +304,6 @@ def test_residuals_over_sets():
 
 
 def test_the_worst_is_known_where_no_round_can_end_worse():
-    from fastgc.cli.codes import figures_of
 
     # With several messages per worker, a round may end before workers have sent all of theirs.
     for code, known in (
@@ -571,3 +581,72 @@ def test_trust_counts_what_the_vector_at_hand_leaves():
     code = Code(scheme)
     assert code.trust(range(4)).relative_error == pytest.approx(0.1)
     assert code.residual(range(4)) == pytest.approx(0.1)
+
+
+# ----------------------------------------------------------------- what approximate codes leave out
+
+
+LEAVING = [
+    example("codes/expander").ExpanderCode(12, load=4, wait=8),
+    example("codes/bernoulli").BernoulliCode(12, load=3, wait=8, seed=1),
+    example("codes/bibd").BIBDCode(3, wait=9),
+    GraphCode(12, degree=3, wait=6),
+    FractionalRepetition(12, load=2, wait=8),
+    LinearCode(np.random.default_rng(0).standard_normal((9, 8)), wait=5),
+    Grouped([FractionalRepetition(6, load=2, wait=3), example("codes/bibd").BIBDCode(2, wait=4)]),
+    Uncoded(12, tolerance=0.3),
+    Uncoded(12, tolerance=0.3, rescale=False),
+    Uncoded(12, load=3, tolerance=0.1),
+]
+
+
+def alike(rng, k, p):
+    """Draw partial gradients near to each other."""
+    return rng.standard_normal(p) + 0.1 * rng.standard_normal((k, p))
+
+
+def anyhow(rng, k, p):
+    """Draw partial gradients in random directions."""
+    return rng.standard_normal((k, p))
+
+
+def cancelling(rng, k, p):
+    """Draw partial gradients in random directions whose sum is small."""
+    g = rng.standard_normal((k, p))
+    return g - (1 - 1e-6) * g.mean(axis=0)
+
+
+@pytest.mark.parametrize("drawn", [alike, anyhow, cancelling])
+@pytest.mark.parametrize("code", LEAVING, ids=repr)
+def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
+    """Over draws, the median of trust is off by little, and by more without energies."""
+    rng, p, off = np.random.default_rng(0), 50, {True: [], False: []}
+    for _ in range(much(60, 12)):
+        g = drawn(rng, code.k, p) * 10.0 ** rng.integers(-9, 9)
+        rounds = {told: code.round(p) for told in off}
+        for worker in rng.permutation(code.n).tolist():
+            for t in range(code.scheme.messages.counts[worker]):
+                held = code.partitions(worker, t)
+                encoder = code.encoder(worker, p, index=t)
+                for j in held:
+                    encoder.add(int(j), g[j])
+                for told, rnd in rounds.items():
+                    if not rnd.ready:
+                        message, energy = encoder.message().copy(), encoder.energy
+                        rnd.receive(worker, message, energy=energy if told else np.nan)
+        for told, rnd in rounds.items():
+            trusted, decoded = rnd.trust().relative_error, rnd.gradient()
+            error = np.linalg.norm(decoded - g.sum(axis=0)) / np.linalg.norm(decoded)
+            off[told].append(error / trusted)
+    for told, ratios in off.items():
+        assert (0.5 if told else 0.2) < np.median(ratios) < 2
+        assert max(ratios) < 10
+
+
+def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
+    """The mean of those that came is the mean of all."""
+    rnd = Uncoded(10, tolerance=0.3).round(4)
+    for worker in range(7):
+        rnd.receive(worker, np.arange(4.0))
+    assert rnd.residual() == pytest.approx(np.sqrt(3 / 7))
+    assert rnd.trust().relative_error < 1e-7
