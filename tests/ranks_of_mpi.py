@@ -167,7 +167,7 @@ def a_stopped_worker_is_late_and_jumps_to_the_newest_parameters():
 
 def slow_at_first(theta, shard, out):
     if comm.rank == 2 and theta[0] == 1.0:
-        time.sleep(0.1)
+        time.sleep(0.2)
     out[:] = shard * theta
 
 
@@ -182,7 +182,7 @@ def a_worker_at_an_older_round_leaves_it_between_two_messages():
             np.testing.assert_array_equal(out, 4.0 * value)
             stale += report.stale
             if value > 1.0:
-                time.sleep(0.25)
+                time.sleep(0.5)
         assert stale <= 1, stale  # of four, and of rounds it had not begun none
 
 

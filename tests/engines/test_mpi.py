@@ -87,17 +87,21 @@ ALWAYS = [
     "machines_are_asked_for",
     "random_delays_leave_every_gradient_exact",
     "a_stopped_worker_is_late_and_jumps_to_the_newest_parameters",
-    "a_worker_at_an_older_round_leaves_it_between_two_messages",
     "failures_end_their_cluster_only",
     "a_rank_that_sends_what_no_worker_sends_is_named",
     "nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye",
     "what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are",
     "communicators_of_some_ranks",
     "chosen_survivors_give_the_bits_of_simulated_workers",
-    "a_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back",
     "what_goes_wrong_where_workers_are_asked_names_the_worker",
 ]
-LONG = ["engines_behave_alike", "all_ranks_train"]  # the first runs on local processes always
+# The first runs on local processes always. The next two need processors that are free.
+LONG = [
+    "engines_behave_alike",
+    "a_worker_at_an_older_round_leaves_it_between_two_messages",
+    "a_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back",
+    "all_ranks_train",
+]
 
 
 @pytest.fixture(scope="module")
