@@ -1,0 +1,167 @@
+"""``fastgc stability``."""
+
+import csv
+
+import commands
+import numpy as np
+import pytest
+
+from fastgc import stability
+from fastgc.cli.stability import check_scheme
+from fastgc.codes import catalogue
+
+
+def test_stability_prints_what_compare_returns(tmp_path):
+    """For all sizes, codes with their methods, dtypes and patterns, in this order."""
+    path = tmp_path / "figures.csv"
+    asked = "stability", "rs@leja", "binary", "-n", "16,12/3", "-s", "0.25"
+    how = "--dtype", "float64,float32", "--patterns", "random", "--worst", "--trials", "5"
+    rows = commands.figures(*asked, *how, "--seed", "4", "--csv", path)
+    expected = []
+    for n, s in (16, 4), (12, 3):
+        for name in "rs@leja", "binary":
+            code = catalogue.make(name.partition("@")[0], n, None, s, 4)
+            method = "leja" if "@" in name else "auto"
+            for dtype in "float64", "float32":
+                settings = {"stragglers": s, "patterns": ["random", "adversarial"], "sets": 5}
+                found = stability.compare(
+                    {name: (code, method)}, dtypes=[dtype], seed=4, **settings
+                )
+                expected += [row._asdict() for row in found]
+    for row, other in zip(rows, expected, strict=True):
+        del row["decode_seconds"], other["decode_seconds"]
+        assert row == other
+    with path.open() as file:
+        listed = list(csv.DictReader(file))
+    assert [float(row["error"]) for row in listed] == [row["error"] for row in rows]
+
+
+def test_stability_tables():
+    """Costs are told once; errors have a table for each dtype and pattern."""
+    asked = "stability", "rs:root=1,binary", "-n", "16,12/3", "-s", "0.25", "--seed", "4"
+    asked += "--dtype", "float64,float32", "--patterns", "random", "--worst", "--trials", "5"
+    rows = commands.figures(*asked)
+    shown = commands.done(*asked, "--markdown").stdout
+    errors = shown.split(" stragglers; up to 5 sets each")
+    head, *cells = commands.table(errors[0])
+    assert head[3:] == [
+        "load, largest",
+        "load, mean",
+        "messages needed, mean",
+        "message, gradients",
+    ]
+    assert [row[:4] for row in cells] == [
+        [catalogue.describe(name), str(n), str(s), str(catalogue.make(name, n, None, s).load)]
+        for n, s in ((16, 4), (12, 3))
+        for name in ("rs:root=1", "binary")
+    ]
+    assert [float(row[5]) for row in cells] == [
+        pytest.approx(row["messages"], abs=0.06)
+        for row in rows
+        if (row["dtype"], row["pattern"]) == ("float64", "random")
+    ]
+    pairs = [(d, p) for d in ("float64", "float32") for p in ("random", "adversarial")]
+    assert [before.rpartition("\n")[2] for before in errors[:-1]] == [
+        f"{dtype}, {pattern}" for dtype, pattern in pairs
+    ]
+    for (dtype, pattern), text in zip(pairs, errors[1:], strict=True):
+        assert text.startswith(", seed 4")
+        head, *cells = commands.table(text)
+        mine = [row for row in rows if (row["dtype"], row["pattern"]) == (dtype, pattern)]
+        keys = "error", "worst_error", "predicted", "bound", "amplification"
+        assert [row[4:] for row in cells] == [[f"{row[key]:.0e}" for key in keys] for row in mine]
+    terminal = commands.done(*asked).stdout
+    assert max(map(len, terminal.splitlines()[:40])) <= 80
+    assert terminal.count(" µs ") == 4  # next to errors: it depends on the stragglers
+
+
+def test_stability_at_equal_load():
+    asked = "stability", "rs,rs-clustered,binary,fractional", "-n", "16/8", "--trials", "3"
+    asked += "--patterns", "random"
+    rows = commands.figures(*asked, "--equal", "load")
+    assert [(row["code"], row["stragglers"], row["load"]) for row in rows] == [
+        ("rs", 8, 9),
+        ("rs-clustered", 8, 9),
+        ("binary", 7, 8),
+        ("fractional", 7, 8),
+    ]
+    result = commands.done(*asked, "--equal", "load")
+    assert "loads and messages; equal: load" in result.stdout
+    assert result.stderr.count("one cluster, the same code as without clusters") == 1
+    assert "fractional at 16/8: " in commands.done(*asked).stderr  # none tolerates 8 stragglers
+    # Sizes that the first code does not have are reported.
+    asked = "stability", "fractional,rs", "-n", "16/4,16/3", "--trials", "2", "--equal", "load"
+    said = commands.done(*asked).stderr
+    assert "rs at 16/4: --equal compares with fractional, which could not" in said
+    line = commands.refused("stability", "fractional", "-n", "16/4")
+    assert line.startswith("fastgc: nothing to measure: fractional at 16/4: fractional")
+
+
+def test_stability_of_exact_and_near_exact_vectors():
+    """By default random and neighbouring stragglers; methods are named in tables."""
+    asked = "stability", "rs@spread,rs", "-n", "256/32", "--trials", "2"
+    found = {(row["code"], row["pattern"]): row["error"] for row in commands.figures(*asked)}
+    assert list(found) == [
+        (code, pattern) for code in ("rs@spread", "rs") for pattern in ("random", "neighbouring")
+    ]
+    assert found["rs", "neighbouring"] < 1e-12 < 1e-9 < found["rs@spread", "neighbouring"]
+    assert found["rs", "random"] == pytest.approx(found["rs@spread", "random"])
+    shown = commands.done(*asked, "--patterns", "neighbouring", "--markdown").stdout
+    assert shown.count("| rs@spread (Reed-Solomon, exact vectors) | 256 | 32 |") == 2
+
+
+def test_stability_draws_vectors_around_the_circle(drawn):
+    asked = "stability", "rs", "-n", "16/4,12/2", "--trials", "1", "--patterns", "random"
+    result = commands.done(*asked, "--circle", "circle.svg")
+    assert "plot written to circle.svg" in result.stderr
+    axes = drawn["circle.svg"]
+    assert axes.get_title() == "n = 16, s = 4"  # the first size
+    code = catalogue.make("rs", 16, None, 4)
+    values = stability.circle_values(code, code.scheme.rings()[0][6:10])
+    heights = axes.lines[0].get_ydata()
+    np.testing.assert_array_equal(np.where(values.lost, -np.inf, heights), values.exact)
+
+
+def test_stability_plots_what_was_asked_for(drawn):
+    asked = "stability", "rs", "binary", "-n", "16/8", "--trials", "2", "--equal", "load"
+    commands.done(*asked, "--patterns", "random", "--dtype", "float32", "--plot", "errors.svg")
+    [axes] = drawn["errors.svg"].axes
+    assert axes.get_title() == "random stragglers, float32"
+    # A code made for fewer stragglers appears at the sizes of the first one.
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["16/8"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
+        (["rs", "-n", "8/8"], "8 of 8 workers cannot straggle"),
+        (["", "-n", "16"], "name at least one code"),
+        (["rs", "--patterns", ""], "at least one code, dtype and pattern"),
+        (["rs", "--dtype", ""], "at least one code, dtype and pattern"),
+        (["rs", "--equal", "weight"], '--equal must be "stragglers" or "load"'),
+        (["rs", "--circle", "out.bmp"], "must end in .png"),
+        (["rs:clusters=2", "-n", "16/2", "--circle", "out.png"], "has 2 circles"),
+        (["binary", "-n", "16/4", "--circle", "out.png"], "only Reed-Solomon codes"),
+    ],
+)
+def test_stability_refuses_its_options(arguments, says):
+    assert says in commands.refused("stability", *arguments, "--trials", "2")
+
+
+def test_stability_leaves_out_dtypes_that_a_code_has_no_messages_of():
+    asked = "stability", "lcc:nodes=roots,binary", "-n", "8/2", "--trials", "2"
+    result = commands.done(*asked, "--dtype", "float16", "--patterns", "random")
+    assert "lcc:nodes=roots at 8/2 with float16: " in result.stderr
+    assert {row["code"] for row in commands.figures(*asked, "--patterns", "random")} == {
+        "lcc:nodes=roots",
+        "binary",
+    }
+
+
+def test_check_scheme_needs_no_size():
+    for text in "rs", "rs@spread", "rs:clusters=2@leja", "binary":
+        check_scheme(text)
+    for text, says in ("nosuch", "'nosuch'"), ("rs@lu", "'lu'"), ("binary@leja", "'leja'"):
+        with pytest.raises(ValueError, match=says):
+            check_scheme(text)

@@ -1,0 +1,675 @@
+"""``fastgc train``."""
+
+import csv
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import RECORDED, done, figures, refused, run
+from strength import much
+
+import fastgc
+from fastgc.codes import catalogue
+from fastgc.delays import parse
+from fastgc.engines import RoundOptions, SimulatedCluster
+from fastgc.training import train
+
+SIMULATED = ("--engine", "simulated", "--delays", "exponential:mean=0.001")
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def losses(path):
+    return {each["name"]: [r["loss"] for r in each["rounds"]] for each in read(path)}
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """What the command makes of its options: arguments of `Training`; nothing is trained."""
+    made = []
+
+    def training(*given, **options):
+        made.append((given, options))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(train, "Training", training)
+
+    def ask(*arguments):
+        assert refused("train", *arguments) == "fastgc: enough"
+        return made[-1]
+
+    return ask
+
+
+def test_options_are_in_groups():
+    text = done("train", "-h").stdout
+    panels = re.findall(r"╭─ (.*?) ─+╮(.*?)╰", text, re.DOTALL)
+    assert [name for name, _ in panels] == [
+        *("Arguments", "Options", "Code and workers", "Data and model", "Optimizer"),
+        *("Engine, delays and messages", "Recorded times"),
+        "Workers that die or compute wrongly",
+        *("What is shown and drawn", "What is written", "Going on, and decoding as before"),
+        "Precision of gradients",
+    ]
+    options = {name: re.findall(r"│ --([a-z-]+)", body) for name, body in panels}
+    assert options["Options"] == ["help"]  # all other options are in groups
+    assert "by-label" in options["Data and model"]
+    assert max(map(len, options.values())) <= 7
+
+
+# ------------------------------------------------------------------------------------------ codes
+
+
+def test_compare_writes_table_history_and_plot(tmp_path, drawn):
+    """With the same delays and exact gradients, all methods reach the same model."""
+    history = tmp_path / "runs.json"
+    small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:scale=0.001,shape=1.1")
+    compared = "--compare", "uncoded, ignore", "--plot", "runs.svg", "--json", history
+    result = done("train", *small, *compared)
+    names = ["rs", "uncoded", "ignore"]
+    for name in names:
+        assert name in result.stdout
+    runs = read(history)
+    assert [r["name"] for r in runs] == names
+    assert {len(r["rounds"]) for r in runs} == {3}
+    coded, everyone, _ = runs
+    assert coded["rounds"][-1]["loss"] == pytest.approx(everyone["rounds"][-1]["loss"], rel=1e-9)
+    assert {len(r["survivors"]) for r in coded["rounds"]} == {3}
+    assert {len(r["survivors"]) for r in everyone["rounds"]} == {4}
+    assert list(drawn) == ["runs.svg"]
+    head = "digits: 1438 training, 359 test samples, 10 classes; model softmax; delays: pareto:"
+    assert head in result.stderr
+    assert "rs (Reed-Solomon): any 3 of 4 messages, load 2 of 4 partitions\n" in result.stderr
+    assert "ignore (uncoded, ignores stragglers): any 3 of 4 messages" in result.stderr
+    assert "history written to" in result.stderr
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_code_trains(name):
+    """Exact codes reach the same model as waiting for all does."""
+    small = "-n", "6", "-s", "1", "--rounds", "4", "--delays", "none"
+    small += "--engine", much("local", "simulated")
+    model = ("--model", "least-squares") if name.startswith("lcc") else ("--seed", "2")
+    coded, everyone = figures("train", name, "--compare", "uncoded:rescale=true", *small, *model)
+    code = catalogue.make(name, 6, None, 1, 2 if "--seed" in model else 0)
+    first, last = coded["rounds"][0]["loss"], coded["rounds"][-1]["loss"]
+    if code.scheme.approximate:
+        assert last < first
+    else:
+        assert last == pytest.approx(everyone["rounds"][-1]["loss"], rel=1e-9)
+    assert all(r["messages"] <= code.threshold for r in coded["rounds"])
+
+
+def test_any_matrix_trains(tmp_path):
+    np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
+    code = f"linear:B={tmp_path / 'B.npy'}"
+    done("train", code, "-n", "4", "--rounds", "2", "--delays", "none")
+    assert "the matrix has 4 rows, but there are 5" in refused("train", code, "-n", "5")
+
+
+def test_by_label(tmp_path):
+    """Training that ignores slow workers never sees their labels; a code does."""
+    late = "4 of exponential:mean=0.001; 1 of exponential:mean=10"
+    small = "-n", "5", "-s", "1", "--delays", late, "--engine", "simulated", "--rounds", "20"
+    history = tmp_path / "runs.json"
+    asked = "--by-label", "--compare", "uncoded,ignore", "--json", history
+    result = done("train", *asked, *small)
+    assert "digits by label: " in result.stderr
+    assert f"delays: {late}, seed 0" in result.stderr
+    coded, everyone, ignoring = (each["rounds"][-1] for each in read(history))
+    assert coded["test_error"] == everyone["test_error"] < 0.1 < ignoring["test_error"]
+    assert 100 * coded["time"] < everyone["time"]
+    [mixed] = figures("train", "ignore", *small)
+    assert mixed["rounds"][-1]["test_error"] < 0.1
+
+
+APPROXIMATE = (
+    *("train", "-n", "6", "-s", "2", "--rounds", "8", "--engine", "simulated"),
+    *("fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),
+    *("--method", "sgd", "--delays", "exponential:mean=0.01"),
+)
+
+
+def test_approximate_codes_train_biased_and_unbiased(tmp_path, drawn):
+    files = "--json", tmp_path / "runs.json", "--csv", tmp_path / "runs.csv", "--plot", "a.svg"
+    result = done(*APPROXIMATE, "--partial", "best,unbiased", "--cost", "0.5", *files)
+    best, unbiased, whole = read(tmp_path / "runs.json")
+    assert [each["name"] for each in (best, unbiased, whole)] == [
+        "fractional:load=2,wait=3 best",
+        "fractional:load=2,wait=3 unbiased",
+        "uncoded",
+    ]
+    assert "fractional:load=2,wait=3 (fractional repetition), unbiased: any 3" in result.stderr
+    for two, one in zip(best["rounds"], whole["rounds"], strict=True):
+        assert two["wait"] > 2 * 0.5 > 0.6 > one["wait"] > 0.5  # load times the cost
+    for biased, scaled in zip(best["rounds"], unbiased["rounds"], strict=True):
+        r = biased["residual"]
+        assert scaled["residual"] == pytest.approx(r / np.sqrt(1 - r**2), abs=1e-12)
+    assert any(each["residual"] > 0.1 for each in best["rounds"])
+    assert "training loss after" in result.stdout
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 3 * 8
+    assert [float(row["loss"]) for row in rows[:8]] == [r["loss"] for r in best["rounds"]]
+    labels = [axes.get_ylabel() for axes in drawn["a.svg"].axes]
+    assert "training loss above the optimum" in " ".join(" ".join(labels).split())
+    # An uncoded sum that is rescaled is unbiased already: it has no other way.
+    both = "--partial", "best,unbiased", "--rounds", "1", *SIMULATED
+    names = [each["name"] for each in figures("train", "ignore", "uncoded:rescale=true", *both)]
+    assert names == ["ignore", "uncoded:rescale=true"]
+
+
+def test_figures_take_the_place_of_tables():
+    listed = figures(*APPROXIMATE)
+    assert [len(each["rounds"]) for each in listed] == [8, 8]
+    rows = list(csv.DictReader(done(*APPROXIMATE, "--csv", "-").stdout.splitlines()))
+    assert len(rows) == 16
+    assert not Path("-").exists()
+    assert "never" in done("train", *RESUMED, "--rounds", "1", "--markdown").stdout
+
+
+def test_codes_inside_groups(tmp_path):
+    """Exact codes of the same partitions make the same steps."""
+    asked = "--method", "gcada", "-n", "12", "-k", "12", "--groups", "3", "--rounds", "6"
+    compared = "--compare", "rs,binary:stragglers=2", "-s", "1"
+    history = tmp_path / "runs.json"
+    result = done("train", *asked, *compared, "--batch", "5", *SIMULATED, "--json", history)
+    assert "to a training loss of" in result.stdout  # even if all runs have one method
+    assert "gcada rs: any " in result.stderr
+    assert "of 12 partitions; 3 groups" in result.stderr
+    runs = read(history)
+    assert [each["name"] for each in runs] == ["gcada", "gcada rs", "gcada binary:stragglers=2"]
+    steps = [[r["loss"] for r in each["rounds"]] for each in runs]
+    np.testing.assert_allclose(steps[1:], [steps[0]] * 2, rtol=1e-9)
+    assert runs[1]["code"] == repr(fastgc.Grouped([fastgc.ReedSolomon(4, 4, stragglers=1)] * 3))
+
+
+def test_groups_are_made_as_told(prepared):
+    def code(*arguments):
+        return prepared(*arguments)[0][0]
+
+    rs = fastgc.ReedSolomon
+    # A code also works in groups without an adaptive method; -s then counts within a group.
+    asked = "rs", "-n", "6", "--groups", "2"
+    assert code(*asked, "-s", "1") == fastgc.Grouped([rs(3, stragglers=1)] * 2)
+    assert code(*asked, "-s", "2") == fastgc.Grouped([rs(3, stragglers=2)] * 2)
+    assert code(*asked) == fastgc.Grouped([rs(3, stragglers=1)] * 2)
+    assert code("rs", "-n", "3", "--groups", "3") == fastgc.Grouped([rs(1, stragglers=0)] * 3)
+    assert code(*asked, "-k", "8") == fastgc.Grouped([rs(3, 4, stragglers=1)] * 2)
+    assert code("rs", "-n", "6") == rs(6, stragglers=1)
+    assert code("rs", "-n", "12/3") == rs(12, stragglers=3)
+    # Groups of 4 workers or a few more by default.
+    for n, groups in (12, 3), (14, 2), (6, 1), (3, 1), (20, 5):
+        assert code("--method", "gcada", "-n", n) == fastgc.Grouped.repetition(n, groups, None)
+    asked = "--method", "gcada", "-n", "12", "-k", "24"
+    assert code(*asked, "--groups", "2") == fastgc.Grouped.repetition(12, 2, 24)
+    assert code("--method", "cada", "-n", "6") == fastgc.Grouped.repetition(6, 6, None)
+
+
+# --------------------------------------------------------------------------------- data and models
+
+
+@pytest.fixture
+def targets(tmp_path):
+    """Files of targets: floats in two columns, or integers."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X @ rng.standard_normal((3, 2)) + 1 + 0.1 * rng.standard_normal((60, 2))
+    np.savez(tmp_path / "floats.npz", X=X, y=y)
+    np.savez(tmp_path / "whole.npz", X=X, y=np.rint(50 * y[:, 0]).astype(int))
+    return tmp_path
+
+
+def test_regression_is_told_in_rmse(targets, drawn):
+    history, data = targets / "runs.json", targets / "floats.npz"
+    result = done(
+        *("train", "--data", data, "lcc:load=2", "-n", "4", "--rounds", "20", "--compare", "rs"),
+        *("--json", history, "--plot", "runs.svg", *SIMULATED),
+    )
+    y = fastgc.data.load(data).y_test
+    spread = np.sqrt(np.mean(np.var(y, axis=0)))
+    assert f"12 test samples, 2 targets (standard deviation {spread:.4g} in" in result.stderr
+    runs = read(history)
+    assert [each["measure"] for each in runs] == ["RMSE"] * 2
+    lowest = max(min(r["test_error"] for r in each["rounds"]) for each in runs)
+    head = next(line for line in result.stdout.splitlines() if "RMSE" in line)
+    assert head.split()[:5] == ["scheme", "time", "s", "to", f"{lowest:.3g}"]
+    assert "%" not in result.stdout
+    assert "never" not in result.stdout
+    assert drawn["runs.svg"].axes[0].get_ylabel() == "test RMSE"
+
+
+def test_whole_numbers_are_targets_where_told(targets):
+    data = targets / "whole.npz"
+    common = "train", "--data", data, "-n", "4", "--rounds", "2", *SIMULATED
+    said = done(*common).stderr
+    assert "classes; model softmax" in said
+    assert "if y are numbers to predict, say --task regression" in said
+    assert "say --task" not in done(*common, "--task", "classification").stderr
+    told = targets / "runs.json"
+    asked = "--task", "regression", "--no-bias", "--json", told, "--target", "40"
+    result = done(*common, *asked)
+    assert "1 target (standard" in result.stderr
+    assert "model least-squares without a bias" in result.stderr
+    assert "say --task" not in result.stderr
+    assert "to 40" in result.stdout
+    found = fastgc.data.load(data, task="regression")
+    model = fastgc.models.LinearRegression(3, bias=False)
+    how = {"model": model, "rounds": 2, "engine": "simulated", "optimizer": None}
+    same = fastgc.train(fastgc.Uncoded(4), found, **how)
+    assert read(told)[0]["rounds"][-1]["test_error"] == pytest.approx(
+        same.rounds[-1].test_error, rel=1e-9
+    )
+
+
+def test_models_are_as_told(targets, prepared):
+    models = fastgc.models
+    classes, whole = ("--data", targets / "whole.npz"), fastgc.data.load(targets / "whole.npz")
+    floats = ("--data", targets / "floats.npz")
+    for arguments, expected in (
+        ((*classes,), models.SoftmaxRegression(3, whole.classes)),
+        ((*classes, "lcc", "-n", "8"), models.LeastSquares(3, whole.classes)),
+        ((*classes, "--model", "least-squares"), models.LeastSquares(3, whole.classes)),
+        ((*classes, "--no-bias"), models.SoftmaxRegression(3, whole.classes, bias=False)),
+        (
+            (*classes, "--no-bias", "--model", "least-squares"),
+            models.LeastSquares(3, whole.classes, bias=False),
+        ),
+        ((*floats, "-n", "4"), models.LinearRegression(3, 2)),
+        ((*floats, "--no-bias"), models.LinearRegression(3, 2, bias=False)),
+        (("--model", "mlp:hidden=8/5,activation=tanh"), models.MLP(64, 10, [8, 5], "tanh")),
+    ):
+        made = prepared(*arguments)[1]["model"]
+        assert (type(made), vars(made)) == (type(expected), vars(expected)), arguments
+
+
+def test_networks_and_rare_evaluations(tmp_path):
+    """The command runs them as `fastgc.train` does."""
+    file = tmp_path / "runs.json"
+    result = done(
+        *("train", "-n", "4", "--method", "adam", "binary", "-s", "1", "--rounds", "7"),
+        *("--model", "mlp:hidden=8/5,activation=tanh"),
+        *("--evaluate-every", "3", "--compare", "sgd", "--lr", "0.05", "--seed", "3", *SIMULATED),
+        *("--json", file),
+    )
+    assert "model mlp:hidden=8/5,activation=tanh" in result.stderr
+    assert "nan" not in result.output
+    told = fastgc.history.read_json(file)
+    how = {
+        "model": fastgc.models.MLP(64, 10, [8, 5], "tanh"),
+        "optimizer": fastgc.optimizers.AMSGrad(0.05),
+        "evaluate_every": 3,
+        "rounds": 7,
+        "seed": 3,
+        "engine": "simulated",
+    }
+    code = fastgc.BinaryCode(4, stragglers=1)
+    same = fastgc.train(code, fastgc.data.load("digits", seed=3), **how)
+    for record, ours in zip(told[0].rounds, same.rounds, strict=True):
+        assert record.evaluated == ours.evaluated
+        assert record.loss == pytest.approx(ours.loss, rel=1e-9, nan_ok=True)
+    assert len(told) == 2
+    # Without a bound of its smoothness, which G-CADA then estimates.
+    small = "--groups", "2", "--rounds", "4", "--model", "mlp"
+    done("train", "--method", "gcada", "-n", "4", *small, *SIMULATED)
+
+
+# -------------------------------------------------------------------------------------- optimizers
+
+
+def test_gcada_prints_what_was_spent_and_plots_it(tmp_path, drawn):
+    history = tmp_path / "runs.json"
+    result = done(
+        *("train", "--method", "gcada", "-n", "8", "--groups", "2", "--rounds", "12", "--batch"),
+        *("5", *SIMULATED, "--compare", "cada,adam,sgd", "--c", "1", "--max-age", "4"),
+        *("--loss", "1.5", "--json", history, "--plot", "runs.svg"),
+    )
+    names = ["gcada", "cada", "adam", "sgd"]
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert "to a training loss of 1.5" in result.stdout
+    runs = {each["name"]: each["rounds"] for each in read(history)}
+    assert list(runs) == names
+    lengths = [len(runs[name]) for name in names]
+    assert min(lengths) < max(lengths) == 12  # runs end when the loss is reached
+    assert f"{min(lengths)} to 12 rounds" in result.stdout
+    for name in names:
+        first, second = (row for row in rows if row[:1] == [name])
+        assert len(first) == 9
+        upto = next((r["round"] for r in runs[name] if r["loss"] <= 1.5), None)
+        if upto is None:
+            assert second[1:] == ["never"]
+            continue
+        assert len(runs[name]) == upto
+        used = runs[name][:upto]
+        communication = sum(r["downloads"] + r["uploads"] for r in used)
+        computation = sum(r["samples"] for r in used)
+        assert second[1] == str(upto)
+        assert {str(communication), str(computation)} <= set(second)
+    assert all(r["downloads"] == 4 * r["uploads"] <= 8 for r in runs["gcada"])
+    assert all(r["downloads"] == r["uploads"] for r in runs["cada"])
+    assert all((r["downloads"], r["uploads"]) == (8, 8) for r in runs["adam"] + runs["sgd"])
+    assert all(r["samples"] == 5 * r["downloads"] for name in names for r in runs[name])
+    assert len(drawn["runs.svg"].axes) > 1
+
+
+def test_adaptive_methods_are_compared_with_adam_unless_told():
+    small = ("-n", "4", "--rounds", "2", *SIMULATED)
+    names = [each["name"] for each in figures("train", "--method", "gcada", *small)]
+    assert names == ["gcada", "adam"]
+    names = [each["name"] for each in figures("train", "--method", "gcada", "rs", *small)]
+    assert names == ["gcada rs", "adam"]
+    result = done("train", "--method", "cada", "--compare", "", *small)
+    assert "to a training loss of" in result.stdout
+    names = [each["name"] for each in figures("train", "--method", "adam", "rs", "bcc", *small)]
+    assert names == ["rs", "bcc"]
+    names = [each["name"] for each in figures("train", "--method", "adam", "--compare", "bcc",
+                                              *small)]  # fmt: skip
+    assert names == ["adam", "adam bcc"]
+
+
+@pytest.mark.parametrize("method", ["nesterov", "sgd", "adam", "cada", "gcada"])
+@pytest.mark.parametrize("lr", [None, 0.05])
+def test_optimizers_are_as_told(method, lr, prepared):
+    adaptive = ("--c", "0.7", "--max-age", "4") if "cada" in method else ()
+    rate = () if lr is None else ("--lr", lr)
+    given, options = prepared("--method", method, "-n", "8", *rate, *adaptive, *SIMULATED)
+    code, data = given
+    optimizer, model = options["optimizer"], options["model"]
+    optimizers = fastgc.optimizers
+    if method in ("nesterov", "sgd"):
+        kind = optimizers.Nesterov if method == "nesterov" else optimizers.SGD
+        usual = model.learning_rate(data.X_train) if lr is None else lr
+        assert repr(optimizer) == repr(kind(usual))
+        return
+    if method != "adam":
+        assert (optimizer.c, optimizer.max_age) == (0.7, 4)
+        shards = fastgc.data.partition(data.X_train, data.y_train, code.k)
+        held = [shards[group][0] for group in range(code.groups)]
+        assert len(held) == code.k == (8 if method == "cada" else 2)
+        np.testing.assert_allclose(optimizer.smoothness, [model.smoothness(X) for X in held])
+        assert len(set(optimizer.smoothness)) == len(held)
+        optimizer = optimizer.optimizer
+    assert repr(optimizer) == repr(optimizers.AMSGrad() if lr is None else optimizers.AMSGrad(lr))
+
+
+def test_simulated_without_delays():
+    """Such a run takes no time, and nothing is divided by it."""
+    asked = "--method", "adam", "--compare", "sgd", "-n", "3", "--rounds", "3"
+    result = done("train", *asked, "--engine", "simulated", "--delays", "none")
+    assert "to a training loss of" in result.stdout
+
+
+# ----------------------------------------------------------------------------------------- engines
+
+
+def test_gcada_on_processes():
+    asked = "--method", "gcada", "-n", "4", "--groups", "2", "--rounds", "4", "--delays", "none"
+    histories = figures("train", *asked, "repetition", "--compare", "adam")
+    assert [each["name"] for each in histories] == ["gcada", "adam"]
+
+
+@pytest.mark.parametrize("engine", ["mpi", "ray", "torch"])
+def test_what_an_engine_lacks_is_said_first(engine, monkeypatch, tmp_path):
+    """It is the first error, before data are read or workers start."""
+    missing = {"mpi": "mpi4py", "ray": "ray", "torch": "torch"}[engine]
+    monkeypatch.setitem(sys.modules, missing, None)
+    if engine != "ray":
+        monkeypatch.delitem(sys.modules, f"fastgc.engines.{engine}", raising=False)
+    asked = "--engine", engine, "--data", tmp_path / "nowhere.npz"
+    line = refused("train", *asked, status=1)
+    assert "pip install" in line
+    assert f"[{engine}]" in line
+
+
+@pytest.mark.parametrize(
+    ("ranks", "says"),
+    [
+        (None, "20 workers need 21 ranks, one of them the master, and this is no job of ranks"),
+        ("4", "20 workers need 21 ranks, one of them the master, and this job has 4"),
+        ("20", "this job has 20: torchrun --nproc-per-node 21 -m fastgc train --engine torch"),
+    ],
+)
+def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeypatch):
+    monkeypatch.setattr("fastgc.engines.find_engine", lambda name: None)  # torch may be missing
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    if ranks is not None:
+        monkeypatch.setenv("RANK", "0")
+        monkeypatch.setenv("WORLD_SIZE", ranks)
+    monkeypatch.setattr("fastgc.data.load", None)  # the error comes before any work
+    line = refused("train", "rs", "--engine", "torch", "-n", "20")
+    assert says in line
+    assert "torchrun --nproc-per-node 21 " in line
+    line = refused("train", "rs", "--engine", "torch", "--recorded", RECORDED)
+    assert "12 workers need 13 ranks" in line
+    assert "torchrun --nproc-per-node 13 " in line
+
+
+def test_options_of_engines_are_passed_on(prepared):
+    small = ("-n", "4", "-s", "1", *SIMULATED)
+    usual = RoundOptions(delays=parse("exponential:mean=0.001"))
+    names = "keywords", "checkpoint", "every", "rounds", "until", "batch", "engine"
+    plain = [{"survivors": None}, None, 10, 150, None, None, "simulated"]
+    options = prepared(*small)[1]
+    assert [options[name] for name in names] == plain
+    assert options["options"] == usual
+    options = prepared(*small, "--patience", "0.5", "--partial", "best", "--verify", "2")[1]
+    assert [options[name] for name in names] == plain
+    assert options["options"] == replace(usual, patience=0.5, partial="best", verify=2)
+    options = prepared(*small, "--message-dtype", "float32", "--seed", "5", "--loss", "0.5",
+                       "--batch", "3", "--rounds", "9", "--evaluate-every", "2")[1]  # fmt: skip
+    assert options["options"] == replace(usual, message_dtype="float32", seed=5)
+    assert (options["until"], options["batch"], options["rounds"]) == (0.5, 3, 9)
+    assert options["evaluate_every"] == 2
+    engine = prepared(*small, "--cost", "0.25")[1]["engine"]
+    assert engine.func is SimulatedCluster
+    assert engine.keywords == {"cost": 0.25, "interrupted": True}
+
+
+def test_train_takes_recorded_times(prepared):
+    """Simulated workers take the recorded cost; real ones compute for as long as they do."""
+    held = fastgc.planning.Recording.read(RECORDED)
+    asked = "rs", "-s", "3", "-k", "24", "--recorded", RECORDED
+    made = prepared(*asked, "--engine", "simulated")[1]["engine"]
+    assert made.keywords == {"cost": held.cost / 2, "interrupted": False}
+    options = prepared(*asked)[1]
+    assert options["engine"] == "local"
+    assert options["options"].delays == held.delays
+
+
+def test_rounds_of_recorded_times_are_those_of_the_library():
+    held = fastgc.planning.Recording.read(RECORDED)
+
+    def engine(*given, **options):
+        return SimulatedCluster(*given, cost=held.cost, interrupted=False, **options)
+
+    code = fastgc.ReedSolomon(12, stragglers=3)
+    expected = fastgc.train(code, rounds=4, engine=engine, delays=held.delays)
+    asked = "rs", "-s", "3", "--rounds", "4", "--engine", "simulated", "--recorded", RECORDED
+    [history] = figures("train", *asked)
+    waits = [each.wait for each in expected.rounds]
+    assert [each["wait"] for each in history["rounds"]] == pytest.approx(waits)
+
+
+# ------------------------------------------------------------------------------- nothing is lost
+
+RESUMED = ("-n", "4", "-s", "1", *SIMULATED)
+
+
+def test_runs_go_on_from_a_checkpoint(tmp_path):
+    whole, parts, folder = tmp_path / "whole.json", tmp_path / "parts.json", tmp_path / "run"
+    done("train", *RESUMED, "--rounds", "9", "--json", whole)
+    kept = ("--checkpoint", folder, "--every", "2", "--json", parts)
+    for rounds in "5", "9":
+        result = done("train", *RESUMED, "--rounds", rounds, *kept)
+        assert f"{rounds} rounds each" in result.stdout
+    assert losses(parts) == losses(whole)
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "rounds.jsonl"]
+    for more, says in (
+        (("--checkpoint", folder, "--lr", "0.5"), "of another run. optimizer: Nesterov(lr=1"),
+        (("--checkpoint", "no/where/run"), "there is no folder no/where to make run in"),
+        (("--checkpoint", whole), "whole.json is a file: name a folder"),
+    ):
+        result = run("train", *RESUMED, "--rounds", "9", *more)
+        assert result.exit_code == 2
+        assert says in result.stderr.splitlines()[-1]
+
+
+def test_each_run_compared_has_a_folder(tmp_path):
+    folder, history = tmp_path / "runs", tmp_path / "runs.json"
+    np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
+    apart = f"linear:B={tmp_path / 'B.npy'}"
+    command = ("train", *RESUMED, "--compare", f"bcc:load=2,{apart}", "--checkpoint", folder)
+    for rounds in ("3", "5"):
+        done(*command, "--rounds", rounds, "--json", history)
+    names = ["rs", "bcc:load=2", apart]
+    assert {path.name for path in folder.iterdir()} == {name.replace("/", "%2F") for name in names}
+    assert {name: len(each) for name, each in losses(history).items()} == dict.fromkeys(names, 5)
+
+
+def test_interrupted_runs_say_what_is_kept(tmp_path, monkeypatch):
+    step, steps = fastgc.optimizers.Nesterov.step, []
+
+    def interrupted(self, gradient):
+        steps.append(gradient)
+        if len(steps) == 6:
+            raise KeyboardInterrupt
+        return step(self, gradient)
+
+    monkeypatch.setattr(fastgc.optimizers.Nesterov, "step", interrupted)
+    folder = tmp_path / "run"
+    command = ("train", *RESUMED, "--rounds", "7", "--checkpoint", folder, "--every", "2")
+    result = run(*command)
+    assert result.exit_code == 130
+    said = result.output.replace("\n", " ")
+    assert "interrupted; the worker processes have ended" in said
+    assert f"round 4 is kept in {folder}: repeat the run to go on from there" in said
+    done(*command)
+    assert len(steps) == 6 + 3
+    steps.clear()
+    result = run("train", *RESUMED, "--rounds", "7")
+    assert result.exit_code == 130
+    assert "is kept in" not in result.output
+
+
+def test_runs_are_replayed(tmp_path):
+    first, again = tmp_path / "first.json", tmp_path / "again.json"
+    small = ("-n", "5", "-s", "2", "--rounds", "6", "--engine", "simulated")
+    done("train", *small, "--delays", "exponential:mean=0.003", "rs,bcc:load=2", "--json", first)
+    late = "--delays", "exponential:mean=0.003", "--seed", "1"  # other messages would come first
+    done("train", *small, *late, "rs,bcc:load=2", "--replay", first, "--json", again)
+    for one, other in zip(read(again), read(first), strict=True):
+        assert [r["received"] for r in one["rounds"]] == [r["received"] for r in other["rounds"]]
+    line = refused("train", *small, "--replay", first, "--compare", "uncoded")
+    assert "has no run 'uncoded', but 'rs', 'bcc:load=2'" in line
+    # A file's only run is taken, whatever its name.
+    first.write_text(json.dumps(read(first)[:1]))
+    done("train", *small, "rs:root=1", "--replay", first)
+    line = refused("train", *small, "--rounds", "7", "--replay", first)
+    assert "the run in survivors has no round 7: it has 6" in line
+    assert "nowhere.json" in refused("train", *small, "--replay", "nowhere.json")
+
+
+def test_training_can_be_tracked(tmp_path, drawn):
+    track = tmp_path / "rounds.jsonl"
+    small = ("-n", "4", "-s", "1", "--rounds", "3", *SIMULATED, "--compare", "binary")
+    asked = "--track", track, "--measure-every", "2", "--plot", "runs.svg"
+    result = done("train", *small, *asked)
+    assert "rounding" in result.stdout
+    assert f"precision written to {track}" in result.stderr
+    lines = [json.loads(line) for line in track.read_text().splitlines()]
+    assert [(line["run"], line["round"]) for line in lines] == [
+        (name, number) for name in ("rs", "binary") for number in (1, 2, 3)
+    ]
+    assert [line["measured"] is None for line in lines] == [False, True, False] * 2
+    assert list(drawn) == ["runs.svg", "runs-precision.svg"]
+    track.unlink()
+    stern = "--track", track, "--max-error", "1e-18", "--on-error", "raise"
+    result = run("train", *small, *stern)
+    assert result.exit_code == 1
+    assert "fastgc: round 1: the gradient decoded from" in result.stderr
+    assert track.read_text().count("\n") == 1
+
+
+def test_limits_of_errors_are_passed_on(prepared):
+    small = ("-n", "4", "-s", "1", *SIMULATED)
+    assert prepared(*small)[1]["options"].tracker is None
+    tracker = prepared(*small, "--max-error", "0.5", "--on-error", "wait")[1]["options"].tracker
+    assert (tracker.limit, tracker.action, tracker.measure_every) == (0.5, "wait", 0)
+
+
+# ------------------------------------------------------------------------------------------ errors
+
+
+NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["adam"], "adam is a method, not a code: name it by --method adam"),
+        (["rs:root"], "once each; got 'root'"),
+        (["--method", "lion"], "--method must be .* or \"gcada\", not 'lion'"),
+        (["--engine", "pvm"], "--engine must be .* or \"torch\", not 'pvm'"),
+        (["--model", "resnet"], '--model must be "auto"'),
+        (["--model", "softmax:l2=1"], "--model softmax takes no arguments; got 'l2=1'"),
+        (["--model", "mlp:width=3"], "--model mlp: it takes hidden, activation, l2, once each; "),
+        (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
+        (["--model", "mlp", "lcc"], "use --model least-squares"),
+        (["--model", "softmax", "--compare", "lcc"], "use --model least-squares"),
+        (["--task", "regress"], '--task must be "auto", "classification" or "regression"'),
+        (["--target", "1.5"], "--target is a fraction of the test set here, not 1.5"),
+        (["--data", "nowhere.npz"], "nowhere.npz"),
+        (["--data", "floats.npz", "--model", "softmax"], "targets, and softmax is for classes"),
+        (["--data", "floats.npz", "--model", "mlp"], "targets, and mlp is for classes"),
+        (["--data", "floats.npz", "--task", "classification"], "expected one label per sample"),
+        (["--cost", "0.1", "--engine", "local"], "--cost is for --engine simulated: .* 'local'"),
+        (["--partial", "best,worst"], "--partial must be .*, not 'worst'"),
+        (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
+        (["--timeline", "a.bmp"], "must end in"),
+        (["--timeline", "runs.png", "--plot", "./runs.png"], "must name different files"),
+        (["--timeline", "runs.png", NINE], "at most 8 codes in one picture, not 9: compare fewer"),
+        (["--track", "no/such/folder/rounds.jsonl"], "there is no folder"),
+        (["--measure-every", "2"], "--measure-every needs --track"),
+        (["--on-error", "raise"], "--on-error needs --max-error"),
+        (["--max-error", "1", "--on-error", "panic"], '--on-error must be "warn", "raise" or'),
+        (["--c", "1"], "--c is for the methods cada and gcada"),
+        (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
+        (["--method", "cada", "rs"], "cada asks single workers, without a code"),
+        (["--groups", "2"], "--groups needs the method gcada, or a code to use in each group"),
+        (["--groups", "3", "rs"], "3 groups need a multiple of 3 workers, not 20"),
+        (["--groups", "4", "rs", "-k", "6"], "4 groups need a multiple of 4 partitions, not 6"),
+        (["--method", "gcada", "lcc"], "cannot be used in a group"),
+        (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
+        # The second run's error is found before the first run starts.
+        (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
+        (["--data", "few.npz", "--method", "gcada"], "5 samples cannot be cut into k = 20"),
+        (["--every", "5"], "--every needs --checkpoint, a folder to keep the run in"),
+        (["--checkpoint", "no/where/runs", "rs,bcc"], "no folder no/where to make runs"),
+        (["--checkpoint", "file", "rs,bcc"], "file is a file: name a folder"),
+        (["--replay", "file"], "is no history of runs of training"),
+    ],
+)
+def test_options_are_refused_before_anything_runs(arguments, says, targets, monkeypatch):
+    monkeypatch.chdir(targets)
+    (targets / "file").write_text("1")
+    np.savez("few.npz", X=np.eye(6), y=np.arange(6) % 2)
+    monkeypatch.setattr(train.Training, "run", None)
+    before = sorted(targets.iterdir())
+    usual = () if "--engine" in arguments else ("--engine", "simulated")
+    line = refused("train", *usual, *arguments, "--json", "written.json")
+    assert re.search(says, line)
+    assert sorted(targets.iterdir()) == before
+
+
+@pytest.mark.parametrize("option", ["--batch", "--evaluate-every", "--max-age", "--every"])
+def test_counts_are_positive(option):
+    result = run("train", option, "0")
+    assert result.exit_code == 2
+    assert option in result.stderr
