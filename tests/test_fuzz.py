@@ -804,7 +804,6 @@ REST: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "Empirical.read": _plain(delays.Empirical.read, path="nowhere.csv", unit="ms", per="round"),
     "Recording.to_dict": _plain(planning.Recording(np.ones((3, 2)), 0.25).to_dict),
-    "planning.balanced_loads": _plain(planning.balanced_loads, rates=[1.0, 2.0, 3.0], k=7),
     "planning.equal_time_loads": _plain(
         planning.equal_time_loads, times=[1.0, 2.0, 3.0], k=7, stragglers=1
     ),

@@ -12,7 +12,7 @@ import numpy as np
 from fastgc.codes import Code, CouponCollector, CyclicRepetition, RandomAssignment, Uncoded
 from fastgc.codes.random_assignment import UncoveredError
 from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
-from fastgc.planning.loads import Allocation, balanced_loads, generalised_bcc
+from fastgc.planning.loads import Allocation, equal_time_loads, generalised_bcc
 from fastgc.planning.simulation import Simulation, closed_forms, simulate
 from fastgc.plotting import Line, Panel
 
@@ -237,7 +237,7 @@ def figure_5(
     n = len(RATES)
     cluster = Heterogeneous([ShiftedExponential(shift=SHIFT, rate=rate) for rate in RATES])
     delays = cluster.draw(np.random.default_rng(seed), rounds, n)
-    balanced = balanced_loads(RATES, EXAMPLES)
+    balanced = equal_time_loads(1 / np.array(RATES), EXAMPLES, 0)
     waits = (delays * balanced).max(axis=1)
     real_waits = (delays * (EXAMPLES * np.array(RATES) / sum(RATES))).max(axis=1)
     allocation = generalised_bcc(EXAMPLES, cluster)

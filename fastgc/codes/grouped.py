@@ -115,15 +115,17 @@ class Grouped(Code):
 
     def members(self, group: int) -> range:
         """Workers of a group."""
-        return self.scheme.members(group)
+        group, first = check_index("group", group, self.groups), self.scheme.first_worker
+        return range(first[group], first[group + 1])
 
     def partitions_of(self, group: int) -> range:
         """Partitions of a group."""
-        return self.scheme.partitions_of(group)
+        group, first = check_index("group", group, self.groups), self.scheme.first_partition
+        return range(first[group], first[group + 1])
 
     def group_of(self, worker: int) -> int:
         """Group of a worker."""
-        return self.scheme.group_of(worker)
+        return bisect_right(self.scheme.first_worker, check_index("worker", worker, self.n)) - 1
 
     def group_round(
         self,
@@ -187,23 +189,8 @@ class GroupedScheme(Scheme):
             return f"Grouped([{names[0]}] * {self.groups})"
         return f"Grouped([{', '.join(names)}])"
 
-    def members(self, group: int) -> range:
-        """Workers of a group."""
-        group = check_index("group", group, self.groups)
-        return range(self.first_worker[group], self.first_worker[group + 1])
-
-    def partitions_of(self, group: int) -> range:
-        """Partitions of a group."""
-        group = check_index("group", group, self.groups)
-        return range(self.first_partition[group], self.first_partition[group + 1])
-
-    def group_of(self, worker: int) -> int:
-        """Group of a worker."""
-        worker = check_index("worker", worker, self.n)
-        return bisect_right(self.first_worker, worker) - 1
-
     def row(self, worker: int) -> tuple[Ints, Array]:
-        g = self.group_of(worker)
+        g = bisect_right(self.first_worker, worker) - 1
         held, values = whole_row(self.schemes[g], worker - self.first_worker[g])
         # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
@@ -336,7 +323,7 @@ class GroupedRound(Gathering):
     @property
     def workers(self) -> list[int]:
         """The workers of the groups that take part."""
-        return [worker for g in self.groups for worker in self.scheme.members(g)]
+        return [worker for g in self.groups for worker in self.code.members(g)]
 
     @property
     def ready(self) -> bool:
@@ -372,7 +359,7 @@ class GroupedRound(Gathering):
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use."""
-        g = self.scheme.group_of(worker)
+        g = self.code.group_of(worker)
         return g in self._missing and self._rounds[g].wants(worker - self.scheme.first_worker[g])
 
     def lapse(self, why: str) -> None:
@@ -387,7 +374,7 @@ class GroupedRound(Gathering):
 
         Parameters and errors are as in `Round.receive`. ValueError also if the group takes no part.
         """
-        g = self.scheme.group_of(worker)
+        g = self.code.group_of(worker)
         if g not in self.groups:
             raise ValueError(
                 f"worker {worker} is of group {g}, which takes no part: {self.groups} do"

@@ -21,7 +21,6 @@ __all__ = [
     "Allocation",
     "CoverageBounds",
     "LeastTime",
-    "balanced_loads",
     "coverage_bounds",
     "equal_time_loads",
     "generalised_bcc",
@@ -46,7 +45,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
 
     These are the loads of Charalambides et al., section VI, for any number of kinds of workers:
     ``t_i |J_i|`` is the same for all, and the loads add up to (s + 1) k. No worker gets more than
-    k; the others get the excess in proportion.
+    k; the others get the excess in proportion. Without stragglers this is the load balancing of Li
+    et al., section IV-C, r_i = mu_i / sum(mu) m, with times 1 / mu_i and k = m.
 
     `BinaryCode` with ``speeds=1 / times, assignment="classes"`` has about these loads: its classes
     end at the same time, as far as whole workers and partitions allow. There may be no code with
@@ -78,29 +78,6 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
     if not 0 <= check_integer("stragglers", stragglers) < t.size:
         raise ValueError(f"stragglers must be in 0 .. n-1 = {t.size - 1}, not {stragglers}")
     return _apportion((stragglers + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
-
-
-def balanced_loads(rates: ArrayLike, k: int) -> Ints:
-    """Loads in proportion to the workers' rates, without redundancy: load balancing.
-
-    Li et al., section IV-C: r_i = mu_i / sum(mu) m, and the master waits for all workers. Raises as
-    `equal_time_loads`.
-
-    Parameters
-    ----------
-    rates : (n,) array
-        Straggler parameters mu_i, positive.
-    k : int
-        Partitions, m in the paper.
-
-    Returns
-    -------
-    (n,) int64 array
-        Whole numbers that add up to k, by largest remainders.
-    """
-    mu = _positive("rates", rates)
-    k = at_least("k", k, 1)
-    return _apportion(k, mu.size, lambda some: mu[some] / mu[some].max(), k)
 
 
 class Allocation(NamedTuple):

@@ -13,7 +13,6 @@ from strength import much
 import fastgc
 from fastgc.delays import Exponential, Heterogeneous, ShiftedExponential
 from fastgc.planning import (
-    balanced_loads,
     coverage_bounds,
     equal_time_loads,
     generalised_bcc,
@@ -109,12 +108,12 @@ def test_equal_time_loads_may_be_no_code():
     assert np.round(real) @ [4, 8] == 40
 
 
-def test_balanced_loads_by_speed():
-    loads = balanced_loads(RATES, K)
+def test_loads_without_stragglers_are_in_proportion_to_speed():
+    loads = equal_time_loads(1 / RATES, K, 0)
     assert loads.sum() == K
     np.testing.assert_array_less(np.abs(loads - RATES * K / RATES.sum()), 1)
-    assert balanced_loads([1, 1, 1], 4).tolist() == [2, 1, 1]
-    assert balanced_loads([1, 1e-9], 4).tolist() == [4, 0]
+    assert equal_time_loads([1, 1, 1], 4, 0).tolist() == [2, 1, 1]
+    assert equal_time_loads([1, 1e9], 4, 0).tolist() == [4, 0]
 
 
 @pytest.mark.parametrize("c", [1e-8, 1e-3, 0.1, 1, 20, 400, 700])
@@ -168,7 +167,7 @@ def test_generalised_bcc_of_figure_5():
     needed = math.floor(K * math.log(K))
     assert needed == 3107
     assert received_mean(found.loads, CLUSTER, needed) == pytest.approx(752.73, abs=0.01)
-    balanced = received_mean(balanced_loads(RATES, K), CLUSTER, K)
+    balanced = received_mean(equal_time_loads(1 / RATES, K, 0), CLUSTER, K)
     assert balanced == pytest.approx(1030, rel=0.01)
     code = fastgc.CouponCollector(100, K, loads=found.loads.tolist(), seed=1)
     assert code.scheme.loads.sum() == found.loads.sum()
@@ -384,13 +383,12 @@ def test_coverage_bounds_lower_is_below_all_loads(n):
         (lambda: equal_time_loads([[1, 2]], 4, 0), "one a worker"),
         (lambda: equal_time_loads([1, 2], 4, 2), r"stragglers must be in 0 \.\. n-1 = 1, not 2"),
         (lambda: equal_time_loads([1, 2], 0, 1), "k must be"),
-        (lambda: balanced_loads([1, math.inf], 4), "rates must be"),
-        (lambda: balanced_loads([1, 1], 0), "k must be"),
+        (lambda: equal_time_loads([1, math.inf], 4, 0), "times must be"),
         (
             lambda: equal_time_loads([1, 1], 10**19, 1),
             r"at most 2\^48 = 28147497",
         ),
-        (lambda: balanced_loads([1, 1], 10**400), "partitions can be shared out"),
+        (lambda: equal_time_loads([1, 1], 10**400, 0), "partitions can be shared out"),
         (lambda: optimal_loads(10**30, [1], [1]), r"partitions can be shared out, not 10\^30\.00"),
         (lambda: optimal_loads(10, [1e-300] * 3, [1] * 3), "partitions can be shared out"),
         (lambda: optimal_loads(10, [1e-320] * 3, [1] * 3), r"shared out, not 10\^160\."),
@@ -398,7 +396,7 @@ def test_coverage_bounds_lower_is_below_all_loads(n):
         (lambda: least_time_loads(0, CLUSTER), "needed must be"),
         (lambda: least_time_loads(101, CLUSTER, limit=1), "hold 100, but needed=101"),
         (lambda: least_time_loads(5, ShiftedExponential(1, 1)), "loads are optimised for Heter"),
-        (lambda: balanced_loads([1, 1], 10**5000), r"shared out, not 10\^5000\.00"),
+        (lambda: equal_time_loads([1, 1], 10**5000, 0), r"shared out, not 10\^5000\.00"),
         (lambda: optimal_loads(10, [1e-300] * 3, [1e-300] * 3), "too small or too large"),
         (lambda: optimal_loads(10, [1e300] * 3, [1e300] * 3), r"from inf to inf, and rates"),
         (lambda: generalised_bcc(10**400, CLUSTER), "partitions can be shared out"),
@@ -432,7 +430,7 @@ def test_loads_of_workers_far_apart():
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300], 10, 1), [10, 10])
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300, 4e300], 10, 1), [10, 8, 2])
     np.testing.assert_array_equal(equal_time_loads([5e-324, 1, 1], 10, 1), [10, 5, 5])
-    np.testing.assert_array_equal(balanced_loads([1e-300, 1e300], 10), [0, 10])
+    np.testing.assert_array_equal(equal_time_loads([1e300, 1e-300], 10, 0), [0, 10])
     found = optimal_loads(10, [1e-300] * 3, [1] * 3, limit=5)
     np.testing.assert_array_equal(found.loads, [5, 5, 5])
     # Each worker returns 5 (1 - e^(-t / 5)) by t.
@@ -446,7 +444,7 @@ def test_loads_of_workers_far_apart():
     ("call", "message"),
     [
         (lambda: equal_time_loads(["1", "2"], 4, 1), "times must be"),
-        (lambda: balanced_loads([1, None], 4), "rates must .*not None"),
+        (lambda: equal_time_loads([1, None], 4, 0), "times must .*not None"),
         (lambda: optimal_loads(1, None, [1]), "shifts must .*not None"),
         (lambda: optimal_loads(1.5, [1], [1]), "needed must be"),
         (lambda: generalised_bcc(5, None), "delays must be a model of fastgc"),
