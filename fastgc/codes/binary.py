@@ -149,6 +149,7 @@ class _Precision(Precision):
 class BinaryScheme(Scheme):
     """The scheme of `BinaryCode`: contiguous blocks of partitions, start .. stop - 1."""
 
+    precision = cached_property(_Precision)
     exact = True
     is_complex = False
     stragglers: int
@@ -162,10 +163,6 @@ class BinaryScheme(Scheme):
         worker = check_index("worker", worker, self.n)
         held = np.arange(self._start[worker], self._stop[worker])
         return held, np.ones(held.size)
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Floats]:

@@ -121,6 +121,7 @@ class _CyclicScheme(Scheme):
     number.
     """
 
+    precision = cached_property(_Precision)
     stragglers: int
     is_complex = False
 
@@ -141,10 +142,6 @@ class _CyclicScheme(Scheme):
 
     def row(self, worker: int) -> tuple[Ints, Floats]:
         return self._entries_of(np.array([check_index("worker", worker, self.n)]))[1:]
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:

@@ -88,9 +88,7 @@ class _Precision(CellPrecision):
 
 
 class _RepetitionScheme(CellScheme):
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
+    precision = cached_property(_Precision)
 
 
 def _tolerated(n: int, k: int, stragglers: int | None, load: int | None) -> int:

@@ -171,6 +171,8 @@ class _Precision(Precision):
 class GroupedScheme(Scheme):
     """The scheme of `Grouped`."""
 
+    precision = cached_property(_Precision)
+
     def __init__(self, schemes: Sequence[Scheme]) -> None:
         self.schemes, self.groups = schemes, len(schemes)
         self.first_worker = [0, *accumulate(scheme.n for scheme in schemes)]
@@ -194,10 +196,6 @@ class GroupedScheme(Scheme):
         held, values = whole_row(self.schemes[g], worker - self.first_worker[g])
         # Coefficients of one kind for all groups: kernels of packed messages take complex ones.
         return held + self.first_partition[g], values + 0j if self.is_complex else values
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     @property
     def loads(self) -> Ints:

@@ -397,6 +397,9 @@ class LagrangeScheme(Scheme):
     messages are, (n * messages,).
     """
 
+    precision = cached_property(_Precision)
+    gate = cached_property(_Gate)
+    data = cached_property(_Blocks)
     exact = True
     stragglers: int
 
@@ -430,18 +433,6 @@ class LagrangeScheme(Scheme):
         worker = check_index("worker", worker, self.n)
         held = np.arange(worker * self.load, (worker + 1) * self.load)
         return held, np.ones(self.load)
-
-    @cached_property
-    def data(self) -> _Blocks:
-        return _Blocks(self)
-
-    @cached_property
-    def gate(self) -> _Gate:
-        return _Gate(self)
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     # ------------------------------------------------------------------------------- decoding
 

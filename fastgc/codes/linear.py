@@ -103,6 +103,8 @@ class _Precision(Precision):
 class LinearScheme(Scheme):
     """The scheme of `LinearCode`, with its arguments; `B` was checked by `check_matrix`."""
 
+    precision = cached_property(_Precision)
+
     def __init__(self, B: Array, packed: bool = True, wait: int | None = None) -> None:
         self._B = B
         self._sizes = row_sizes(B)
@@ -115,10 +117,6 @@ class LinearScheme(Scheme):
         row = self._B[check_index("worker", worker, self.n)]
         held = np.flatnonzero(row)
         return held, row[held]
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     # ------------------------------------------------------------------------------ decoding
 

@@ -272,6 +272,7 @@ class _Precision(Precision):
 class ReedSolomonScheme(Scheme):
     """The scheme of `ReedSolomon`: its matrix is the direct sum of its `parts`, the clusters."""
 
+    precision = cached_property(_Precision)
     is_complex = True
     stragglers: int
     methods = METHODS
@@ -290,10 +291,6 @@ class ReedSolomonScheme(Scheme):
     def row(self, worker: int) -> tuple[Ints, Complexes]:
         """A worker's row in O(w): columns of B are cyclic shifts of tau."""
         return _rows(self._cluster_of(check_index("worker", worker, self.n)), worker)
-
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:

@@ -103,9 +103,7 @@ class _Precision(CellPrecision):
 class UncodedScheme(CellScheme):
     """The scheme of `Uncoded`."""
 
-    @cached_property
-    def precision(self) -> _Precision:
-        return _Precision(self)
+    precision = cached_property(_Precision)
 
     @property
     def _single(self) -> bool:

@@ -54,6 +54,7 @@ class SumScheme(Scheme):
     Message m is that of ``cells[first[m]:first[m + 1]]``, where `_listed` is (first, cells).
     """
 
+    precision = cached_property(SumPrecision)
     is_complex = False
     cuts: Ints
     _listed: tuple[Ints, Ints]
@@ -64,10 +65,6 @@ class SumScheme(Scheme):
         begin, end = first[self.messages.first[worker : worker + 2]]
         ends = np.array([0, end - begin])
         return entries_of(self.cuts, ends, cells[begin:end], np.ones(end - begin))[1:]
-
-    @cached_property
-    def precision(self) -> SumPrecision:
-        return SumPrecision(self)
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, Array]:
@@ -120,6 +117,7 @@ class CellScheme(SumScheme):
         Whether the sum of those that came is multiplied by k over their number.
     """
 
+    precision = cached_property(CellPrecision)
     stragglers: int
 
     def __init__(
@@ -144,10 +142,6 @@ class CellScheme(SumScheme):
     @cached_property
     def messages(self) -> Messages:
         return Messages(self._sizes.tolist(), np.full(self.n, self._together))
-
-    @cached_property
-    def precision(self) -> CellPrecision:
-        return CellPrecision(self)
 
     @cached_property
     def cells(self) -> Cells:
