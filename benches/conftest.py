@@ -12,9 +12,15 @@ import pytest
 HERE = Path(__file__).parent
 
 # The benchmarks import these modules by name: pytest's importlib mode adds no folder to the path.
-for path in (HERE.parent / "tests" / "kernel_table.py", HERE / "measure.py", HERE / "report.py"):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+TESTS = HERE.parent / "tests"
+for name, path in {
+    "oracles": TESTS / "oracles" / "__init__.py",
+    "kernel_table": TESTS / "kernel_table.py",
+    "measure": HERE / "measure.py",
+    "report": HERE / "report.py",
+}.items():
+    spec = importlib.util.spec_from_file_location(name, path)
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
 

@@ -6,25 +6,27 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from kernel_table import KERNELS
+from kernel_table import KERNELS, named
 
 from fastgc.kernels import unchecked
 from fastgc.kernels.numba import calls
 
-# (size, count) for the table's ``make``: for each kind of kernel, arrays in the nearest caches
-# ("near"), and larger ones ("far").
+# (size, count) for the table's ``make``: for each kernel, arrays in the nearest caches ("near"), and
+# larger ones ("far").
+COMBINED = (20_000, 13), (400_000, 13)
+LAGRANGE = (1024, 16), (1024, 512)
 SHAPES = {
-    "combine": ((20_000, 13), (400_000, 13)),
-    "locator": ((512, 64), (65_536, 64)),
-    "lookup": ((512, 64), (4096, 512)),
-    "vandermonde": ((1024, 1), (1024, 32)),
-    "lagrange": ((1024, 16), (1024, 512)),
+    "combine": COMBINED,
+    "bind_combine": COMBINED,
+    "bind_decoding_vector": ((512, 64), (4096, 512)),
+    "solve_vandermonde": ((1024, 1), (1024, 32)),
+    "lagrange_products": LAGRANGE,
+    "lagrange_basis": LAGRANGE,
+    "lagrange_evaluate": LAGRANGE,
+    "bind_functional": LAGRANGE,
 }
 ROUNDS = 5
 BY_NUMBA = mock.patch.multiple(unchecked, **{n: getattr(calls, n) for n in calls.__all__})
-CASES = [
-    (kind, kernel) for kernel in KERNELS if (kind := kernel.name.split()[0].strip(",")) in SHAPES
-]
 
 
 def in_turns(call):
@@ -40,20 +42,13 @@ def in_turns(call):
 
 
 @pytest.mark.parametrize("size", ["near", "far"])
-@pytest.mark.parametrize(
-    ("kind", "kernel", "dtype"),
-    [
-        pytest.param(kind, kernel, dtype, id=f"{kernel.name}-{np.dtype(dtype).name}")
-        for kind, kernel in CASES
-        for dtype in kernel.dtypes
-        if "stacked" not in kernel.name  # the same kernels
-    ],
-)
-def test_against_c(benchmark, note, kind, kernel, dtype, size):
-    arguments = kernel.make(np.random.default_rng(0), *SHAPES[kind][size == "far"], dtype)
-    into = (arguments["before"].copy(),) if kind == "combine" else ()
-    times = in_turns(lambda: kernel.run(arguments, *into))
-    note(numba=kernel.name, dtype=np.dtype(dtype).name, times=times)
+@pytest.mark.parametrize(**named(kernel for kernel in KERNELS if kernel.name in SHAPES))
+def test_against_c(benchmark, note, kernel, case, dtype, size):
+    more = {"plain": True} if kernel.name == "solve_vandermonde" else {}
+    shape = SHAPES[kernel.name][size == "far"]
+    arguments = kernel.make(np.random.default_rng(0), *shape, dtype, **case, **more)
+    times = in_turns(lambda: kernel.run(arguments))
+    note(numba=f"{kernel.name} {case}", dtype=np.dtype(dtype).name, times=times)
     benchmark.group = "numba over c"
     with BY_NUMBA:
-        benchmark.pedantic(kernel.run, (arguments, *into))
+        benchmark.pedantic(kernel.run, (arguments,))

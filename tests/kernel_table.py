@@ -1,73 +1,140 @@
-"""The table of kernels, for tests and benches.
+"""The table of kernels: one entry for each, with its arguments and how far it may be off.
 
-Each entry makes arguments of a given size, calls the kernel, and computes the
-true result by other means: sums in extended precision, products by definition.
+The truth is the oracle's, computed in extended precision. Tests compare C and Numba with it at all
+sizes, dtypes and SIMD levels; the fuzzer and benches call kernels with these arguments.
 """
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import oracles
 
 from fastgc import kernels
-from fastgc.coding.rules import Blocks, Cells, Parts, Tiling, Waiting
-from fastgc.kernels import Status, fourier
-from fastgc.kernels.cyclic import CyclicPlan, cyclic_tables
+from fastgc.kernels import Status
+from fastgc.kernels.cyclic import LOCATOR, LOOKUP, CyclicPlan, cyclic_tables
 
 WIDE = np.longdouble
 WIDE_COMPLEX = np.clongdouble
 HALVES = (np.float16, ml_dtypes.bfloat16)
+REALS = (np.float32, np.float64)
+UNIT = {np.float32: 2.0**-24, np.float64: 2.0**-53, **dict.fromkeys(HALVES, 2.0**-24)}  # of sums
+U = UNIT[np.float64]
+
+LONG = (1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 1025, 4097, 16385)
+NODES = (1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 33, 65)
 
 
-# Survivors that every kernel for three workers, of which two must answer, rejects.
-WRONG_SURVIVORS = [
-    ([0, 1, 3], Status.OUT_OF_RANGE),
-    ([0, -1], Status.OUT_OF_RANGE),
-    ([0, 1, 0], Status.DUPLICATE),
-    ([0], Status.TOO_FEW),
-    ([], Status.TOO_FEW),
-]
-
-
-def filled(bind, plan, survivors):
-    """Return the kernel's result for these survivors; check that it writes nothing beyond them."""
-    room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
-    status = bind(plan, room, vector)(len(survivors))
-    assert (vector[len(survivors) :] == 7).all()
-    return status, vector[: len(survivors)]
+def _plainly(function, given):
+    return function(**given)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel with the means to call and to check it.
+    """How to call a kernel, and what its results must be.
 
-    ``make(rng, size, count, dtype)`` returns arguments: `count` vectors of `size` elements; for
-    decoding vectors, `size` workers of which `count` straggle; for kernels on nodes, `size` nodes
-    and `count` columns or points. ``run(arguments)`` returns the result, and ``truth(arguments)``
-    the true one. Their difference is at most ``bound(arguments)``; kernels without a bound have
-    tests of their own. For combinations, ``finite(arguments)`` is what the kernel says of NaN and
-    Inf.
+    Attributes
+    ----------
+    name : str
+        Of the call in `fastgc.kernels.unchecked`, and of its oracle.
+    make : callable
+        ``make(rng, size, count, dtype, **case)`` returns the call's arguments by name: `count`
+        vectors of `size` elements; or `size` workers of which `count` straggle; or `size` nodes and
+        `count` points or columns.
+    check : callable
+        ``check(given, found, truth)`` asserts that results are near the truth, for the arguments
+        before the call. Results are a dict: arrays that are written, and what is "returned".
+    writes : tuple of str
+        Arguments that it writes.
+    shapes : iterable of (size, count)
+    dtypes : tuple
+    cases : tuple of dict
+        What `make` takes besides.
+    call : callable
+        ``call(function, arguments)``; it leaves the arguments as they are, but for arrays.
+    wide : bool
+        Whether the oracle has its arguments in extended precision.
+    truth : callable, optional
+        ``truth(arguments)`` returns results by other means than the oracle.
+    moves : str, optional
+        Of a step: the vector whose change it returns.
     """
 
     name: str
     make: Callable[..., dict[str, Any]]
-    run: Callable[[dict[str, Any]], Any]
-    truth: Callable[[dict[str, Any]], Any]
-    dtypes: tuple[Any, ...]
-    finite: Callable[[dict[str, Any]], bool] | None = None
-    bound: Callable[[dict[str, Any]], Any] | None = None
+    check: Callable[..., None]
+    writes: tuple[str, ...]
+    shapes: Iterable[tuple[int, int]]
+    dtypes: tuple[Any, ...] = (np.float64,)
+    cases: tuple[dict[str, Any], ...] = ({},)
+    call: Callable[..., Any] = _plainly
+    wide: bool = True
+    truth: Callable[..., dict[str, Any]] | None = None
+    moves: str | None = None
+
+    def run(self, given, function=None):
+        """Call the kernel, or another function of its kind; return the results."""
+        returned = self.call(function or getattr(kernels.unchecked, self.name), given)
+        return {"returned": returned} | {
+            name: given[name] for name in self.writes if given.get(name) is not None
+        }
+
+    def fresh(self, given):
+        """Return the arguments; those that the kernel writes are copies."""
+        return given | {name: copy.copy(given[name]) for name in self.writes}
+
+    def true(self, given):
+        """Return the true results."""
+        if self.truth is not None:
+            return self.truth(given)
+        given = {
+            name: widened(value) if self.wide else copy.deepcopy(value)
+            for name, value in given.items()
+        }
+        return self.run(given, oracles.NAMED[self.name])
 
 
-def _vectors(rng, size, count, dtype, complex_=False):
+def widened(value):
+    """Copy an argument; floats and complex numbers of an array in extended precision."""
+    if isinstance(value, list):
+        return [widened(each) for each in value]
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "iub":
+        return copy.deepcopy(value)
+    # By way of float64, to which bfloat16 converts.
+    value = value.astype(np.result_type(value, np.float64))
+    return value.astype(WIDE_COMPLEX if np.iscomplexobj(value) else WIDE)
+
+
+def equal(given, found, truth):
+    for name, value in truth.items():
+        if value is not None:
+            np.testing.assert_array_equal(found[name], value, name)
+
+
+def within(bound, found, truth):
+    """Assert that numbers are near the truth, or equal to it: Inf, or not a number."""
+    with np.errstate(invalid="ignore"):  # Inf minus Inf
+        near = np.abs(found - truth) <= bound
+    assert (near | (found == truth) | (np.isnan(found) & np.isnan(truth))).all()
+
+
+def shapes(sizes, counts):
+    return [(size, count) for size in sizes for count in counts]
+
+
+# ------------------------------------------------------------------------------ long vectors
+
+
+def vectors(rng, size, count, dtype, complex_=False):
+    """Draw vectors that begin at the second element: they need not begin on a cache line."""
     rows = []
     for _ in range(count):
-        # Rows begin at the second element: they need not begin on a cache line.
         row = rng.standard_normal(size + 1)
         if complex_:
             row = row + 1j * rng.standard_normal(size + 1)
@@ -75,207 +142,237 @@ def _vectors(rng, size, count, dtype, complex_=False):
     return rows
 
 
-def _wide(array):
-    """Return an array in extended precision, by way of float64, to which bfloat16 converts."""
-    return array.astype(np.result_type(array, np.float64)).astype(
-        WIDE_COMPLEX if np.iscomplexobj(array) else WIDE
-    )
+def listed(rows):
+    """Return vectors as `kernels.Rows`; those in extended precision as oracles take them."""
+    if rows[0].dtype in (WIDE, WIDE_COMPLEX):
+        return SimpleNamespace(arrays=rows, length=rows[0].size)
+    return kernels.Rows.of(rows, rows[0].size, rows[0].dtype)
 
 
-def _combine(mode, accumulate, stacked, bound=False):
-    name = {
-        kernels.REAL: "real",
-        kernels.PACKED: "packed",
-        kernels.REAL_PART: "real part",
-        kernels.EXPAND: "expand",
-    }[mode]
-
-    def make(rng, size, count, dtype):
-        rows = _vectors(rng, size, count, dtype, complex_=mode == kernels.REAL_PART)
-        if stacked:
-            wide = np.zeros((count, size + 3), rows[0].dtype)  # gaps between rows
-            wide[:, :size] = rows
-            rows = wide[:, :size]
-        coef = rng.standard_normal(count)
-        if mode != kernels.REAL:
-            coef = coef + 1j * rng.standard_normal(count)
-        out_size = size + size % 2 if mode == kernels.PACKED else size
-        out_type = np.result_type(dtype, np.complex64 if mode == kernels.EXPAND else np.float32)
-        return {
-            "rows": rows,
-            "coef": coef,
-            "before": rng.standard_normal(out_size).astype(out_type),
-            "size": size,
-        }
-
-    def combine(arguments, out, check=False):
-        rows = kernels.Rows.of(arguments["rows"], arguments["size"], arguments["rows"][0].dtype)
-        coef = arguments["coef"]
-        if not bound:
-            return kernels.combine(mode, rows, coef, out, accumulate, check)
-        # The table holds rows of NaN, too; their coefficients are 0, so the kernel must skip them.
-        count = coef.size
-        table = kernels.Rows(2 * count, rows.length, rows.arrays[0].dtype)
-        unread = np.full(rows.length, np.nan).astype(rows.arrays[0].dtype)
-        for row in reversed(list(rows.arrays)):
-            table.append(unread)
-            table.append(row)
-        numbers = np.array([*range(2 * count)][::-1])
-        with_zeros = np.stack([coef, np.zeros_like(coef)], axis=1).ravel()
-        run = kernels.unchecked.bind_combine(
-            mode, table, numbers, with_zeros, out, accumulate, check
-        )
-        status = run(2 * count)
-        assert status in (kernels.Status.OK, kernels.Status.NOT_FINITE)
-        return status == kernels.Status.OK
-
-    def run(arguments, out=None):
-        out = arguments["before"].copy() if out is None else out
-        combine(arguments, out)
-        return out
-
-    def finite(arguments):
-        return combine(arguments, arguments["before"].copy(), check=True)
-
-    def truth(arguments):
-        before = arguments["before"]
-        total = np.zeros(before.size, WIDE_COMPLEX)
-        for a, row in zip(arguments["coef"], arguments["rows"], strict=True):
-            row = _wide(row)
-            if mode == kernels.PACKED:
-                padded = np.zeros(before.size, WIDE)
-                padded[: row.size] = row
-                product = (padded[::2] + 1j * padded[1::2]) * a
-                total[::2] += product.real
-                total[1::2] += product.imag
-            else:
-                total += row * a
-        result = total if mode == kernels.EXPAND else total.real
-        return result + before if accumulate else result
-
-    ways = {", accumulate": accumulate, ", stacked": stacked, ", bound": bound}
-    title = f"combine {name}{''.join(way for way, taken in ways.items() if taken)}"
-    halves = HALVES if mode in (kernels.REAL, kernels.PACKED) else ()
-    return Kernel(title, make, run, truth, (np.float32, np.float64, *halves), finite)
+def _combination(rng, size, count, dtype, mode, accumulate=None, stacked=None):
+    rows = vectors(rng, size, count, dtype, complex_=mode == kernels.REAL_PART)
+    if rng.random() < 0.5 if stacked is None else stacked:
+        wide = np.zeros((count, size + 3), rows[0].dtype)  # gaps between rows
+        wide[:, :size] = rows
+        rows = wide[:, :size]
+    coef = rng.standard_normal(count)
+    if mode != kernels.REAL:
+        coef = coef + 1j * rng.standard_normal(count)
+    out = rng.standard_normal(size + size % 2 if mode == kernels.PACKED else size)
+    kind = np.result_type(dtype, np.complex64 if mode == kernels.EXPAND else np.float32)
+    return {
+        "mode": mode,
+        "rows": rows,
+        "coef": coef,
+        "out": out.astype(kind),
+        "accumulate": bool(rng.random() < 0.5) if accumulate is None else accumulate,
+        "check": False,
+    }
 
 
-def _square_sum():
-    def make(rng, size, count, dtype):
-        return {"x": _vectors(rng, size, 1, dtype)[0]}
-
-    return Kernel(
-        "square sum",
-        make,
-        lambda arguments: kernels.square_sum(arguments["x"]),
-        lambda arguments: np.sum(_wide(arguments["x"]) ** 2),
-        (np.float32, np.float64, *HALVES),
-    )
-
-
-def _square_distance():
-    def make(rng, size, count, dtype):
-        return dict(zip("xy", _vectors(rng, size, 2, dtype), strict=True))
-
-    def truth(arguments):
-        return np.sum((_wide(arguments["x"]) - _wide(arguments["y"])) ** 2)
-
-    return Kernel(
-        "distance",
-        make,
-        lambda arguments: kernels.square_distance(**arguments),
-        truth,
-        (np.float32, np.float64),
-        bound=lambda arguments: (arguments["x"].size + 4) * 2.0**-53 * truth(arguments),
-    )
+def _chosen(rng, size, count, dtype, mode, accumulate=None):
+    """Choose rows from a table with rows of NaN: their coefficients are 0, so none may be read."""
+    given = _combination(rng, size, count, dtype, mode, accumulate, stacked=False)
+    coef, unread = given["coef"], np.full(size, np.nan).astype(given["rows"][0].dtype)
+    table = [each for row in reversed(list(given["rows"])) for each in (unread, row)]
+    return given | {
+        "rows": table,
+        "numbers": np.arange(2 * count)[::-1].copy(),
+        "coef": np.stack([coef, np.zeros_like(coef)], axis=1).ravel(),
+    }
 
 
-def _to_halves():
-    """Round numbers in and beyond float16's range, many of them half-way between two float16."""
-
-    def make(rng, size, count, dtype):
-        x = rng.standard_normal(size) * 2.0 ** rng.integers(-28, 18, size)
-        x[1::3] = (2 * rng.integers(0, 2048, x[1::3].size) + 1) * 2.0 ** rng.integers(-25, 6)
-        x[2::3] = np.resize([65520, 65519, -np.inf, np.nan, -0.0, 2.0**-25, 1e-40], x[2::3].size)
-        with np.errstate(over="ignore", under="ignore"):
-            return {"x": x.astype(dtype)}
-
-    def run(arguments):
-        out = np.empty(arguments["x"].size, np.float16)
-        kernels.to_halves(arguments["x"], out)
-        return out
-
-    def truth(arguments):
-        x = _wide(arguments["x"])
-        _, exponent = np.frexp(np.where(np.isfinite(x), x, 0))
-        unit = np.ldexp(WIDE(1), np.maximum(exponent, -13) - 11)
-        rounded = np.rint(x / unit) * unit
-        return np.where(np.abs(rounded) > 65504, np.copysign(np.inf, x), rounded)
-
-    return Kernel(
-        "to halves", make, run, truth, (np.float32, np.float64), bound=lambda arguments: 0
-    )
+def _near_combination(given, found, truth):
+    """Each element is a sum of products: its error is bounded by the sum of their moduli."""
+    dtype = given["rows"][0].real.dtype.type
+    used = np.flatnonzero(given["coef"])
+    rows = given["rows"] if "numbers" not in given else given["rows"][::-1]
+    scale = sum(abs(given["coef"][at]) * float(np.abs(rows[at]).max()) for at in used)
+    scale = 2 * scale + np.abs(given["out"]).max()
+    within((used.size + 4) * UNIT[dtype] * scale, found["out"], truth["out"])
+    assert found["returned"] == truth["returned"]
 
 
-def _hash_words(keys):
-    """Hash words, some of them the largest; the truth is computed in Python's integers."""
-
-    def make(rng, size, count, dtype):
-        words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
-        words[::5] = 2**64 - 1
-        key[:1] = 2**32 - 1
-        return {"words": words[:size], "keys": key[:keys]}
-
-    def run(arguments):
-        words = arguments["words"]
-        out = np.full(-(-words.size // keys), 7, np.uint64)
-        kernels.hash_words(words, arguments["keys"], out)
-        return out
-
-    def truth(arguments):
-        def halves(word, key):
-            return (word + key) % 2**32 * (((word >> 32) + (key >> 32)) % 2**32)
-
-        words, key = arguments["words"].tolist(), arguments["keys"].tolist()
-        blocks = [words[at : at + keys] for at in range(0, len(words), keys)]
-        sums = [sum(map(halves, block, key)) % 2**64 for block in blocks]
-        return np.array(sums, np.uint64)
-
-    title = f"hash of {keys} words"
-    return Kernel(title, make, run, truth, (np.uint64,), bound=lambda arguments: 0)
+def _near_sum(given, found, truth):
+    size = given["x"].size
+    within((size + 4) * U * truth["returned"], found["returned"], truth["returned"])
 
 
-def _hash_and_scale(keys, factor, what):
-    """Hash and multiply a vector, some numbers of which are not finite.
+def _halves(rng, size, count, dtype):
+    """Draw numbers in and beyond float16's range, many of them half-way between two float16."""
+    x = rng.standard_normal(size) * 2.0 ** rng.integers(-28, 18, size)
+    x[1::3] = (2 * rng.integers(0, 2048, x[1::3].size) + 1) * 2.0 ** rng.integers(-25, 6)
+    x[2::3] = np.resize([65520, 65519, -np.inf, np.nan, -0.0, 2.0**-25, 1e-40], x[2::3].size)
+    with np.errstate(over="ignore", under="ignore"):
+        return {"x": x.astype(dtype), "out": np.zeros(size, np.float16)}
 
-    The true hash is that of bytes, which `struct` reads as words, in Python's integers.
-    """
 
-    def make(rng, size, count, dtype):
-        x = rng.standard_normal(size).astype(dtype)
-        x[3::7] = np.resize(np.array([np.nan, np.inf, 0.0, -0.0], dtype), x[3::7].size)
-        return {"x": x, "keys": rng.integers(2**64, size=keys, dtype=np.uint64)}
+def _words(rng, size, count, dtype, keys):
+    """Draw words and keys, some of them the largest."""
+    words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
+    words[::5] = 2**64 - 1
+    key[:1] = 2**32 - 1
+    return {"words": words[:size], "keys": key[:keys], "out": np.zeros(-(-size // keys), np.uint64)}
 
-    def run(arguments):
-        x = arguments["x"]
-        product = np.full(x.size, 7, x.dtype)
-        out = np.full(-(-x.nbytes // (8 * keys)), 7, np.uint64)
-        kernels.hash_and_scale(x, factor, arguments["keys"], product, out)
-        return out if what == "hash" else product
 
-    def truth(arguments):
-        x, key = arguments["x"], arguments["keys"].tolist()
-        if what == "product":
-            return np.zeros(x.size, WIDE) if factor == 0 else _wide(x * x.dtype.type(factor))
-        octets = x.tobytes() + bytes(-x.nbytes % 8)
-        halves = struct.unpack(f"<{len(octets) // 4}I", octets)
-        sums = [0] * -(-len(halves) // (2 * keys))
-        for at, (low, high) in enumerate(zip(halves[::2], halves[1::2], strict=True)):
-            k = key[at % keys]
-            sums[at // keys] += (low + k) % 2**32 * ((high + (k >> 32)) % 2**32)
-        return np.array([total % 2**64 for total in sums], np.uint64)
+def _hashed(rng, size, count, dtype, keys, factor):
+    """Draw a vector, some numbers of which are not finite."""
+    x = rng.standard_normal(size).astype(dtype)
+    x[3::7] = np.resize(np.array([np.nan, np.inf, 0.0, -0.0], dtype), x[3::7].size)
+    return {
+        "x": x,
+        "factor": factor,
+        "keys": rng.integers(2**64, size=keys, dtype=np.uint64),
+        "product": np.zeros_like(x),
+        "out": np.zeros(-(-x.nbytes // (8 * keys)), np.uint64),
+    }
 
-    title = f"{what} of a vector times {factor}, {keys} keys"
-    return Kernel(title, make, run, truth, (np.float32, np.float64), bound=lambda arguments: 0)
+
+MODES = tuple(
+    {"mode": m} for m in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
+)
+COMBINED = (
+    *shapes(LONG[:10], (1, 2, 3, 4, 5, 8, 13)),
+    *shapes((1025, 4097), (1, 2, 4, 5, 13)),
+    *shapes((16385,), (1, 5)),
+)
+COMBINE = Kernel(
+    "combine",
+    _combination,
+    _near_combination,
+    ("out",),
+    COMBINED,
+    (*REALS, *HALVES),
+    MODES,
+    call=lambda function, given: function(**given | {"rows": listed(given["rows"])}),
+)
+BIND_COMBINE = Kernel(
+    "bind_combine",
+    _chosen,
+    _near_combination,
+    ("out",),
+    COMBINED,
+    (*REALS, *HALVES),
+    MODES,
+    call=lambda function, given: function(**given | {"rows": listed(given["rows"])})(
+        given["coef"].size
+    ),
+)
+SQUARE_SUM = Kernel(
+    "square_sum",
+    lambda rng, size, count, dtype: {"x": vectors(rng, size, 1, dtype)[0]},
+    _near_sum,
+    (),
+    shapes(LONG, (1,)),
+    (*REALS, *HALVES),
+)
+HASHES = [
+    Kernel(
+        "hash_words",
+        _words,
+        equal,
+        ("out",),
+        shapes(LONG[:-1], (1,)),
+        (np.uint64,),
+        tuple({"keys": keys} for keys in (1, 5, 64)),
+        wide=False,
+    ),
+    Kernel(
+        "hash_and_scale",
+        _hashed,
+        equal,
+        ("product", "out"),
+        shapes(LONG[:-1], (1,)),
+        REALS,
+        tuple({"keys": k, "factor": f} for k, f in ((5, 1 / 3), (64, 0.0), (64, 1.0))),
+        wide=False,
+    ),
+]
+TO_HALVES = Kernel("to_halves", _halves, equal, ("out",), shapes(LONG, (1,)), REALS, wide=False)
+
+# ----------------------------------------------------------------------- steps of optimizers
+
+
+def exact_square_distance(x, y):
+    return float(np.sum((x.astype(WIDE) - y.astype(WIDE)) ** 2))
+
+
+def _step(name, moves, writes, reads, cases=({},), **numbers):
+    """Return the entry of an optimizer's step; numbers of a case are arguments, too."""
+
+    def make(rng, size, count, dtype, **case):
+        given = {each: vectors(rng, size, 1, dtype)[0] for each in (*writes, *reads)}
+        if "v" in given:
+            given["v"] = np.abs(given["v"]) + dtype(0.5)
+        return given | numbers | case
+
+    def check(given, found, truth):
+        dtype = given[moves].dtype.type
+        for name in found.keys() - {"returned"}:
+            # A few roundings of numbers up to 10, and one of each coefficient.
+            within(40 * UNIT[dtype], found[name], truth[name])
+        # The distance of the stored vectors, not of the move before it was rounded.
+        exact = exact_square_distance(found[moves], given[moves])
+        rough = 2.0**-20 if dtype == np.float32 and "gradient" in given else 0
+        within((rough + (found[moves].size + 4) * U) * exact, found["returned"], exact)
+
+    return Kernel(name, make, check, writes, shapes(LONG, (1,)), REALS, cases, moves=moves)
+
+
+STEPS = [
+    _step(
+        "sgd",
+        "theta",
+        ("theta", "velocity"),
+        ("gradient",),
+        ({"velocity": None, "momentum": 0.0}, {"momentum": 0.9}),
+        lr=0.1,
+    ),
+    _step("nesterov", "point", ("theta", "point"), ("gradient",), lr=0.1, momentum=0.8),
+    _step(
+        "amsgrad",
+        "theta",
+        ("theta", "h", "v"),
+        ("gradient",),
+        lr=0.1,
+        beta1=0.9,
+        beta2=0.75,
+        epsilon=1e-3,
+    ),
+    _step("replace", "old", ("old", "total"), ("new",), ({}, {"total": None})),
+]
+SQUARE_DISTANCE = Kernel(
+    "square_distance",
+    lambda rng, size, count, dtype: dict(zip("xy", vectors(rng, size, 2, dtype), strict=True)),
+    _near_sum,
+    (),
+    shapes(LONG, (1,)),
+    REALS,
+)
+
+# ----------------------------------------------------------------------------- cyclic codes
+
+
+def _survivors(rng, size, count, dtype, method, parts):
+    sizes = [size] if parts == 1 else [size - 2 * (size // 3), size // 3, size // 3]
+    blocks = []
+    for m in filter(None, sizes):
+        q = next(q for q in (3, 5, 7, 1) if np.gcd(q, m) == 1) % max(m, 2)
+        blocks.append((m, q, 0))
+    survivors = np.sort(rng.permutation(size)[: size - min(count, size - 1)])
+    rng.shuffle(survivors)
+    return {
+        "plan": CyclicPlan(cyclic_tables(blocks)),
+        "survivors": survivors.astype(np.int64),
+        "out": np.zeros(survivors.size, np.complex128),
+        "method": method,
+    }
+
+
+def decoded(function, given):
+    """Decode a vector; return the status, which says what is wrong with the last survivor."""
+    decode, _ = function(given["plan"], given["survivors"], given["out"])
+    return decode(given["method"], given["survivors"].size)
 
 
 def decoding_truth(blocks, survivors):
@@ -302,39 +399,34 @@ def decoding_truth(blocks, survivors):
     return value
 
 
-def _decoding_vector(name, method, cut):
-    def make(rng, size, count, dtype):
-        blocks = []
-        for m in cut(size):
-            q = next(q for q in (3, 5, 7, 1) if np.gcd(q, m) == 1) % max(m, 2)
-            blocks.append((m, q, 0))
-        survivors = np.sort(rng.permutation(size)[: size - min(count, size - 1)])
-        rng.shuffle(survivors)
-        return {
-            "blocks": blocks,
-            "plan": CyclicPlan(cyclic_tables(blocks)),
-            "survivors": survivors.astype(np.int64),
-        }
+def decoded_truly(given):
+    tables = given["plan"].tables
+    blocks = [(int(m), int(q), 0) for m, q in zip(np.diff(tables.start), tables.q, strict=True)]
+    return {"returned": Status.OK, "out": decoding_truth(blocks, given["survivors"])}
 
-    def run(arguments):
-        survivors = arguments["survivors"]
-        out = np.empty(survivors.size, np.complex128)
-        if method is None:
-            status = fourier.bind_fourier(arguments["plan"], survivors, out).vector(survivors.size)
-            assert status == kernels.Status.OK
-        else:
-            decode, where = kernels.unchecked.bind_decoding_vector(
-                arguments["plan"], survivors, out
-            )
-            status = decode(method, survivors.size)
-            assert status == kernels.Status.OK, (status, where[0])
-        return out
 
-    def truth(arguments):
-        return decoding_truth(arguments["blocks"], arguments["survivors"])
+def near_vector(given, found, truth, times=1):
+    """Assert that there is one rounding per factor, and about one for the phase."""
+    assert found["returned"] == truth["returned"]
+    bound = times * (given["plan"].workers + 16) * U
+    within(bound * np.abs(truth["out"]), found["out"], truth["out"])
 
-    return Kernel(name, make, run, truth, (np.float64,))
 
+WORKERS = [
+    (size, count)
+    for size in (1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 100, 257)
+    for count in {0, 1, 2, size // 8, size // 3, size // 2, size - 1}
+]
+DECODING = Kernel(
+    "bind_decoding_vector",
+    _survivors,
+    near_vector,
+    ("out",),
+    WORKERS,
+    cases=tuple({"method": m, "parts": parts} for m in (LOCATOR, LOOKUP) for parts in (1, 3)),
+    call=decoded,
+    truth=decoded_truly,
+)
 
 # ------------------------------------------------------------------ Vandermonde, Lagrange
 
@@ -384,368 +476,272 @@ def solved_by_steps(x, c, transpose):
     return c
 
 
-def _vandermonde(transpose, complex_):
-    def make(rng, size, count, dtype):
-        nodes = nodes_of(rng, size, complex_)
-        columns = rng.standard_normal((size, max(count, 1))).astype(nodes.dtype)
-        if complex_:
-            columns += 1j * rng.standard_normal(columns.shape)
-        return {"nodes": nodes, "b": columns}
-
-    def run(arguments):
-        out = np.empty_like(arguments["b"])
-        solve = kernels.solve_vandermonde
-        assert solve(arguments["nodes"], arguments["b"], None, transpose, out)
-        return out
-
-    def truth(arguments):
-        nodes, b = arguments["nodes"], arguments["b"]
-        solved = [bjorck_pereyra(nodes, column, transpose) for column in b.T]
-        return np.array(solved).T
-
-    kind = f"{'moments' if transpose else 'coefficients'}, {'complex' if complex_ else 'real'}"
-    return Kernel(f"vandermonde {kind}", make, run, truth, (np.float64,))
+KINDS = ({"complex_": False}, {"complex_": True})
 
 
-def _lagrange(what, complex_):
-    def make(rng, size, count, dtype):
-        nodes = nodes_of(rng, size, complex_) / 2
-        points = rng.uniform(-1, 1, count + 2)
-        if complex_:
-            points = points + 1j * rng.uniform(-1, 1, count + 2)
-        points[1] = nodes[size // 2]  # a point that is a node
-        equal = points[:, None] == nodes
-        hit = np.where(equal.any(axis=1), equal.argmax(axis=1), -1)
-        values = 3e-200 * nodes + 1e-200
-        return {"nodes": nodes, "points": points, "hit": hit, "values": values}
-
-    def run(arguments):
-        nodes, points = arguments["nodes"], arguments["points"]
-        if what == "values":
-            scaled, weights = np.empty((2, nodes.size), nodes.dtype)
-            power = np.empty(nodes.size, np.int64)
-            shift = kernels.lagrange_weights(nodes, scaled, weights, power)
-            np.testing.assert_array_equal(scaled, nodes * 2.0**shift)
-            assert 0.5 <= _part(scaled).max() < 1
-            out, prepared = np.empty_like(points), (scaled, weights, power)
-            values, scale = arguments["values"], 2.0**shift
-            assert kernels.lagrange_evaluate(*prepared, values, points, scale, out)
-            return out
-        if what == "chosen":
-            n = nodes.size
-            spread, chosen = np.full(2 * n, 9, nodes.dtype), np.arange(2 * n)[::-2].copy()
-            spread[chosen] = nodes
-            out = np.empty_like(spread)
-            run = kernels.unchecked.bind_functional(spread, points, np.append(chosen, -1), out)
-            assert run(n + 1) == kernels.Status.OUT_OF_RANGE
-            assert run(n) == kernels.Status.OK
-            return out[:n]
-        if what == "products":
-            product, exponent, hit = _products(nodes, points)
-            assert ((_part(product) >= 1) & (_part(product) < 2)).all()
-            np.testing.assert_array_equal(hit, arguments["hit"])
-            wide = product.astype(WIDE_COMPLEX if complex_ else WIDE)
-            return wide * np.ldexp(WIDE(1), exponent.astype(np.intc))
-        product, exponent, _ = _products(nodes, nodes)
-        out = np.empty((points.size, nodes.size)[what == "functional" :], nodes.dtype)
-        kernels.lagrange_basis(nodes, 1 / product, -exponent, points, out)
-        return out
-
-    def truth(arguments):
-        wide = WIDE_COMPLEX if complex_ else WIDE
-        nodes, points = (arguments[name].astype(wide) for name in ("nodes", "points"))
-        if what == "products":
-            factors = points[:, None] - nodes
-            return np.where(factors == 0, 1, factors).prod(axis=1)
-        basis = np.ones((points.size, nodes.size), wide)
-        for i in range(nodes.size):
-            others = np.arange(nodes.size) != i
-            basis[:, others] *= ((points - nodes[i])[:, None] / (nodes - nodes[i] + ~others))[
-                :, others
-            ]
-        if what == "values":
-            return basis @ arguments["values"]
-        return basis if what == "basis" else basis.sum(axis=0)
-
-    return Kernel(
-        f"lagrange {what}, {'complex' if complex_ else 'real'}", make, run, truth, (np.float64,)
-    )
+def _system(rng, size, count, dtype, transpose, complex_, plain=None):
+    """Draw a system; unless `plain`, it may be asked for bounds, in a given order, and so on."""
+    nodes = nodes_of(rng, size, complex_)
+    b = rng.standard_normal((size, max(count, 1))).astype(nodes.dtype)
+    if complex_:
+        b += 1j * rng.standard_normal(b.shape)
+    if count == 1:
+        b = b[:, 0].copy()
+    more = rng.random(4) < 0.25 if plain is None else [not plain] * 4
+    order = np.arange(size) if more[3] else None
+    if more[3]:
+        oracles.vandermonde.leja_order(nodes, order)
+    return {
+        "nodes": nodes,
+        "b": b,
+        "order": order,
+        "transpose": transpose,
+        "out": np.zeros_like(b),
+        "bound": np.zeros(b.shape) if more[0] else None,
+        "choose": bool(more[1]),
+        "widely": bool(more[2]),
+    }
 
 
-def _part(x):
+def _solved_truly(given):
+    nodes, b = given["nodes"], given["b"]
+    columns = b.reshape(nodes.size, -1).T
+    solved = [bjorck_pereyra(nodes, column, given["transpose"]) for column in columns]
+    return {"returned": True, "out": np.array(solved).T.reshape(b.shape)}
+
+
+def _near_solution(given, found, truth):
+    assert found["returned"]
+    error = np.abs(found["out"] - truth["out"])
+    assert (error.max(axis=0) <= 3e-14 * len(error) * np.abs(truth["out"]).max(axis=0)).all()
+    if given["bound"] is not None:
+        assert (error <= found["bound"]).all()
+
+
+def _basis(rng, size, count, dtype, complex_, ndim=2):
+    given = _products(rng, size, count + 2, dtype, complex_)
+    nodes, points = given["nodes"], given["points"]
+    own = widened(nodes)
+    mantissa, (exponent, hit) = np.empty_like(own), np.zeros((2, size), np.int64)
+    oracles.lagrange.lagrange_products(own, own, mantissa, exponent, hit)
+    return {
+        "nodes": nodes,
+        "weights": (1 / mantissa).astype(nodes.dtype),
+        "weight_exponent": -exponent,
+        "points": points,
+        "out": np.zeros((points.size, size)[2 - ndim :], nodes.dtype),
+    }
+
+
+def _products(rng, size, count, dtype, complex_):
+    """Draw nodes and points, one of which is a node."""
+    nodes = nodes_of(rng, size, complex_) / 2
+    points = rng.uniform(-1, 1, count).astype(nodes.dtype)
+    if complex_:
+        points += 1j * rng.uniform(-1, 1, count)
+    points[count // 2] = nodes[size // 2]
+    return {
+        "nodes": nodes,
+        "points": points,
+        "mantissa": np.zeros_like(points),
+        "exponent": np.zeros(count, np.int64),
+        "hit": np.zeros(count, np.int64),
+    }
+
+
+def part(x):
+    """Return the larger part of a number."""
     return np.maximum(np.abs(x.real), np.abs(x.imag))
 
 
-def _products(nodes, points):
-    product = np.empty_like(points)
-    exponent, hit = np.empty((2, points.size), np.int64)
-    kernels.lagrange_products(nodes, points, product, exponent, hit)
-    return product, exponent, hit
+def _times_two(mantissa, exponent):
+    wide = mantissa.astype(np.result_type(mantissa, WIDE))
+    return wide * np.ldexp(WIDE(1), exponent.astype(np.intc))
 
 
-def _whole(n):
-    return [n]
+def _near_product(given, found, truth):
+    assert ((part(found["mantissa"]) >= 1) & (part(found["mantissa"]) < 2)).all()
+    np.testing.assert_array_equal(found["hit"], truth["hit"])
+    one, other = (_times_two(each["mantissa"], each["exponent"]) for each in (found, truth))
+    within(2 * (given["nodes"].size + 2) * U * np.abs(other), one, other)
 
 
-def _thirds(n):
-    return [m for m in (n - 2 * (n // 3), n // 3, n // 3) if m]
+def _near_basis(given, found, truth):
+    bound = 6 * (given["nodes"].size + 2) * U * np.abs(truth["out"])
+    if truth["out"].ndim == 1:
+        bound = given["points"].size * bound.max()
+    within(bound, found["out"], truth["out"])
 
 
-KERNELS = [
-    *(
-        _combine(mode, accumulate, stacked)
-        for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
-        for accumulate in (False, True)
-        for stacked in (False, True)
+def _weighed(rng, size, count, dtype, complex_, together=False):
+    nodes = nodes_of(rng, size, complex_) * 2.0 ** rng.integers(-600, 600)
+    return {
+        "nodes": nodes,
+        "scaled": np.zeros_like(nodes),
+        "weights": np.zeros_like(nodes),
+        "exponent": None if together else np.zeros(size, np.int64),
+    }
+
+
+def _near_weights(given, found, truth):
+    assert found["returned"] == truth["returned"]
+    np.testing.assert_array_equal(found["scaled"], truth["scaled"])
+    assert 0.5 <= part(found["scaled"]).max() < 1
+    one, other = found["weights"], truth["weights"]
+    if "exponent" in found:
+        one, other = (_times_two(each["weights"], each["exponent"]) for each in (found, truth))
+    within(2 * (one.size + 2) * U * np.abs(other), one, other)
+
+
+def _values(rng, size, count, dtype, complex_):
+    given = _basis(rng, size, count, dtype, complex_)
+    return given | {
+        "values": 3e-200 * given["nodes"] + 1e-200,
+        "points": given["points"] * 4,
+        "scale": 0.25,
+        "out": np.zeros_like(given["points"]),
+    }
+
+
+def _near_values(given, found, truth):
+    assert found["returned"]
+    wide = {name: widened(value) for name, value in given.items() if name != "values"}
+    basis = np.zeros((wide["points"].size, wide["nodes"].size), wide["nodes"].dtype)
+    points = wide["points"] * given["scale"]
+    names = (wide["nodes"], wide["weights"], given["weight_exponent"])
+    oracles.lagrange.lagrange_basis(*names, points, basis)
+    scale = np.abs(basis) @ np.abs(given["values"])
+    within(8 * (wide["nodes"].size + 2) * U * scale, found["out"], truth["out"])
+
+
+def _functional(rng, size, count, dtype, complex_):
+    """Choose all nodes of a table that has others between them, in reversed order."""
+    given = _products(rng, size, count + 2, dtype, complex_)
+    spread, chosen = np.full(2 * size, 9, given["nodes"].dtype), np.arange(2 * size)[::-2].copy()
+    spread[chosen] = given["nodes"]
+    return {
+        "nodes": spread,
+        "points": given["points"],
+        "chosen": chosen,
+        "out": np.zeros(size, spread.dtype),
+    }
+
+
+def _near_functional(given, found, truth):
+    assert found["returned"] == truth["returned"] == Status.OK
+    size = 6 * (given["out"].size + 2) * U * np.abs(truth["out"]).max()
+    within(size * given["points"].size, found["out"], truth["out"])
+
+
+def _unordered(rng, size, count, dtype, complex_):
+    nodes = rng.standard_normal(size)
+    if complex_:
+        nodes = nodes + 1j * rng.standard_normal(size)
+    return {"nodes": nodes, "order": np.zeros(size, np.int64)}
+
+
+POINTS = (*shapes(NODES[:8], (1, 2, 3, 4, 5, 9)), *shapes(NODES[8:], (1, 66)))
+COLUMNS = (*shapes(NODES[:8], (1, 2, 3, 4, 5, 9)), *shapes(NODES[8:], (1, 6)))
+SOLVE = Kernel(
+    "solve_vandermonde",
+    _system,
+    _near_solution,
+    ("out", "bound"),
+    COLUMNS,
+    cases=tuple(kind | {"transpose": t} for t in (False, True) for kind in KINDS),
+    truth=_solved_truly,
+)
+LEJA = Kernel(
+    "leja_order",
+    _unordered,
+    equal,
+    ("order",),
+    shapes(NODES, (1,)),
+    cases=KINDS,
+    wide=False,
+)
+LAGRANGE = [
+    Kernel(
+        "lagrange_products",
+        _products,
+        _near_product,
+        ("mantissa", "exponent", "hit"),
+        POINTS,
+        cases=KINDS,
     ),
-    *(
-        _combine(mode, accumulate, stacked=True, bound=True)
-        for mode in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
-        for accumulate in (False, True)
+    Kernel(
+        "lagrange_basis",
+        _basis,
+        _near_basis,
+        ("out",),
+        POINTS,
+        cases=tuple(kind | {"ndim": n} for n in (1, 2) for kind in KINDS),
     ),
-    _square_sum(),
-    _square_distance(),
-    _to_halves(),
-    *map(_hash_words, (1, 5, 64)),
-    *(_hash_and_scale(5, 1 / 3, what) for what in ("hash", "product")),
-    *(_hash_and_scale(64, factor, what) for factor in (0.0, 1.0) for what in ("hash", "product")),
-    _decoding_vector("locator", kernels.cyclic.LOCATOR, _whole),
-    _decoding_vector("lookup", kernels.cyclic.LOOKUP, _whole),
-    _decoding_vector("fft", None, _whole),
-    _decoding_vector("locator, three blocks", kernels.cyclic.LOCATOR, _thirds),
-    _decoding_vector("lookup, three blocks", kernels.cyclic.LOOKUP, _thirds),
-    _decoding_vector("fft, three blocks", None, _thirds),
-    *(_vandermonde(transpose, complex_) for transpose in (False, True) for complex_ in (0, 1)),
-    *(
-        _lagrange(what, complex_)
-        for what in ("products", "basis", "functional", "chosen", "values")
-        for complex_ in (0, 1)
+    Kernel(
+        "lagrange_weights",
+        _weighed,
+        _near_weights,
+        ("scaled", "weights", "exponent"),
+        shapes(NODES, (1,)),
+        cases=tuple(kind | {"together": t} for t in (False, True) for kind in KINDS),
     ),
-]
-
-
-# ------------------------------------------------------------------ steps of optimizers
-
-
-def _step(title, kernel, moving, written, read, truth, **numbers):
-    """Return a row for an optimizer's step, and `moving`, the vector whose move it measures.
-
-    ``run`` returns the vectors that the step writes, copies unless `after` is given, and the
-    squared distance; ``truth`` returns the vectors alone.
-    """
-
-    def make(rng, size, count, dtype):
-        vectors = {name: _vectors(rng, size, 1, dtype)[0] for name in (*written, *read)}
-        if "v" in vectors:
-            vectors["v"] = np.abs(vectors["v"]) + dtype(0.5)
-        return vectors
-
-    def run(arguments, after=None):
-        if after is None:
-            after = {name: arguments[name].copy() for name in written}
-        return after, kernel(**{**arguments, **after, **numbers})
-
-    def wide_truth(arguments):
-        vectors = {name: _wide(vector) for name, vector in arguments.items()}
-        after = truth(**vectors, **{name: WIDE(x) for name, x in numbers.items() if x is not None})
-        return dict(zip(written, after, strict=True))
-
-    step = Kernel(title, make, run, wide_truth, (np.float32, np.float64))
-    return step, moving
-
-
-def _momentum_truth(theta, velocity, gradient, lr, momentum):
-    move = momentum * velocity - lr * gradient
-    return theta + move, move
-
-
-def _nesterov_truth(theta, point, gradient, lr, momentum):
-    following = point - lr * gradient
-    return following, following + momentum * (following - theta)
-
-
-def _amsgrad_truth(theta, h, v, gradient, lr, beta1, beta2, epsilon):
-    h = beta1 * h + (1 - beta1) * gradient
-    v = np.maximum(v, beta2 * v + (1 - beta2) * gradient**2)
-    return theta - lr * h / np.sqrt(epsilon + v), h, v
-
-
-# Each row with the name of the vector whose move the step measures.
-STEPS = [
-    _step(
-        "sgd",
-        kernels.sgd,
-        "theta",
-        ["theta"],
-        ["gradient"],
-        lambda theta, gradient, lr, momentum: [theta - lr * gradient],
-        velocity=None,
-        lr=0.1,
-        momentum=0.0,
-    ),
-    _step(
-        "sgd, momentum",
-        kernels.sgd,
-        "theta",
-        ["theta", "velocity"],
-        ["gradient"],
-        _momentum_truth,
-        lr=0.1,
-        momentum=0.9,
-    ),
-    _step(
-        "nesterov",
-        kernels.nesterov,
-        "point",
-        ["theta", "point"],
-        ["gradient"],
-        _nesterov_truth,
-        lr=0.1,
-        momentum=0.8,
-    ),
-    _step(
-        "amsgrad",
-        kernels.amsgrad,
-        "theta",
-        ["theta", "h", "v"],
-        ["gradient"],
-        _amsgrad_truth,
-        lr=0.1,
-        beta1=0.9,
-        beta2=0.75,
-        epsilon=1e-3,
-    ),
-    _step("replace", kernels.replace, "old", ["old"], ["new"], lambda old, new: [new]),
-    _step(
-        "replace, total",
-        kernels.replace,
-        "old",
-        ["old", "total"],
-        ["new"],
-        lambda old, total, new: [new, total + (new - old)],
+    Kernel("lagrange_evaluate", _values, _near_values, ("out",), POINTS, cases=KINDS),
+    Kernel(
+        "bind_functional",
+        _functional,
+        _near_functional,
+        ("out",),
+        POINTS,
+        cases=KINDS,
+        call=lambda function, given: function(**given)(given["out"].size),
     ),
 ]
 
-
-# ---------------------------------------------------------------------- completion times
-
-
-def rule_of(plan):
-    """Return the rule of `fastgc.coding.rules` that a plan stands for."""
-    if plan.kind == kernels.rounds.BLOCKS:
-        return Blocks(plan.group, plan.need)
-    if plan.kind == kernels.rounds.CELLS:
-        return Cells(plan.group, plan.need, plan.total)
-    if plan.kind == kernels.rounds.EDGES:
-        return Parts(np.stack([plan.group, plan.other], axis=1), plan.total)
-    return Tiling(plan.group, plan.other, plan.total)
+# ----------------------------------------------------------------------- near-exact vectors
 
 
-def completed(plan, delay, work, late, receive=0.0, overhead=0.0, interrupted=True):
-    """Return what the kernel of simulated rounds writes."""
-    out = kernels.rounds.Completion.empty(len(work))
-    how = receive, overhead, interrupted
-    kernels.unchecked.completion(plan, given_exactly(delay, work), 0, late, *how, out)
-    return out
+def _equations(rng, size, count, dtype):
+    x, y = np.zeros((2, size)), np.zeros((2, count))
+    x[0], y[0] = 2 + np.arange(size), -2 - np.arange(count)
+    return {
+        "x": x,
+        "y": y,
+        "g": rng.random(size),
+        "h": rng.random(count),
+        "b": rng.standard_normal(size) + 1j * rng.standard_normal(size),
+        "unit": 1e-2,
+        "size": 1.0,
+        "out": np.zeros(count, complex),
+    }
 
 
-def given_exactly(delay, work):
-    """Return the plan of these delays and works, with nothing drawn."""
-    zeros = (np.zeros(delay.shape[1]) for _ in range(5))
-    plan = kernels.rounds.DelayPlan.of(np.uint64(0), 1.0, *zeros)
-    return plan._replace(given=delay, whole=work)
+def _near_ridge(given, found, truth):
+    within(1e-6 * np.abs(truth["out"]).max(), found["out"], truth["out"])
 
 
-def completion_truth(plan, delay, work, late, receive, overhead, interrupted, rule=None):
-    """Follow rounds message by message; return a `Completion` of lists, and workers' lateness."""
-    rule, first, late = rule or rule_of(plan), plan.first.tolist(), late.tolist()
-    if plan.wait:
-        rule = Waiting(rule, np.repeat(np.arange(plan.loads.size), np.diff(first)), plan.wait)
-    none = np.empty(0, np.int64)
-    rounds = []
-    for waits, row in zip(delay.tolist(), work.tolist(), strict=True):
-        begin = [free_at + wait for free_at, wait in zip(late, waits, strict=True)]
-        sent = [
-            [begin[i] + whole * share for share in plan.share[first[i] : first[i + 1]].tolist()]
-            for i, whole in enumerate(row)
-        ]
-        arrivals = sorted(
-            (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
-        )
-        tracker = rule.tally()
-        at_once = not plan.total if plan.kind == kernels.rounds.TILING else not rule.missing(none)
-        enough = (at for at, message in arrivals if tracker.add(message))
-        ready = 0.0 if at_once else next(enough, math.inf)
-        heard = [at for at, _ in arrivals if at <= ready]
-        done = 0
-        for i, (load, whole, since) in enumerate(zip(plan.loads.tolist(), row, begin, strict=True)):
-            if since <= ready:
-                part = min(1.0, (ready - since) / whole) if whole else 1.0
-                came = sum(at <= ready for at in sent[i])
-                part = max(part, plan.share[first[i] + came - 1]) if came else part
-                done += math.floor(load * part + 1e-9)
-        time = max([ready, *(at + (len(heard) - j) * receive for j, at in enumerate(heard))])
-        senders = sum(bool(own) and own[0] <= ready for own in sent)
-        rounds.append((time, len(heard), senders, done))
-        if not interrupted:
-            end = time + overhead
-            busy = [
-                [at for at in (free_at, *own) if at > end]
-                for free_at, own in zip(late, sent, strict=True)
-            ]
-            late = [ahead[0] - end if ahead else 0.0 for ahead in busy]
-    return kernels.rounds.Completion(*map(list, zip(*rounds, strict=True))), late
+RIDGE = Kernel(
+    "cauchy_ridge",
+    _equations,
+    _near_ridge,
+    ("out",),
+    shapes((*range(1, 10), 17, 33, 64), (1, 3, 8, 17)),
+    wide=False,
+)
+
+SPLIT = [COMBINE, BIND_COMBINE, SQUARE_SUM, SQUARE_DISTANCE, *STEPS]  # threads share their work
+KERNELS = [*SPLIT, TO_HALVES, *HASHES, DECODING, SOLVE, LEJA, *LAGRANGE, RIDGE]
 
 
-def _completion(rule, receive, interrupted):
-    """Return a row for rounds of `size` workers that each send `count` messages."""
-
-    def make(rng, size, count, dtype, rounds=30):
-        worker = np.repeat(np.arange(size), count)
-        sent = np.tile(np.arange(count), size)
-        empty = np.empty(0, np.int64)
-        other, total = empty, 0
-        if rule == "blocks":  # needs one message fewer than 2 workers send
-            kind, group = kernels.rounds.BLOCKS, np.zeros_like(worker)
-            need = np.array([min(2 * count - 1, worker.size)])
-        elif rule == "cells":  # worker i begins with cell i
-            kind, group, total = kernels.rounds.CELLS, (worker + sent) % size, size
-            need = np.ones(size, np.int64)
-        else:  # about three classes of workers, each of which splits the partitions
-            kind, total, need = kernels.rounds.TILING, 2 * size * count, empty
-            classes = np.array_split(np.arange(size * count), min(3, size * count))
-            ends = [np.linspace(0, total, part.size + 1).astype(np.int64) for part in classes]
-            group = np.concatenate([end[:-1] for end in ends])
-            other = np.concatenate([end[1:] for end in ends])
-        plan = kernels.rounds.CompletionPlan(
-            kind,
-            first=np.arange(size + 1) * count,
-            share=(sent + 1) / count,
-            loads=np.full(size, 2 * count),
-            group=group,
-            other=other,
-            need=need,
-            total=total,
-        )
-        delay, work = rng.exponential(size=(2, rounds, size))
-        return {"plan": plan, "delay": delay, "work": 1 + work, "late": np.zeros(size)}
-
-    def run(arguments):
-        late = arguments["late"].copy()
-        plan, how = arguments["plan"], (receive, 0.01, interrupted)
-        return completed(plan, arguments["delay"], arguments["work"], late, *how), late
-
-    def truth(arguments):
-        return completion_truth(
-            **arguments, receive=receive, overhead=0.01, interrupted=interrupted
-        )
-
-    title = f"completion {rule}{', receive' if receive else ''}{'' if interrupted else ', finish'}"
-    return Kernel(title, make, run, truth, (np.float64,))
-
-
-COMPLETIONS = [
-    _completion(rule, receive, interrupted)
-    for rule in ("blocks", "cells", "tiling")
-    for receive, interrupted in ((0.0, True), (1e-3, True), (0.0, False))
-]
+def named(chosen):
+    """Return what ``pytest.mark.parametrize`` takes for each kernel, case and dtype."""
+    found, ids = [], []
+    for kernel in chosen:
+        for case in kernel.cases:
+            for dtype in kernel.dtypes:
+                if dtype in HALVES and case.get("mode", 0) > kernels.PACKED:
+                    continue
+                found.append((kernel, case, dtype))
+                words = [f"{name}={value}" for name, value in case.items()]
+                words += [np.dtype(dtype).name] if len(kernel.dtypes) > 1 else []
+                ids.append("-".join([kernel.name, *words]))
+    return {"argnames": ("kernel", "case", "dtype"), "argvalues": found, "ids": ids}

@@ -31,7 +31,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import oracles
-from kernel_table import KERNELS, STEPS
+from kernel_table import KERNELS, SPLIT, named
 
 from fastgc import kernels
 
@@ -78,48 +78,18 @@ class Listed:
         self.arrays, self.length, self.dtype = arrays, length, dtype
 
 
-def _kept(value):
-    if isinstance(value, kernels.Rows):
-        arrays = value.arrays
-        if not isinstance(arrays, np.ndarray):
-            arrays = [np.array(row) for row in arrays]
-        dtype = arrays[0].dtype
-        return Listed(copy.deepcopy(arrays), value.length, dtype)
-    return copy.deepcopy(value)
-
-
 def _of_the_table(known, rng):
-    """Return the calls that the rows of `kernel_table` make."""
+    """Return calls with arguments of `kernel_table`."""
     calls = []
-
-    def recorded(name, function, *given, **named):
-        bound = inspect.signature(function).bind(*given, **named)
-        bound.apply_defaults()
-        calls.append((name, {key: _kept(value) for key, value in bound.arguments.items()}))
-        return function(*given, **named)
-
-    rows = [*KERNELS, *(row for row, _ in STEPS)]
-    before = {name: getattr(kernels, name) for name in known}
-    for name, function in before.items():
-        setattr(kernels, name, functools.partial(recorded, name, function))
-    try:
-        for row in rows:
-            for dtype in row.dtypes:
-                for size, count in ((1, 1), (2, 2), (3, 2), (9, 4), (40, 3)):
-                    if size > 9 and "nodes" in row.make(rng, 1, 1, dtype):
-                        continue  # larger systems lose digits, so results may differ
-                    row.run(row.make(rng, size, count, dtype))
-        for step, _ in STEPS:  # these rows hold the function itself: no call was recorded
-            arguments = step.make(rng, 5, 1, np.float64)
-            names = inspect.signature(known[step.name.split(",")[0]]).parameters
-            numbers = {"lr": 0.1, "momentum": 0.5, "beta1": 0.9, "beta2": 0.8, "epsilon": 1e-3}
-            given = {name: arguments.get(name, numbers.get(name)) for name in names}
-            for dtype in (np.float32, np.float64):
-                call = {k: v.astype(dtype) if np.ndim(v) else v for k, v in given.items()}
-                calls.append((step.name.split(",")[0], call))
-    finally:
-        for name, function in before.items():
-            setattr(kernels, name, function)
+    for kernel, case, dtype in named(KERNELS)["argvalues"]:
+        if kernel.name not in known:
+            continue
+        for size, count in ((1, 1), (2, 2), (3, 2), (9, 4), (40, 3)):
+            if size <= 9 or kernel in SPLIT:  # large systems lose digits, so results may differ
+                given = kernel.make(rng, size, count, dtype, **case)
+                if "rows" in given:
+                    given["rows"] = Listed(given["rows"], size, given["rows"][0].dtype)
+                calls.append((kernel.name, given))
     return calls
 
 
@@ -144,38 +114,8 @@ def _shortest(rng):
     return {"projector": kernels.Circulant.by_shifts(column, step), "lost": lost}
 
 
-def _ordered(rng):
-    nodes = rng.standard_normal(int(rng.integers(1, 20)))
-    if rng.random() < 0.5:
-        nodes = nodes + 1j
-    return {"nodes": nodes, "order": np.empty(nodes.size, np.int64)}
-
-
-def _solved(rng):
-    call = _ordered(rng)
-    nodes, order = call["nodes"], rng.permutation(call["nodes"].size)
-    shape = (nodes.size,) if rng.random() < 0.5 else (nodes.size, 3)
-    b = rng.standard_normal(shape).astype(nodes.dtype)
-    bound = np.zeros(shape) if rng.random() < 0.5 else None
-    return {
-        "nodes": nodes,
-        "b": b,
-        "order": order if rng.random() < 0.7 else None,
-        "transpose": bool(rng.integers(2)),
-        "out": np.empty_like(b),
-        "bound": bound,
-        "choose": bool(rng.integers(2)),
-        "widely": bool(rng.integers(2)),
-    }
-
-
-# Calls of functions that the table does not call, or not with all of their arguments.
-OTHERS = {
-    "near_exact": _nearly,
-    "minimum_norm": _shortest,
-    "leja_order": _ordered,
-    "solve_vandermonde": _solved,
-}
+# Calls of functions that the table does not have.
+OTHERS = {"near_exact": _nearly, "minimum_norm": _shortest}
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Messages that are plain sums: the choice of those added up is the best of all."""
+"""Messages that are plain sums: the choice of those added up is the best, or least squares."""
 
 import itertools
 
@@ -7,10 +7,26 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import WRONG_SURVIVORS, filled
 
 from fastgc import BinaryCode, Uncoded, kernels
 from fastgc.kernels import Status
+
+# Survivors that every kernel for three workers, of which two must answer, rejects.
+WRONG_SURVIVORS = [
+    ([0, 1, 3], Status.OUT_OF_RANGE),
+    ([0, -1], Status.OUT_OF_RANGE),
+    ([0, 1, 0], Status.DUPLICATE),
+    ([0], Status.TOO_FEW),
+    ([], Status.TOO_FEW),
+]
+
+
+def filled(bind, plan, survivors):
+    """Return the kernel's result for these survivors; check that it writes nothing beyond them."""
+    room, vector = np.append(survivors, [0, 0]).astype(np.int64), np.full(len(survivors) + 2, 7.0)
+    status = bind(plan, room, vector)(len(survivors))
+    assert (vector[len(survivors) :] == 7).all()
+    return status, vector[: len(survivors)]
 
 
 @given(
@@ -20,7 +36,7 @@ from fastgc.kernels import Status
     st.data(),
 )
 @settings(max_examples=80, deadline=None)
-def test_the_first_of_each_cell(cell, need, whole, data):
+def test_bind_cells_takes_the_first_of_each(cell, need, whole, data):
     weight = np.arange(1, 7)
     plan = kernels.cover.CellsPlan(np.array(cell), weight, need, 21.0 * whole)
     survivors = data.draw(st.permutations(range(len(cell))))
@@ -57,7 +73,7 @@ def fewest(start, stop, k, survivors):
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_the_fewest_intervals(data):
+def test_bind_tiling_takes_the_fewest(data):
     k = data.draw(st.integers(1, 5))
     interval = st.tuples(st.integers(0, k - 1), st.integers(1, k)).map(sorted)
     intervals = data.draw(
@@ -87,11 +103,15 @@ def test_the_fewest_intervals(data):
 
 
 @pytest.mark.parametrize(("survivors", "status"), [*WRONG_SURVIVORS, ([2], Status.OK)])
-def test_what_is_wrong_with_survivors(survivors, status):
+def test_each_bound_vector_of_wrong_survivors(survivors, status):
     tiling = kernels.cover.tiling_plan(np.array([0, 1, 0]), np.array([1, 2, 2]), 2)
     assert filled(kernels.unchecked.bind_tiling, tiling, survivors)[0] == status
     cells = kernels.cover.CellsPlan(np.array([0, 1, 2]), np.array([1, 1, 2]), 2, 0.0)
     assert filled(kernels.unchecked.bind_cells, cells, survivors)[0] == status
+    edges = kernels.cover.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 2)
+    more = [2, 0] if survivors == [2] else survivors  # two edges are needed
+    assert filled(kernels.unchecked.bind_edges, edges, more)[0] == status
+    assert filled(kernels.unchecked.bind_edges, edges, [2, 0, 1])[0] == Status.OK
 
 
 @pytest.mark.parametrize("code", [BinaryCode(6, stragglers=2), Uncoded(4, tolerance=0.3)])
@@ -112,7 +132,7 @@ def test_codes_say_what_is_wrong(code):
 
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_the_mask_of_a_set(data):
+def test_bind_survivor_mask(data):
     n = data.draw(st.integers(1, 200))
     chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True, max_size=n))
     survivors = np.full(n, -1, np.int64)
@@ -127,3 +147,97 @@ def test_the_mask_of_a_set(data):
         survivors[data.draw(st.integers(min(1, len(chosen) - 1), len(chosen) - 1))] = wrong
         bad = len(set(survivors[: len(chosen)].tolist())) < len(chosen) or not 0 <= wrong < n
         assert mask(len(chosen)) == bad
+
+
+# ------------------------------------------------------------------- messages of two blocks
+
+
+def matrix(plan, survivors):
+    """Return the matrix of messages, with a column for each partition."""
+    held = np.zeros((len(survivors), plan.weight.size))
+    for row, i in zip(held, survivors, strict=True):
+        row[plan.ends[i]] = 1
+    return np.repeat(held, plan.weight.astype(int), axis=1)
+
+
+def check(plan, survivors, longer=1.01):
+    """Require that the kernel's vector has the least residual and is nearly the shortest."""
+    B = matrix(plan, survivors)
+    best = np.linalg.lstsq(B.T, np.ones(B.shape[1]))[0] if len(survivors) else np.zeros(0)
+    least = np.linalg.norm(best @ B - 1)
+    status, vector = filled(kernels.unchecked.bind_edges, plan, survivors)
+    if len(survivors) < plan.need and least > 1e-8:
+        assert status == Status.TOO_FEW
+        return
+    assert status == Status.OK
+    np.testing.assert_allclose(vector @ B, best @ B, rtol=0, atol=1e-11)
+    sizes = B.sum(axis=1)
+    weighted = np.linalg.lstsq((B / np.sqrt(sizes)[:, None]).T, np.ones(B.shape[1]))[0]
+    shortest = np.linalg.norm(weighted)
+    assert shortest * (1 - 1e-9) <= np.linalg.norm(vector * np.sqrt(sizes)) <= shortest * longer
+
+
+GRAPHS = {
+    "triangle": [(0, 1), (1, 2), (0, 2)],
+    "square": [(0, 1), (1, 2), (2, 3), (0, 3)],
+    "star": [(0, 1), (0, 2), (0, 3), (0, 4)],
+    "twice": [(0, 1), (0, 1), (1, 2)],
+    "complete": list(itertools.combinations(range(4), 2)),
+    "two parts": [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5)],
+    "a triangle's tail": [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4), (3, 5)],
+}
+
+
+@pytest.mark.parametrize("weights", ["equal", "unequal"])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_bind_edges_of_every_set(name, weights):
+    ends = np.array(GRAPHS[name])
+    sizes = np.ones(ends.max() + 1) if weights == "equal" else np.arange(1.0, ends.max() + 2)
+    for need in (0, len(ends)):
+        plan = kernels.cover.EdgesPlan(ends, sizes, need)
+        for chosen in range(2 ** len(ends)):
+            check(plan, [i for i in range(len(ends)) if chosen >> i & 1])
+
+
+@given(st.integers(2, 12), st.integers(1, 24), st.integers(0, 20), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_bind_edges_of_any_graph(vertices, count, need, seed):
+    rng = np.random.default_rng(seed)
+    start = rng.integers(vertices, size=count)
+    ends = np.stack([start, (start + rng.integers(1, vertices, size=count)) % vertices], axis=1)
+    plan = kernels.cover.EdgesPlan(ends, rng.integers(1, 5, size=vertices).astype(float), need)
+    survivors = rng.permutation(count)[: rng.integers(count + 1)].tolist()
+    check(plan, survivors)
+    # The order in which messages came does not matter.
+    status, vector = filled(kernels.unchecked.bind_edges, plan, survivors)
+    if status == Status.OK:
+        again = np.sort(survivors).astype(np.int64)
+        oracle = np.empty(len(again))
+        assert oracles.cover.bind_edges(plan, again, oracle)(len(again)) == Status.OK
+        by_number = dict(zip(again.tolist(), oracle, strict=True))
+        np.testing.assert_allclose(vector, [by_number[i] for i in survivors], atol=1e-9)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("lost", [0.0, 0.1, 0.3, 0.6])
+def test_bind_edges_of_large_graphs(lost):
+    rng = np.random.default_rng(int(10 * lost))
+    ends = np.stack([np.arange(600), (np.arange(600) + rng.integers(1, 200, 600)) % 200], axis=1)
+    ends[:, 0] %= 200
+    plan = kernels.cover.EdgesPlan(ends, rng.integers(1, 3, 200).astype(float), 0)
+    check(plan, np.flatnonzero(rng.random(600) > lost).tolist())
+
+
+def test_bind_edges_of_long_paths():
+    # If conjugate gradients end early, the rest is solved along a spanning tree.
+    n = 2000
+    ends = np.stack([np.arange(n), np.arange(n) + 1], axis=1)
+    for closed in (False, True):
+        if closed:
+            ends[-1, 1] = 0
+        plan = kernels.cover.EdgesPlan(ends, np.ones(n + 1 - closed), 0)
+        vector = filled(kernels.unchecked.bind_edges, plan, np.arange(n))[1]
+        sums = np.bincount(ends.ravel(), np.repeat(vector, 2))
+        side = 1 - 2 * (np.arange(n + 1) % 2)
+        expected = np.ones(n) if closed else 1 - side / (n + 1)
+        np.testing.assert_allclose(sums, expected, atol=1e-11)

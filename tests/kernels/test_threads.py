@@ -12,17 +12,15 @@ import numpy as np
 import programs
 import pytest
 from beside import beside
-from kernel_table import COMPLETIONS, KERNELS, STEPS
+from completions import COMPLETIONS
+from kernel_table import BIND_COMBINE, COMBINE, KERNELS, STEPS, named
 from strength import much
 from tables import EVERY_SMALL, Job
 
-import fastgc
+from fastgc import kernels
 from fastgc.kernels import threads
 
 THREADS = 8
-LONG = [kernel for kernel in KERNELS if kernel.name.startswith("combine")]
-
-
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
@@ -66,38 +64,40 @@ def assert_same(found, expected):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    "kernel", [*KERNELS, *COMPLETIONS, *(step for step, _ in STEPS)], ids=lambda kernel: kernel.name
-)
-def test_kernels(kernel):
-    """Threads use their own arguments, and arguments that all share."""
-    tries = much(5, 2)
-    for dtype in kernel.dtypes:
-        own = [
-            kernel.make(np.random.default_rng(seed), 67, 5, np.dtype(dtype).type)
-            for seed in range(THREADS)
-        ]
-        expected = [kernel.run(arguments) for arguments in own]
+def check_at_once(run, own):
+    """Check that threads find what one does, of their own arguments and of those that all share."""
+    expected = [run(arguments) for arguments in own]
 
-        def task(number, own=own):
-            return [(kernel.run(own[number]), kernel.run(own[0])) for _ in range(tries)]
+    def task(number):
+        return [(run(own[number]), run(own[0])) for _ in range(much(5, 2))]
 
-        for number, pairs in enumerate(at_once(task)):
-            for mine, shared in pairs:
-                assert_same(mine, expected[number])
-                assert_same(shared, expected[0])
+    for number, pairs in enumerate(at_once(task)):
+        for mine, shared in pairs:
+            assert_same(mine, expected[number])
+            assert_same(shared, expected[0])
+
+
+@pytest.mark.parametrize(**named(KERNELS))
+def test_each_kernel(kernel, case, dtype):
+    rngs = [np.random.default_rng(seed) for seed in range(THREADS)]
+    own = [kernel.make(rng, 67, 5, dtype, **case) for rng in rngs]
+    check_at_once(lambda given: kernel.run(kernel.fresh(given)), own)
+
+
+@pytest.mark.parametrize("kernel", COMPLETIONS, ids=lambda kernel: kernel.name)
+def test_completion(kernel):
+    rngs = [np.random.default_rng(seed) for seed in range(THREADS)]
+    check_at_once(kernel.run, [kernel.make(rng, 67, 5) for rng in rngs])
 
 
 @pytest.mark.every_backend
 def test_many_callers_while_the_number_of_threads_changes(split_over):
     split_over(3)
     rng = np.random.default_rng(0)
-    calls = [
-        (kernel, kernel.make(rng, 6000, 3, np.float32)) for kernel in (LONG[0], LONG[4], LONG[-1])
-    ]
-    steps = [(step, step.make(rng, 6000, 1, np.float32)) for step, _ in STEPS]
-    expected = [kernel.run(arguments) for kernel, arguments in calls]
-    written = [step.run(arguments)[0] for step, arguments in steps]
+    calls = [(each, each.cases[mode]) for each in (COMBINE, BIND_COMBINE) for mode in (0, 3)]
+    calls += [(step, step.cases[0]) for step in STEPS]
+    calls = [(each, each.make(rng, 6000, 3, np.float32, **case)) for each, case in calls]
+    expected = [kernel.run(kernel.fresh(arguments)) for kernel, arguments in calls]
 
     def change(over):
         for number in range(10**6):
@@ -109,9 +109,7 @@ def test_many_callers_while_the_number_of_threads_changes(split_over):
     def task(number):
         for _ in range(10):
             for (kernel, arguments), result in zip(calls, expected, strict=True):
-                assert_same(kernel.run(arguments), result)
-            for (step, arguments), result in zip(steps, written, strict=True):
-                assert_same(step.run(arguments)[0], result)
+                assert_same(kernel.run(kernel.fresh(arguments)), result)
 
     with beside(change):
         at_once(task)
@@ -245,17 +243,21 @@ def test_no_kernel_brings_the_lock_back():
 def test_fork_while_the_pool_is_at_work(split_over):
     """Children have none of their parent's threads, and start their own."""
     split_over(3)
-    kernel = LONG[0]
-    arguments = kernel.make(np.random.default_rng(1), 6000, 3, np.float64)
-    expected = kernel.run(arguments)
+    arguments = COMBINE.make(np.random.default_rng(1), 6000, 3, np.float64, kernels.REAL)
+    arguments["accumulate"] = False
+
+    def found():
+        return COMBINE.run(arguments | {"out": np.zeros(6000)})["out"]
+
+    expected = found()
 
     def work(over):
         while not over.is_set():
-            kernel.run(arguments)
+            found()
 
     with beside(work, 3):
         for _ in range(5):
-            assert _child(lambda: np.array_equal(kernel.run(arguments), expected))
+            assert _child(lambda: np.array_equal(found(), expected))
 
 
 def _child(task):
@@ -289,7 +291,7 @@ def test_simd_levels_change_while_kernels_run():
     def task(number):
         for i in range(200):
             assert compiled.select_simd(levels[(number + i) % len(levels)])
-            assert fastgc.kernels.unchecked.square_sum(x) == 332833500.0
+            assert kernels.unchecked.square_sum(x) == 332833500.0
 
     try:
         at_once(task)

@@ -1,21 +1,24 @@
 """Linear combinations of long vectors, their norms and hashes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from fastgc.kernels.rows import LARGEST_GROUP, PACKED, REAL, REAL_PART
+from fastgc.kernels import Status
+from fastgc.kernels.rows import LARGEST_GROUP, PACKED, REAL_PART
 
 
 def combine(mode, rows, coef, out, accumulate=False, check=False):
     """Compute ``out = sum_r coef[r] * rows[r]``, or ``out +=`` that."""
     size = (max(rows.length, out.size) + 1) // 2 if mode == PACKED else rows.length
-    total = np.zeros(size, dtype=np.float64 if mode == REAL else np.complex128)
+    total = np.zeros(size, np.result_type(coef, out))
     scaled, group = np.empty_like(total), np.zeros_like(total)
     with np.errstate(over="ignore", invalid="ignore"):
         for r, (a, row) in enumerate(zip(coef, rows.arrays, strict=False), 1):
             if mode == PACKED:
                 whole = row.size // 2
-                wide = row.astype(np.float64, copy=False)
-                np.multiply(wide[: 2 * whole].view(np.complex128), a, out=scaled[:whole])
+                wide = row.astype(total.real.dtype, copy=False)
+                np.multiply(wide[: 2 * whole].view(total.dtype), a, out=scaled[:whole])
                 scaled[whole:] = a * wide[2 * whole] if row.size % 2 else 0
             else:
                 np.multiply(row.astype(np.result_type(row, np.float64), copy=False), a, out=scaled)
@@ -24,17 +27,30 @@ def combine(mode, rows, coef, out, accumulate=False, check=False):
                 total += group
                 group[:] = 0
         if mode == PACKED:
-            result = total.view(np.float64)[: out.size]
+            result = total.view(total.real.dtype)[: out.size]
         else:
             result = total.real if mode == REAL_PART else total
         np.copyto(out, out + result if accumulate else result, casting="same_kind")
     return not check or bool(np.isfinite(out).all())
 
 
+def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
+    """Prepare `combine` of rows with these numbers; those whose coefficient is 0 are not read."""
+
+    def run(count):
+        used = np.flatnonzero(coef[:count])
+        arrays = [rows.arrays[i] for i in numbers[used]]
+        chosen = SimpleNamespace(arrays=arrays, length=rows.length)
+        finite = combine(mode, chosen, coef[used], out, accumulate, check)
+        return Status.OK if finite else Status.NOT_FINITE
+
+    return run
+
+
 def square_sum(x):
     """Sum of squares of a real vector, in double precision; not finite if `x` is not."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.square(x, dtype=np.float64).sum())
+        return float(np.square(x, dtype=np.promote_types(x.dtype, np.float64)).sum())
 
 
 def to_halves(x, out):

@@ -4,12 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fastgc.kernels.cyclic import (
-    LOCATOR,
-    LOOKUP,
-    SPREAD,
-    Status,
-)
+from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD
 
 _RUN = 32  # factors between two normalisations; see csrc/levels.h
 
@@ -84,25 +79,6 @@ def _spread_block(tables, b, present):
     return np.where(kept, value, 0)
 
 
-def _mark(plan, survivors, present):
-    """Check survivors and mark them in `present`. Returns the status, and where it applies."""
-    inside = (survivors >= 0) & (survivors < plan.workers)
-    present[:] = False
-    present[survivors[inside]] = True
-    if np.count_nonzero(present) < survivors.size:
-        fault = np.ones(survivors.size, dtype=bool)
-        fault[np.unique(survivors, return_index=True)[1]] = False
-        at = int(np.argmax(fault | ~inside))
-        return (Status.DUPLICATE if inside[at] else Status.OUT_OF_RANGE), at
-    missing = _missing(plan.tables, present)
-    return (Status.TOO_FEW if missing else Status.OK), missing
-
-
-def _missing(tables, present):
-    missing = tables.need - np.add.reduceat(present, tables.start[:-1], dtype=np.int64)
-    return int(missing[missing > 0].sum())
-
-
 def _decode_marked(tables, method, present):
     """Entries for all workers."""
     blocks = [present[lo:hi] for lo, hi in pairwise(tables.start)]
@@ -111,16 +87,6 @@ def _decode_marked(tables, method, present):
     return np.concatenate(
         [_decode_block(tables, b, method, block) for b, block in enumerate(blocks)]
     )
-
-
-def _finite(out):
-    beyond = np.flatnonzero(~np.isfinite(out))
-    return (Status.OVERFLOW, int(beyond[-1])) if beyond.size else (Status.OK, 0)
-
-
-def _square_sum(out):
-    with np.errstate(over="ignore"):
-        return float(np.sum(out.real**2 + out.imag**2))
 
 
 def decoding_vector(tables, method, survivors):

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from fastgc.kernels import Status
+
 
 def lagrange_products(nodes, points, mantissa, exponent, hit):
     """Compute ``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``."""
@@ -102,3 +104,22 @@ def lagrange_evaluate(
     row, column = np.nonzero(_larger_part(points[:, None] - nodes) == 0)
     out[row] = values[column]
     return True
+
+
+def bind_functional(nodes, points, chosen, out):
+    """Prepare the column sums of the basis of the nodes with these numbers."""
+
+    def run(f):
+        which = chosen[:f]
+        if ((which < 0) | (which >= nodes.size)).any():
+            return Status.OUT_OF_RANGE
+        if np.unique(nodes[which]).size < f:
+            return Status.DUPLICATE
+        basis = np.ones((points.size, f), nodes.dtype)
+        for j, node in enumerate(nodes[which]):
+            others = np.delete(nodes[which], j)
+            basis[:, j] = np.prod((points[:, None] - others) / (node - others), axis=1)
+        out[:f] = basis.sum(axis=0)
+        return Status.OK
+
+    return run

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from .row import Row
-
 BLOCK = 64  # unknowns of a triangular system that are solved for at a time
 
 
@@ -98,14 +96,3 @@ def _pivot(x, g, y, h):
 def _apart(nodes, node):
     found = (nodes[0] - node[0]) + (nodes[1] - node[1])
     return found
-
-
-def _equations(rng, size, dtype):
-    c = int(rng.integers(1, size + 1))
-    x, y = np.zeros((2, size)), np.zeros((2, c))
-    x[0], y[0] = 2 + np.arange(size), -2 - np.arange(c)
-    b = rng.standard_normal(size) + 1j * rng.standard_normal(size)
-    return x, y, rng.random(size), rng.random(c), b, 1e-2, 1.0, np.empty(c, complex)
-
-
-ROWS = [Row("cauchy_ridge", _equations, rtol=1e-6)]

@@ -3,7 +3,6 @@
 import numpy as np
 
 from .combine import square_sum
-from .row import Row
 
 
 def sgd(theta, velocity, gradient, lr, momentum):
@@ -61,16 +60,4 @@ def replace(old, new, total=None):
 def square_distance(x, y):
     """Sum of the squares of ``x - y``, in float64; not finite if a difference is not."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return square_sum(np.subtract(x, y, dtype=np.float64))
-
-
-def _vectors(count, *numbers):
-    return lambda rng, size, dtype: (*rng.random((count, size)).astype(dtype), *numbers)
-
-
-_REALS = np.float32, np.float64
-ROWS = [
-    Row("square_distance", _vectors(2), _REALS, 1e-6),
-    Row("nesterov", _vectors(3, 0.1, 0.5), _REALS, 1e-6),
-    Row("amsgrad", _vectors(4, 0.1, 0.9, 0.99, 1e-3), _REALS, 1e-6),
-]
+        return square_sum(np.subtract(x, y, dtype=np.promote_types(x.dtype, np.float64)))

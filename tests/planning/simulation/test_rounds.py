@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 import pytest
+from completions import COMPLETIONS, completed, completion_truth, given_exactly
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import COMPLETIONS, completed, completion_truth, given_exactly
 
 from fastgc import kernels
 from fastgc.coding.rules import Span
