@@ -11,8 +11,7 @@ from kernel_table import KERNELS, named
 from fastgc.kernels import unchecked
 from fastgc.kernels.numba import calls
 
-# (size, count) for the table's ``make``: for each kernel, arrays in the nearest caches ("near"), and
-# larger ones ("far").
+# (size, count) for the table's ``make``: arrays in the nearest caches ("near"), and larger ones.
 COMBINED = (20_000, 13), (400_000, 13)
 LAGRANGE = (1024, 16), (1024, 512)
 SHAPES = {
