@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import adversary
-import numpy as np
 import programs
 import pytest
 from strength import much
@@ -60,9 +59,17 @@ def test_it_sees_wrong_sums():
 def test_it_sees_rounds_that_are_gone():
     class Forgetful(SimulatedCluster):
         def collect(self, theta, rnd, workers=None):
-            report = super().collect(theta, rnd, workers)
-            self.messages = [np.asarray(row) for row in rnd._rows.arrays]
-            return report
+            self.messages, receive = [], rnd.receive
+
+            def kept(worker, message, *given, **options):
+                self.messages.append(message)
+                return receive(worker, message, *given, **options)
+
+            rnd.receive = kept
+            try:
+                return super().collect(theta, rnd, workers)
+            finally:
+                del rnd.receive
 
         def close(self):
             super().close()

@@ -27,8 +27,8 @@ Name = str | os.PathLike[str]
 
 _MIB = 2**20
 _TEXT = 256 * _MIB  # the largest text file: Python's lists of its numbers take ten times as much
-# A packed file may unpack to the larger of _SMALL bytes and _TIMES its size, if memory allows.
-_SMALL = 256 * _MIB
+# A packed file may unpack to the larger of SMALL bytes and _TIMES its size, if memory allows.
+SMALL = 256 * _MIB
 _TIMES = 100
 
 _KINDS = (
@@ -187,7 +187,7 @@ def _check_kind(path: Name, found: os.stat_result, what: str, error: type[ValueE
 
 
 def _most_unpacked(packed: int) -> int:
-    return min(max(_SMALL, _TIMES * packed), half_of_memory())
+    return min(max(SMALL, _TIMES * packed), half_of_memory())
 
 
 def _check_unpacked(size: int, most: int) -> None:

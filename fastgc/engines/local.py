@@ -39,7 +39,7 @@ from .memory import Memory, main_is_importable
 from .processes import THREADS, Process, interrupts_put_off, start
 from .worker import TRACEBACK_BYTES, Worker, as_process, failure
 
-_GRACE = 1.0  # seconds for workers to end before SIGTERM, and again before SIGKILL
+GRACE = 1.0  # seconds for workers to end before SIGTERM, and again before SIGKILL
 _HURRY = 0.05  # while workers end: seconds between looks at who is left, and for Ctrl-C
 _LONGEST_WAIT = 1e6  # seconds of one call that waits
 
@@ -249,7 +249,7 @@ class _Processes(Answering):
                         os.kill(self._processes[worker].pid, insist)
                 if insist == signal.SIGKILL:
                     self._processes[worker].release()
-            deadline = time.monotonic() + _GRACE
+            deadline = time.monotonic() + GRACE
             while running and (left := deadline - time.monotonic()) > 0:
                 if self._hurry and insist != signal.SIGKILL:
                     break

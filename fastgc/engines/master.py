@@ -29,7 +29,7 @@ _CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
 
 _NOBODY = -1, None  # stands for a question that was never asked
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0  # seconds; doubled with each death without a message
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # seconds; doubled with each death without a message
 
 
 class Master(RoundLoop):
@@ -345,7 +345,7 @@ class Master(RoundLoop):
         if self._options.patience > 0:
             idle = self._idle_deaths[worker]
             self._idle_deaths[worker] += 1
-            pause = min(_FIRST_PAUSE * 2.0 ** (idle - 1), _LONGEST_PAUSE) if idle else 0.0
+            pause = min(FIRST_PAUSE * 2.0 ** (idle - 1), LONGEST_PAUSE) if idle else 0.0
             self._due[worker] = time.perf_counter() + pause
 
     def _hope(self, run: Run) -> float:

@@ -70,7 +70,7 @@ _NO_MORE = b"-"  # sent in place of a cluster's start data: there are no more cl
 _START = 0  # tag of start data; then each cluster has tags of its own
 _NEWS, _QUESTION, _ANSWER = 1, 2, 3  # a cluster's tags after its first, for orders and messages
 _TAGS = 1000  # clusters until tags are used again
-_GRACE = 1.0  # seconds for workers to end when a cluster is closed
+GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _LAST_GRACE = 5.0  # the same at the end of the program
 _SAYING = 0.2  # seconds for mpiexec to pass on last words, which an abort would lose
 _SPIN = 1e-4  # seconds of polling before a wait sleeps
@@ -226,7 +226,7 @@ def _dismiss(comm: MPI.Intracomm) -> None:
     """Tell all ranks that there are no more clusters."""
     if not (MPI.Is_finalized() or hasattr(sys, "last_value")):  # else the job is aborted
         sends = [comm.Isend([_NO_MORE, MPI.BYTE], rank, _START) for rank in range(1, comm.size)]
-        pause = _Pause(_GRACE)
+        pause = _Pause(GRACE)
         while not MPI.Request.Testall(sends) and pause():
             pass
 
@@ -367,7 +367,7 @@ class _Ranks(Answering):
         links, self._links = self._links, []
         for link in links:
             link.end()
-        _settle(links, _GRACE)
+        _settle(links, GRACE)
         self._job.late += links
         self._job.open = False
 

@@ -33,7 +33,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB
 _PACKAGE = Path(__file__).resolve().parents[1]
 _TRIES = 3  # servers that may end or hang before one starts a process
 # Seconds for a server to start its first process, before which it imports modules, and others.
-_TO_START, _TO_FORK = 60.0, 5.0
+TO_START, TO_FORK = 60.0, 5.0
 # Bytes of a folder's name that leave room for those of the standard library's socket in it.
 _LONGEST_FOLDER = 64
 
@@ -79,7 +79,7 @@ def start(
                 status, life = server.connect_to_new_process(list(files))
             with contextlib.suppress(BrokenPipeError):  # it has died already
                 os.write(life, head)
-            if wait([status], _TO_FORK if server.ready else _TO_START):
+            if wait([status], TO_FORK if server.ready else TO_START):
                 process, life = Process(forkserver.read_signed(status), life), None
                 _lives.add(process.life)
                 server.ready = True

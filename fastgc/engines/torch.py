@@ -55,7 +55,7 @@ _START, _BYE = 103, 104
 _QUESTION = 105
 _LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
-_GRACE = 1.0  # seconds for workers to end when a cluster is closed
+GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -284,7 +284,7 @@ class _Ranks(Answering):
             link.over = True
             link.orders.put((_END, _NONE, 0, 0.0, None))
         self._job.store.set(f"fastgc/{self._job.clusters}/closed", b"")
-        until = time.monotonic() + _GRACE
+        until = time.monotonic() + GRACE
         for link in links:
             link.receiver.join(max(0.0, until - time.monotonic()))
         self._job.open = False
@@ -321,7 +321,7 @@ class _Link:
 
     def late(self) -> bool:
         """Whether the worker was told to end and has not ended."""
-        self.receiver.join(_GRACE)
+        self.receiver.join(GRACE)
         return self.receiver.is_alive() and self._pid > 0
 
     def kill(self) -> None:
@@ -329,7 +329,7 @@ class _Link:
         if self._stop():
             # A thread that comes back from gloo while Python ends would abort the program.
             for thread in self._threads:
-                thread.join(_GRACE)
+                thread.join(GRACE)
 
     def _stop(self) -> bool:
         """Kill the worker's process, if it is on this machine; return whether it is."""

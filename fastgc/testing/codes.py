@@ -638,7 +638,7 @@ def _arguments(listed: Sequence[str]) -> Iterator[tuple[str, Any]]:
         yield key, read_value(value)
 
 
-def _main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Check the code that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m fastgc.testing.codes", description=__doc__)
     parser.add_argument("code", help="module:Class")
@@ -656,4 +656,4 @@ def _main(words: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    main()

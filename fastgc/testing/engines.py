@@ -663,7 +663,7 @@ def _is_closed(cluster: Cluster, size: int = 3) -> None:
         cluster.step(np.ones(size), np.empty(size))
 
 
-def _main(where: str) -> None:
+def main(where: str) -> None:
     engine = load_object(where)
     for each in CHECKS:
         each(engine)
@@ -671,4 +671,4 @@ def _main(where: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    main(sys.argv[1])

@@ -311,7 +311,7 @@ def test_what_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(content)
         read(tmp_path / name)
     with monkeypatch.context() as limited:
-        limited.setattr(files, "_SMALL", 2**20)
+        limited.setattr(files, "SMALL", 2**20)
         for name, _, read in parts:
             with pytest.raises(ValueError, match=rf"{name} .*it unpacks to more than .*: keep it"):
                 read(tmp_path / name)

@@ -203,7 +203,7 @@ def test_timeout_names_the_silent():
 
 
 def test_close_ends_a_worker_that_will_not_end(monkeypatch):
-    monkeypatch.setattr(local, "_GRACE", 0.2)
+    monkeypatch.setattr(local, "GRACE", 0.2)
     stubborn = Remote(
         "lambda theta, shard, out, signal=__import__('signal'), time=__import__('time'): "
         "[signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600)] if shard else out.fill(0)"

@@ -94,6 +94,7 @@ ALWAYS = [
     "communicators_of_some_ranks",
     "chosen_survivors_give_the_bits_of_simulated_workers",
     "what_goes_wrong_where_workers_are_asked_names_the_worker",
+    "holders_answer_and_messages_have_energies",
 ]
 # The first runs on local processes always. The next two need processors that are free.
 LONG = [

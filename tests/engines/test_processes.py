@@ -75,7 +75,7 @@ def test_the_server_may_die_around_a_restart(moment):
 
 
 def test_a_server_that_hangs_is_left_for_another(monkeypatch):
-    monkeypatch.setattr(processes, "_TO_FORK", 1.0)
+    monkeypatch.setattr(processes, "TO_FORK", 1.0)
     code, out = ReedSolomon(4, stragglers=1), np.empty(2)
     with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
         hung = worker_processes.server()
@@ -115,7 +115,7 @@ def test_a_server_that_dies_while_it_forks(monkeypatch):
 
 
 def test_a_cluster_opens_though_the_server_died_or_hangs(monkeypatch):
-    monkeypatch.setattr(processes, "_TO_FORK", 1.0)
+    monkeypatch.setattr(processes, "TO_FORK", 1.0)
     out = np.empty(2)
     for number in (signal.SIGKILL, signal.SIGSTOP):
         with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 2) as cluster:

@@ -191,19 +191,18 @@ def test_those_not_asked_finish_what_they_are_at():
     )
     rnd = code.group_round(1)
 
-    def run(*groups):
+    def run(*groups, workers=None):
         rnd.reset(groups)
-        return cluster.collect(np.ones(1), rnd, rnd.workers)
+        return cluster.collect(np.ones(1), rnd, workers or rnd.workers)
 
     assert run(0, 1).wait_seconds == 2.0  # worker 1 ends at 8, worker 3 at 10
     assert run(0).wait_seconds == 1.0
     assert run(0).wait_seconds == 1.0
     assert cluster.clock() == 4.0
-    assert cluster._late.tolist() == [0.0, 4.0, 0.0, 6.0]
-    for _ in range(5):
-        run(1)
-    assert cluster._late.tolist() == [0.0, 0.0, 0.0, 1.0]
     assert run(1).received.tolist() == [2]
+    assert run(0, workers=[1]).wait_seconds == 3.0 + 1.0  # from 5 until 8, and its own second
+    assert run(1, workers=[3]).wait_seconds == 1.0 + 1.0  # from 9 until 10
+    assert run(0, 1).wait_seconds == 1.0
 
 
 # ------------------------------------------------------------------------- rounds that ask

@@ -538,7 +538,7 @@ def test_check_refuses_what_is_no_code_or_engine():
 def test_main_checks_the_code_that_is_named(monkeypatch, capsys):
     words = ["fastgc.codes:ReedSolomon", "--arg", "n=4", "stragglers=1", "--engines", "simulated"]
     monkeypatch.setattr(checks.sys, "path", list(checks.sys.path))
-    checks._main(words)
+    checks.main(words)
     assert capsys.readouterr().out.count("\n") == len(checks.CHECKS) + 1
     for wrong, says in (
         ([*words, "--arg", "colour=3"], "TypeError: .*colour"),
@@ -546,4 +546,4 @@ def test_main_checks_the_code_that_is_named(monkeypatch, capsys):
         (["fastgc.codes:Nothing"], "Nothing"),
     ):
         with pytest.raises(SystemExit, match=says):
-            checks._main(wrong)
+            checks.main(wrong)
