@@ -1,157 +1,121 @@
-"""A PyTorch module trained by coded gradients, which equal those of the whole batch."""
+"""A module as parts of one vector: parameters, buffers, and what workers are not sent."""
 
-import numpy as np
 import pytest
 
-from fastgc import BinaryCode, CyclicRepetition, FractionalRepetition, LinearCode, ReedSolomon, data
-from fastgc.training.optimizers import SGD
-
 torch = pytest.importorskip("torch")
-cross_entropy = pytest.importorskip("torch.nn.functional").cross_entropy
+cloudpickle = pytest.importorskip("cloudpickle")
+from coded_nets import (  # noqa: E402
+    coded,
+    far,
+    net,
+)
 
-N, HIDDEN = 12, 4
-REAL = [
-    BinaryCode(N, stragglers=3),
-    FractionalRepetition(N, stragglers=2),
-    CyclicRepetition(N, stragglers=3),
-    LinearCode(CyclicRepetition(N, 15, stragglers=2).matrix()),
-]
-COMPLEX = [
-    ReedSolomon(N, stragglers=3),
-    ReedSolomon(N, 17, stragglers=2),
-    ReedSolomon(N, stragglers=3, clusters="auto"),
-    ReedSolomon(N, stragglers=2, packed=False),
-]
+from fastgc.torch.parameters import trainable, unchanged_buffers  # noqa: E402
 
 
-class Job:
-    """Two linear layers and some of the digits; parameters and `.grad` are views of vectors."""
-
-    def __init__(self, dtype=torch.float64, classes=10):
-        digits = data.load("digits")
-        self.X = torch.from_numpy(digits.X_train[:200]).to(dtype)
-        self.y = torch.from_numpy(digits.y_train[:200])
-        torch.manual_seed(1)
-        layers = torch.nn.Linear(64, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, classes)
-        self.model = torch.nn.Sequential(*layers).to(dtype)
-        self.parameters = list(self.model.parameters())
-        self.p = sum(w.numel() for w in self.parameters)
-        self.gradient = torch.full((self.p,), 7, dtype=dtype)
-        parts = self.gradient.split([w.numel() for w in self.parameters])
-        for w, grad in zip(self.parameters, parts, strict=True):
-            w.grad = grad.view_as(w)
-
-    def loss(self, X, y):
-        return cross_entropy(self.model(X), y, reduction="sum")
-
-    def flat(self, loss):
-        return torch.cat([g.ravel() for g in torch.autograd.grad(loss, self.parameters)])
-
-    def whole(self):
-        """Return the gradient of the full batch."""
-        return self.flat(self.loss(self.X, self.y))
-
-    def send(self, code, shards, i, out):
-        """Write worker i's message: one backward pass, or one per partition for complex codes."""
-        coefficients = code.coefficients(i)
-        if coefficients.dtype == float:
-            held = zip(code.partitions(i), coefficients.tolist(), strict=True)
-            out[:] = self.flat(sum(b * self.loss(*shards[j]) for j, b in held))
-        else:
-            encoder = code.encoder(i, self.p, self.gradient.numpy().dtype, out)
-            for j in code.partitions(i):
-                encoder.add(j, self.flat(self.loss(*shards[j])))
-            assert encoder.message() is out
-
-    def room(self, code):
-        kind = torch.from_numpy(
-            np.empty(0, code.scheme.format(1, self.gradient.numpy().dtype).message_dtype)
-        ).dtype
-        return torch.empty(code.n, code.message_size(self.p), dtype=kind)
+@pytest.mark.parametrize(
+    ("module", "error"),
+    [
+        ("net", "torch.nn.Module"),
+        (torch.nn.Identity(), "no parameter that requires"),
+        (torch.nn.Linear(20, 5).half(), "float32 or all float64.*autocast"),
+        (torch.nn.Linear(20, 5, device="meta"), "on the CPU"),
+        (torch.nn.LazyLinear(5), "call the module once"),
+    ],
+)
+def test_trainable_refuses_modules(module, error):
+    with pytest.raises((TypeError, ValueError), match=error), coded(module):
+        pass
 
 
-@pytest.mark.parametrize("classes", [10, 11])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("code", REAL + COMPLEX, ids=repr)
-def test_decoded_gradient_is_the_full_batch(code, dtype, classes):
-    job = Job(dtype, classes)
-    shards = code.encode_data(job.X, job.y)
-    messages = job.room(code)
-    for i in range(code.n):
-        job.send(code, shards, i, messages[i])
-    exact = job.whole().double()
-    decode, rnd = code.bind(messages, job.gradient), code.round(job.p, job.gradient.numpy().dtype)
-    generator = np.random.default_rng(0)
-    for _ in range(10):
-        lost = generator.integers(0, code.stragglers + 1)
-        survivors = torch.from_numpy(generator.permutation(code.n)[lost:])
-        error = code.trust(survivors, job.gradient.numpy().dtype).relative_error
-        rnd.reset()
-        for i in survivors.tolist():
-            rnd.receive(i, messages[i])
-        for decoded in (
-            lambda: decode(survivors),  # noqa: B023
-            lambda: code.decode(survivors, messages[survivors], job.gradient),  # noqa: B023
-            lambda: rnd.gradient(job.gradient),
-        ):
-            job.gradient[:] = 7
-            assert decoded() is job.gradient
-            distance = (job.gradient.double() - exact).norm() / exact.norm()
-            assert distance < 30 * error
-            assert all((w.grad != 7).any() for w in job.parameters)
+def test_trainable_refuses_modules_that_are_shared_out():
+    """`fully_shard` makes their parameters DTensors."""
+
+    class Part(torch.nn.Parameter):
+        placements = ()
+
+    module = net()
+    module.last.bias = Part(module.last.bias.detach())
+    with pytest.raises(TypeError, match=r"last.bias is a part of one that several processes"):
+        trainable(module)
 
 
-@pytest.mark.parametrize("code", [REAL[0], REAL[2], COMPLEX[0]], ids=repr)
-def test_training_reaches_the_loss_of_plain_training(code):
-    losses = []
-    for coded in (False, True):
-        job = Job()
-        optimizer = torch.optim.SGD(job.model.parameters(), lr=2.0 / len(job.X), momentum=0.9)
-        shards, messages = code.encode_data(job.X, job.y), job.room(code)
-        decode = code.bind(messages, job.gradient)
-        for _ in range(25):
-            if coded:
-                survivors = torch.randperm(code.n)[: code.threshold]
-                for i in survivors.tolist():
-                    job.send(code, shards, i, messages[i])
-                decode(survivors)
-            else:
-                job.gradient[:] = job.whole()
-            optimizer.step()
-        losses.append(job.loss(job.X, job.y).item() / len(job.X))
-    assert losses[0] < 0.8  # it began at 2.3
-    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+OUTSIDE = {
+    "a frozen parameter": lambda m: m.first.bias.add_(1),
+    "a buffer": lambda m: m.table.mul_(2),
+    "another buffer": lambda m: setattr(m, "table", m.table + 1),
+    "a state": lambda m: m.load_state_dict({**m.state_dict(), "table": torch.zeros(3)}),
+    "another parameter": lambda m: setattr(m.last, "bias", torch.nn.Parameter(m.last.bias * 2)),
+    "another layer": lambda m: setattr(m, "drop", torch.nn.BatchNorm1d(16, affine=False)),
+    "no buffer": lambda m: delattr(m, "table"),
+}
 
 
-@pytest.mark.parametrize("code", [REAL[0], COMPLEX[0]], ids=repr)
-def test_parameters_may_be_views_of_the_optimizer_of_fastgc(code):
-    """A step in place, with a decoded tensor, moves the module."""
-    job = Job()
-    optimizer = SGD(lr=1 / len(job.X), momentum=0.9)
-    optimizer.reset(torch.nn.utils.parameters_to_vector(job.parameters).detach())
-    theta = torch.from_numpy(optimizer.theta)
-    for w, values in zip(
-        job.parameters, theta.split([w.numel() for w in job.parameters]), strict=True
-    ):
-        w.data = values.view_as(w)
-    shards, messages = code.encode_data(job.X, job.y), job.room(code)
-    decode = code.bind(messages, job.gradient)
-    before = job.loss(job.X, job.y).item() / len(job.X)
-    for _ in range(25):
-        survivors = torch.randperm(code.n)[: code.threshold]
-        for i in survivors.tolist():
-            job.send(code, shards, i, messages[i])
-        optimizer.step(decode(survivors))
-    assert job.loss(job.X, job.y).item() / len(job.X) < before - 1
+@pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE)
+def test_unsent_what_workers_are_not_sent_must_not_change(change):
+    """Otherwise gradients would be those of a module that no longer exists."""
+    module = net()
+    module.first.bias.requires_grad_(False)
+    module.register_buffer("table", torch.arange(3.0))
+    with coded(module) as made:
+        made.backward()
+        before = {name: value.clone() for name, value in module.state_dict().items()}
+        module.load_state_dict(before)  # writes everything, but changes nothing
+        made.backward()
+        change(module)
+        with pytest.raises(RuntimeError, match=r"[mM]ake a new CodedDataParallel"):
+            made.backward()
 
 
-def test_bfloat16_messages_of_tensors():
-    pytest.importorskip("ml_dtypes")
-    code, job = REAL[0], Job(torch.float32)
-    shards = code.encode_data(job.X, job.y)
-    messages = torch.empty(code.n, job.p, dtype=torch.bfloat16)
-    for i in range(code.n):
-        job.send(code, shards, i, messages[i])
-    exact = job.whole()
-    code.bind(messages, job.gradient)(range(3, code.n))
-    assert (job.gradient - exact).norm() < 2.0**-7 * exact.norm()
+def test_changes_that_workers_do_not_know_of():
+    module = net()
+    with coded(module) as made:
+        module.eval()
+        with pytest.raises(RuntimeError, match="mode"):
+            made.backward()
+        module.train()
+        module.first.bias.requires_grad_(False)
+        with pytest.raises(RuntimeError, match="requires_grad"):
+            made.backward()
+        module.first.bias.requires_grad_(True)
+        state = {name: 2 * value for name, value in module.state_dict().items()}
+        module.load_state_dict(state)
+        made.backward()
+        module.load_state_dict(state, assign=True)  # replaces the parameters' tensors
+        with pytest.raises(RuntimeError, match=r"first.weight was put in the place of one"):
+            made.backward()
+
+
+class Replaces(torch.nn.Module):
+    """Forward puts other tensors in the place of its buffers, one of them of another shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("mask", torch.zeros(1))
+
+    def forward(self, x):
+        self.mean, self.mask = self.mean + x, torch.ones(3)
+        return x
+
+
+def test_unchanged_buffers_that_forward_replaces():
+    module = Replaces()
+    with unchanged_buffers(module):
+        module(torch.ones(2))
+        assert module.mean.tolist() == [1.0, 1.0]
+    assert module.mean.tolist() == [0.0, 0.0]
+    assert module.mask.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_apart_a_tensor_that_is_saved_is_saved_alone(tmp_path):
+    module = net()
+    with coded(module) as made:
+        made.backward()
+        for what in (module.last.bias, module.last.bias.grad):
+            torch.save(what, tmp_path / "file")
+            assert (tmp_path / "file").stat().st_size < 2000
+        torch.save(module.state_dict(), tmp_path / "state")
+    again = net()
+    again.load_state_dict(torch.load(tmp_path / "state"))
+    assert far(module, again) == 0.0
