@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
 
-from fastgc import BinaryCode, FractionalRepetition, NotDecodableError, kernels
+from fastgc import BinaryCode, FractionalRepetition, NotDecodableError
 from fastgc.codes.binary import ASSIGNMENTS, classes_by_speed
-from fastgc.coding.rules import Tiling
 
 
 def test_worked_example():
@@ -120,34 +119,6 @@ def test_classes_are_complete_first():
     assert code.decoding_vector([8, 0, 4]).tolist() == [1, 1, 1]
     # Blocks of different classes.
     assert code.decoding_vector([8, 1, 6, 7]).tolist() == [1, 1, 1, 0]
-
-
-def test_subtracts_where_that_helps():
-    code = BinaryCode(3, 3, stragglers=1)  # blocks [0, 2), [0, 3), [2, 3)
-    assert code.decoding_vector([1]).tolist() == [1]
-    tiling = Tiling(np.array([0, 0, 1, 1]), np.array([2, 1, 2, 4]), 4)
-    survivors, vector = np.array([0, 2, 3, -1]), np.empty(4)
-    fill = kernels.unchecked.bind_tiling(kernels.cover.tiling_plan(*tiling), survivors, vector)
-    assert fill(3) == kernels.Status.OK
-    assert vector[:3].tolist() == [1, -1, 1]  # [0, 2) - [1, 2) + [1, 4)
-    assert fill(2) == kernels.Status.TOO_FEW
-    assert tiling.missing(np.array([0])) == 2
-    assert tiling.missing(np.array([0, 2])) == 1
-    assert tiling.missing(np.array([1, 3])) == 0
-
-
-def test_many_messages_are_joined_as_few_are(monkeypatch):
-    rule = BinaryCode(900, stragglers=2).scheme.rule
-    rng, seen = np.random.default_rng(0), set()
-    for part in (0.7, 0.95, 0.99, 0.995, 1.0) * 3:
-        survivors = np.flatnonzero(rng.random(900) < part)
-        assert survivors.size > 500
-        joined = rule.missing(survivors) == 0
-        with monkeypatch.context() as context:
-            context.setattr("fastgc.coding.rules._MANY", 900)
-            assert joined == (rule.missing(survivors) == 0)
-        seen.add(joined)
-    assert seen == {True, False}
 
 
 @pytest.mark.parametrize(("alpha", "beta", "t1", "t2"), [(1, 1, 1, 2), (2, 1, 1, 3), (1, 3, 2, 5)])

@@ -10,21 +10,24 @@ from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
-from tables import WAITING
+from tables import SMALL, WAITING
 
 import fastgc
 from fastgc import (
+    BinaryCode,
+    CyclicRepetition,
     FractionalRepetition,
     GraphCode,
     Grouped,
     LinearCode,
     NotDecodableError,
     Uncoded,
+    kernels,
 )
 from fastgc.cli.codes import figures_of
 from fastgc.codes import Scheme
 from fastgc.coding.messages import Messages
-from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting
+from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting, withstands
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
@@ -423,3 +426,95 @@ def test_cells_that_are_missing_are_the_heaviest():
     rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
     sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
     assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]
+
+
+# -------------------------------------------------------- tilings, spans, and who can be taken away
+
+
+def test_subtracts_where_that_helps():
+    code = BinaryCode(3, 3, stragglers=1)  # blocks [0, 2), [0, 3), [2, 3)
+    assert code.decoding_vector([1]).tolist() == [1]
+    tiling = Tiling(np.array([0, 0, 1, 1]), np.array([2, 1, 2, 4]), 4)
+    survivors, vector = np.array([0, 2, 3, -1]), np.empty(4)
+    fill = kernels.unchecked.bind_tiling(kernels.cover.tiling_plan(*tiling), survivors, vector)
+    assert fill(3) == kernels.Status.OK
+    assert vector[:3].tolist() == [1, -1, 1]  # [0, 2) - [1, 2) + [1, 4)
+    assert fill(2) == kernels.Status.TOO_FEW
+    assert tiling.missing(np.array([0])) == 2
+    assert tiling.missing(np.array([0, 2])) == 1
+    assert tiling.missing(np.array([1, 3])) == 0
+
+
+def test_many_messages_are_joined_as_few_are(monkeypatch):
+    rule = BinaryCode(900, stragglers=2).scheme.rule
+    rng, seen = np.random.default_rng(0), set()
+    for part in (0.7, 0.95, 0.99, 0.995, 1.0) * 3:
+        survivors = np.flatnonzero(rng.random(900) < part)
+        assert survivors.size > 500
+        joined = rule.missing(survivors) == 0
+        with monkeypatch.context() as context:
+            context.setattr("fastgc.coding.rules._MANY", 900)
+            assert joined == (rule.missing(survivors) == 0)
+        seen.add(joined)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("code", [*SMALL, *WAITING], ids=repr)
+def test_withstands_is_what_every_set_of_workers_tells(code):
+    """The most workers that can be taken away from those who came, whichever they are."""
+    rule, rng = code.scheme.rule, np.random.default_rng(0)
+    sender = np.repeat(np.arange(code.n), code.scheme.messages.counts)
+    for f in [*rng.integers(1, sender.size + 1, 8).tolist(), sender.size]:
+        survivors = rng.permutation(sender.size)[:f]
+        workers = np.unique(sender[survivors])
+        exactly = getattr(rule, "rule", rule)  # whoever waits for few is not content with them
+        true = -1
+        for t in range(workers.size):  # without all of them, nothing is left
+            lost = (np.isin(sender[survivors], some) for some in combinations(workers, t))
+            if any(exactly.missing(survivors[~each]) for each in lost):
+                break
+            true = t
+        for most in (0, 1, code.n):
+            assert withstands(rule, survivors, sender, most) == min(most, true)
+
+
+def test_withstands_tries_no_more_sets_than_it_may(monkeypatch):
+    """It then says less than is true, never more."""
+    code = LinearCode(CyclicRepetition(8, stragglers=4).matrix())
+    everyone, true = np.arange(8), 4
+    for sets, found in ((500, true), (70, true), (69, 3), (28, 2), (8, 1), (7, 0)):
+        monkeypatch.setattr("fastgc.coding.rules.SETS_TAKEN_AWAY", sets)
+        assert withstands(code.scheme.rule, everyone, everyone, 6) == found
+
+
+def test_spare_says_of_every_set_whether_the_others_suffice():
+    """By least squares: the first column, in the rows of the missing, as a sum of the others."""
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((6, 4))
+    dependent = B.copy()
+    dependent[3:] = rng.standard_normal((3, 2)) @ B[:2]
+    dependent[2] = 1 - B[0]
+    for rows in (B, dependent, np.array(BinaryCode(6, stragglers=1).matrix())):
+        rule = LinearCode(rows, wait=6).scheme.rule.rule
+        numbers = rule.spare()
+        assert np.abs(numbers[:, 0]).max() == pytest.approx(1)
+        free = np.where(np.abs(numbers[:, 1:]) < 1e-12, 0, numbers[:, 1:])
+        np.testing.assert_allclose(free.T @ free, np.eye(free.shape[1]), atol=1e-12)
+        for f in range(1, 6):
+            for lost in map(list, combinations(range(6), f)):
+                first, others = numbers[lost, 0], free[lost]
+                y = np.linalg.lstsq(others, first)[0]
+                alike = np.linalg.norm(others @ y - first) < 1e-9
+                assert alike == (rule.missing(np.setdiff1d(np.arange(6), lost)) == 0)
+
+
+def test_spare_of_what_cannot_be_told():
+    def spare(B):
+        return LinearCode(B, wait=1).scheme.rule.rule.spare()
+
+    assert (spare([[1, 0, 1], [0, 1, 1]]) == 1).all()  # none can be spared
+    assert spare([[1, 1j], [1, 1]]) is None
+    assert spare([[1, 1], [1, 1 + 1e-6]]) is None  # the rank is unclear
+    assert spare([[1, 1], [1, 1 + 1e-4]]) is not None
+    assert spare(np.eye(513)) is None  # too many entries
+    assert spare(np.eye(512)) is not None
