@@ -110,6 +110,8 @@ def test_described():
     assert described(Weibull(3)).endswith(".Weibull(shape=3, scale=0.01)")
     assert described(Silent(3)).endswith("Silent object>")
     assert " at 0x" not in described(Silent(3))
+    signless = type("Signless", (Weibull,), {"__signature__": 3})  # no arguments are known
+    assert described(signless(3)).endswith("Signless object>")
 
 
 def test_tails_unknown():

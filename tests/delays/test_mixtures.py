@@ -168,6 +168,7 @@ def test_outages_in_commands():
         ((None, NODES, -0.5, 60), ValueError, "probability"),
         ((None, NODES, 0.1, math.inf), ValueError, "seconds"),
         ((None, NODES, 0.1, -1), ValueError, "seconds"),
+        ((None, ["a", ["b"]], 0.1, 60), TypeError, r"domains\[1\] must .*\['b'\]"),
         ((None, "aab", 0.1, 60), TypeError, "label for each worker"),
         ((None, 6, 0.1, 60), TypeError, "label for each worker"),
     ],

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import itertools
 import json
 import math
 import sys
@@ -181,6 +182,19 @@ def test_plan_decodes_in_the_time_of_the_messages_it_reads(monkeypatch):
     read = {choice.name: choice.decode for choice in found.choices}
     expected = dict(zip(names, (0.004, 0.003, 0.006, 0.002), strict=True))
     assert read == pytest.approx(expected)
+    # Each call takes a second: one of nine sets is timed.
+    calls = itertools.count()
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: next(calls)))
+    [choice] = planning.plan(4, codes=names[:1], rounds=3).choices
+    assert (choice.decode, next(calls)) == (pytest.approx(1.004), 2)
+
+
+def test_trusted_error_without_a_vector():
+    def overflow(survivors):
+        raise OverflowError
+
+    code = types.SimpleNamespace(trust=overflow)
+    assert sys.modules["fastgc.planning.plan"].trusted_error(code, [0]) == math.inf
 
 
 def test_plan_progress(monkeypatch):

@@ -1,6 +1,7 @@
 """Recordings of times: what they hold, and the files that they are read from."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from fastgc.planning import Recording
     [
         ([1.0, 2.0], 0.0, r"rounds and workers, not of shape \(2,\)"),
         ([[1.0, -2.0]], 0.0, "positive seconds"),
+        ([[1.0, 0.0]], 0.0, "positive seconds"),
+        ([[1.0, math.inf]], 0.0, "positive seconds"),
         ([[1.0, 2.0]], -1.0, "cost must be"),
     ],
 )
@@ -30,6 +33,8 @@ def test_recording_refused(times, cost, text, tmp_path):
 
 
 def test_recording_of_other_types():
+    with pytest.raises(ValueError, match=r"per must be .*'day'"):
+        Recording([[1.0]], 0.0, per="day")
     with pytest.raises(TypeError, match=r"times must .*not complex128"):
         Recording(np.ones((2, 2), complex), 0.0)
     with pytest.raises(TypeError):  # not a file descriptor, which would be closed

@@ -72,6 +72,14 @@ def test_candidates_are_tried_within_the_delay():
         candidates("ignore", 4, 1)
 
 
+def test_candidates_without_those_that_are_none():
+    """A code of repetition exists where the stragglers and one more divide the workers."""
+    found = candidates("m-sgc:burst=1,window=2,code=fractional", 6, 1)
+    assert [each.found for each in found] == [{"stragglers": s} for s in (1, 2, 6)]
+    with pytest.raises(ValueError, match=r"stragglers=3', of 6 workers: .*s \+ 1 = 4"):
+        candidates("m-sgc:burst=1,window=2,code=fractional,stragglers=3", 6, 1)
+
+
 def _listed(found):
     return ",".join(f"{key}={value}" for key, value in found.items())
 
@@ -111,4 +119,5 @@ def test_make_own_schemes_by_module_and_class(own):
     assert scheme.delay == 2
     times = np.ones((6, 3))
     [found] = compare(times, [own], models=3, mu=0)
+    assert list(scheme.choices(3, 1)) == [{}]
     assert (found.run.rounds.tolist(), found.text) == ([0.0, 1.0, 1.0, 1.0, 1.0, 1.0], own)

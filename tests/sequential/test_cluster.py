@@ -236,6 +236,15 @@ def test_gradient_is_told_the_job():
         assert gradient.tolist() == [sum(told), 4 * job]
 
 
+def test_finish_ends_all_jobs():
+    scheme = MSGC(4, burst=2, window=3, stragglers=1)
+    with SequentialCluster(scheme, [1.0] * scheme.k, np.multiply, 2, engine="simulated") as cluster:
+        assert cluster.step(np.ones(2)) == cluster.step(np.ones(2)) == []
+        done = cluster.finish()
+    assert [each.job for each in done] == [0, 1]
+    assert [each.gradient.tolist() for each in done] == [[scheme.k] * 2] * 2
+
+
 def test_step_times_out_without_a_dead_worker():
     scheme = MSGC(4, burst=1, window=2, stragglers=1)
     times = [[0.0, 0.0, 0.0, ABSENT], [0.0, 0.0, 0.0, ABSENT]]

@@ -1,5 +1,6 @@
 """Rounds simulated on recorded times, by the rule itself; schemes ranked by them."""
 
+import contextlib
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ from strength import much
 from tables import SEQUENTIAL
 
 import fastgc
+from fastgc._base import progress
 from fastgc.engines import SimulatedCluster
 from fastgc.sequential import (
     MSGC,
@@ -132,6 +134,24 @@ def test_compare_chooses_by_the_first_rounds_and_judges_by_the_others():
         others = simulate_sequential(times[20:], each.scheme, mu=each.mu, load_slope=0.5)
         assert others.rounds.tolist() == each.run.rounds.tolist()
         assert repr(make(each.text, 6, stragglers=0)) == repr(each.scheme)
+
+
+@pytest.mark.parametrize(("rounds", "judged"), [(31, 16), (230, 130)])
+def test_compare_probes_half_of_the_rounds_at_most_100(rounds, judged, monkeypatch):
+    done = []
+
+    @contextlib.contextmanager
+    def bar(name, total):
+        yield lambda: done.append(total)
+
+    monkeypatch.setattr(progress, "task_bar", bar)
+    found = compare(np.ones((rounds, 3)), ["rs", "uncoded"], models=1, progress=True)
+    assert {each.run.rounds.size for each in found} == {judged}
+    # One run of each choice of stragglers, 0 to 2, one without, and one of each to judge it.
+    assert done == [4 + 2] * 6
+    done.clear()
+    compare(np.ones((rounds, 3)), ["uncoded"], models=1, progress=True)
+    assert done == [1]
 
 
 def test_compare_least_numbers():

@@ -9,6 +9,7 @@ from worker_processes import pids
 
 import fastgc
 from fastgc import data, delays
+from fastgc.engines import SimulatedCluster
 from fastgc.sequential import MSGC, SRSGC, Independent, train_models
 from fastgc.training.models import LeastSquares, SoftmaxRegression
 from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
@@ -124,6 +125,20 @@ def test_train_models_least_numbers():
     options = {"steps": 1, "evaluate_every": 1, "batch": 1, "engine": "simulated"}
     [first, second] = train_models(scheme, small(), models=several()[:2], **options)
     assert (len(first.rounds), first.rounds[0].samples) == (len(second.rounds), 3) == (1, 3)
+
+
+def test_train_models_on_processes_that_serve():
+    """They get histories without rounds, and read no data."""
+
+    class Serving(SimulatedCluster):
+        serve = staticmethod(lambda: True)
+
+    scheme = Independent(fastgc.Uncoded(3))
+    runs = train_models(scheme, "nowhere", models=several()[:2], engine=Serving, seed=4)
+    assert [(run.name, run.data, run.seed, run.rounds) for run in runs] == [
+        ("SoftmaxRegression 0", "nowhere", 4, []),
+        ("LeastSquares 1", "nowhere", 4, []),
+    ]
 
 
 def models_with_start():

@@ -634,6 +634,7 @@ def test_read_files_of_others(folder):
         (seal(text, version=2), "of format 2, but this fastgc knows 1"),
         (seal(text, b"more"), "does not hold what a checkpoint does"),
         (seal(b"[]"), "does not hold"),
+        (seal(b""), "does not hold"),
         (seal(b"{"), "does not hold"),
         (seal(b'{"values": {}, "arrays": [["a", "O", [1]]]}', bytes(8)), "does not hold"),
         (seal(b'{"values": {}, "arrays": [["a", "<f8", [2]]]}', bytes(8)), "does not hold"),
@@ -786,6 +787,32 @@ def test_describe_another_run(old, new, says, tmp_path):
     assert contents(tmp_path / "run") == before
     old |= {"delays": Fixed()} if "delays" in old else {}  # another object of the same kind
     assert len(train(**old).rounds) == 4
+
+
+def test_describe_shows_long_texts_from_before_they_differ(tmp_path):
+    """From 20 letters before the first difference, up to 60 after it; the first 60 are shown."""
+
+    def told(old, new):
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        with checkpoint.Checkpoint(folder, {"run": old}) as kept:
+            kept.save({})
+        with pytest.raises(CheckpointError) as refused:
+            checkpoint.Checkpoint(folder, {"run": new})
+        return str(refused.value).partition("run: ")[2].partition(". Make")[0]
+
+    assert told("a" * 60 + "b", "a" * 60 + "c") == f"{'a' * 60}b -> {'a' * 60}c"
+    assert told("a" * 61 + "b", "a" * 61) == f"…{'a' * 20}b -> …{'a' * 20}"
+    assert told("x" + "b" * 60, "y" + "b" * 59) == f"x{'b' * 59}… -> y{'b' * 59}"
+
+
+def test_digest():
+    array = np.arange(6.0)
+    found = checkpoint.digest([array, array.astype("f4")])
+    assert found == checkpoint.digest([np.repeat(array, 2)[::2], array.astype("f4")])
+    others = ([array], [array.astype("f4"), array], [array.reshape(2, 3), array.astype("f4")])
+    assert len({found, *map(checkpoint.digest, others)}) == 4
+    assert checkpoint.digest([np.zeros(8)]) != checkpoint.digest([np.zeros(4, complex)])
+    assert len(found) == 16
 
 
 def test_describe_what_one_run_says(folder):
