@@ -10,12 +10,14 @@ import pytest
 from strength import much
 from tables import Job
 
+import fastgc
 from fastgc import (
     InstabilityWarning,
     LagrangeCode,
     NotDecodableError,
     ReedSolomon,
     interpolation,
+    stability,
 )
 from fastgc.coding.orders import random_arrivals
 from fastgc.delays import Exponential
@@ -595,3 +597,15 @@ def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
     basis = interpolation.basis(code.alpha, code.beta)
     norms = (np.abs(basis) ** 2).sum(axis=1) ** 2 / code.alpha.size
     np.testing.assert_allclose(found[0], norms, rtol=1e-13)
+
+
+@pytest.mark.parametrize("nodes", ["chebyshev", "roots"])
+def test_decoding_vector_takes_messages_that_are_spread(nodes):
+    code = LagrangeCode(64, load=9, nodes=nodes)
+    silent = np.arange(20, 28)
+    F = np.setdiff1d(np.arange(64), silent)
+    vector = code.decoding_vector(F)
+    assert np.count_nonzero(vector) == code.threshold
+    assert stability.measured_error(code, F).relative < 1e-14
+    everything = fastgc.interpolation.functional(code.beta[F], code.alpha)
+    assert np.linalg.norm(everything) > 1e3 * np.linalg.norm(vector)

@@ -3,15 +3,21 @@
 import functools
 import itertools
 import math
+import warnings
 
 import mpmath
 import numpy as np
+import oracles
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
 
-from fastgc import NotDecodableError, ReedSolomon
+from fastgc import (
+    InstabilityWarning,
+    NotDecodableError,
+    ReedSolomon,
+)
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.kernels import fourier
@@ -565,3 +571,104 @@ def test_a_million_workers(large, s):
         turns = int((2 * residue - MILLION).sum()) % (4 * MILLION)
         exact = np.exp(size) * np.exp(1j * np.pi / 2 / MILLION * turns)
         assert abs(vector[at] / complex(exact) - 1) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "s"), [(20, 20, 4), (64, 64, 16), (90, 70, 29), (256, 256, 64), (50, 60, 24)]
+)
+def test_spread_is_an_exact_and_shorter_vector(n, k, s):
+    code = ReedSolomon(n, k, stragglers=s, clusters="auto")
+    B = code.matrix()
+    block, need = code.scheme.rule
+    rng = np.random.default_rng(n)
+    decoded_anew = 0
+    for trial in range(30):
+        silent = rng.permutation(n)[: s if trial % 2 else s // 2]
+        F = rng.permutation(np.setdiff1d(np.arange(n), silent))
+        methods = "locator", "lookup", "spread"
+        locator, lookup, spread = (code.decoding_vector(F, m) for m in methods)
+        assert np.abs(spread @ B[F] - 1).max() < 1e-9 * np.linalg.norm(spread)
+        np.testing.assert_array_equal(spread, code.decoding_vector(F))
+        for b in range(need.size):
+            mine = block[F] == b
+            norms = [np.linalg.norm(vector[mine]) for vector in (locator, spread)]
+            if mine.sum() > need[b] and norms[0] > 1 + 1e-12:
+                decoded_anew += 1
+                assert np.count_nonzero(spread[mine]) == need[b]
+                assert norms[1] < max(1.5 * norms[0], 2)
+            elif norms[0] < 1 - 1e-12:
+                shorter = lookup if 2 * mine.sum() < (block == b).sum() else locator
+                np.testing.assert_array_equal(spread[mine], shorter[mine])
+    assert decoded_anew or n == 20
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(
+    ("code", "F"),
+    [
+        (lambda: ReedSolomon(7, stragglers=5), [2, 4, 5]),
+        (lambda: ReedSolomon(8, stragglers=4, root=1), [1, 4, 5, 7, 6]),
+        (
+            lambda: ReedSolomon(15, 4, load=2, stragglers=6, clusters=2),
+            [5, 7, 0, 4, 6, 12, 1, 9, 10],
+        ),
+    ],
+)
+def test_spread_chooses_as_the_oracle(code, F):
+    """Norms of 1 and equal distances differ only by rounding, which must not decide."""
+    made = code()
+    found = made.decoding_vector(F)
+    expected = oracles.decoding.decoding_vector(made.scheme.tables, oracles.decoding.SPREAD, F)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_spread_chooses_by_leja_order():
+    """Each next root has the largest product of distances to those chosen; the first wins ties."""
+    m, need = 21, 6
+    code = ReedSolomon(m, 5, load=4)
+    assert code.threshold == need
+    rng = np.random.default_rng(2)
+    seen = 0
+    for _ in range(200):
+        F = np.sort(rng.permutation(m)[: rng.integers(need + 1, m)])
+        vector = code.decoding_vector(F, "spread")
+        if np.count_nonzero(vector) == F.size:
+            continue
+        seen += 1
+        q = pow(int(code.scheme.rings()[0][1]), -1, m)
+        roots = np.exp(2j * np.pi * (q * np.arange(m) % m) / m)
+        kept = []
+        for _ in range(need):
+            size = [np.prod(np.abs(roots[i] - roots[kept])) if i not in kept else 0 for i in F]
+            kept.append(next(i for i, x in zip(F, size, strict=True) if x > max(size) * (1 - 1e-8)))
+        np.testing.assert_array_equal(F[vector != 0], np.sort(kept))
+        expected = code.decoding_vector(np.sort(kept), "locator")
+        np.testing.assert_allclose(vector[vector != 0], expected, rtol=1e-12)
+    assert seen > 20
+
+
+def test_spread_of_survivors_whose_distances_underflow():
+    """Half a circle of 3000 roots straggles: products of distances leave the range of doubles."""
+    n = 3000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InstabilityWarning)
+        code = ReedSolomon(n, n, load=1600, root=1)
+    F = np.arange(code.threshold + 20)
+    try:
+        vector = code.decoding_vector(F, "spread")
+    except OverflowError:
+        return
+    assert np.count_nonzero(vector) in (code.threshold, F.size)
+
+
+def test_spread_of_many_stragglers():
+    """From a thousand on, logarithms come from transforms, and close ones are checked again."""
+    code = ReedSolomon(3300, stragglers=1050, clusters="auto")
+    F = np.random.default_rng(0).permutation(3300)[1050:]
+    fft, auto = (code.decoding_vector(F, method) for method in ("fft", "auto"))
+    assert np.linalg.norm(auto) < 5 < 100 < np.linalg.norm(fft)
+    np.testing.assert_array_equal(auto, code.decoding_vector(F, "spread"))
+    column = np.array(
+        [dict(zip(*code.scheme.row(i), strict=True)).get(1234, 0) for i in F.tolist()]
+    )
+    assert abs(auto @ column - 1) < 1e-12

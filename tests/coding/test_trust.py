@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from itertools import combinations, permutations
 
 import ml_dtypes
@@ -22,14 +23,18 @@ from fastgc import (
     GraphCode,
     Grouped,
     InstabilityWarning,
+    LagrangeCode,
     LinearCode,
     NotDecodableError,
     ReedSolomon,
     Uncoded,
+    UnstableCodeError,
+    stability,
 )
 from fastgc.cli.codes import figures_of
 from fastgc.codes.linear import LinearScheme
-from fastgc.coding.trust import check_stability
+from fastgc.coding.arguments import arguments_of
+from fastgc.coding.trust import check_stability, typical_error
 from fastgc.engines import SimulatedCluster
 from fastgc.stability.precision import Experiment
 
@@ -650,3 +655,69 @@ def test_nothing_left_out_of_equal_partial_gradients_is_said_to_be_nothing():
         rnd.receive(worker, np.arange(4.0))
     assert rnd.residual() == pytest.approx(np.sqrt(3 / 7))
     assert rnd.trust().relative_error < 1e-7
+
+
+unstable = pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
+
+
+@unstable
+def test_trust_counts_the_rounding_of_messages():
+    """Decoding multiplies it, here by ten thousand: single precision keeps four digits."""
+    code = ReedSolomon(25, stragglers=8, root=1)
+    neighbours = np.arange(17)
+    single, double = (code.trust(neighbours, dtype) for dtype in (np.float32, np.float64))
+    assert 1e4 < single.growth < double.growth < 1.001 * single.growth
+    # Rounding of messages' elements, and of the sums and coefficients in them and in decoding.
+    assert 0.2 * 2.0**-24 < single.relative_error / single.growth < 2 * 2.0**-24
+    assert double.relative_error < 1e-10
+
+
+@unstable
+def test_trust_beyond_float64():
+    code = ReedSolomon(1024, stragglers=512, root=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert min(code.trust(np.arange(512))) > 1e100
+        assert stability.measured_error(code, np.arange(512), p=2).relative > 1e100
+
+
+def test_typical_error_of_the_papers_construction_is_warned_of():
+    with pytest.warns(InstabilityWarning, match=r'error is about \de\+1\d .*root="stable"'):
+        code = ReedSolomon(256, stragglers=32, root=1)
+    with pytest.raises(UnstableCodeError, match='root="stable"'):
+        ReedSolomon(256, stragglers=32, root=1, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(pickle.dumps(code))  # as in each worker process: no second warning
+        ReedSolomon(256, stragglers=32, strict=True)
+        ReedSolomon(1000, stragglers=100, clusters="auto", strict=True)
+        ReedSolomon(4096, stragglers=1024, strict=True)
+        ReedSolomon(16, stragglers=3, root=1, strict=True)
+    assert again == code
+    assert "strict" not in repr(code)
+    with pytest.warns(InstabilityWarning):  # a code made again from parameters is a new one
+        type(code)(**arguments_of(code))
+
+
+def test_typical_error_of_other_codes_is_warned_of():
+    with pytest.raises(UnstableCodeError, match='nodes="roots"'):
+        LagrangeCode(
+            40, load=4, nodes=(np.linspace(0, 1, 10), np.linspace(1.1, 2, 40)), strict=True
+        )
+    with pytest.raises(UnstableCodeError, match="better conditioned"):
+        LinearCode([[1, 0], [1, 1e-9]], strict=True)
+    with pytest.warns(InstabilityWarning, match="LinearCode"):
+        LinearCode([[1, 0], [1, 1e-9]])
+
+
+@unstable
+@pytest.mark.parametrize("root", ["stable", 1])
+@pytest.mark.parametrize(("n", "s"), [(16, 4), (80, 12), (256, 32), (1000, 100)])
+def test_typical_error_agrees_with_trust(n, s, root):
+    """They agree within a factor of 30; where no digit is left, the estimate is no lower."""
+    code = ReedSolomon(n, stragglers=s, root=root)
+    rng = np.random.default_rng(1)
+    trusted = [code.trust(rng.permutation(n)[s:]).relative_error for _ in range(50)]
+    assert np.median(trusted) < 30 * typical_error(code.scheme)
+    if typical_error(code.scheme) < 1:
+        assert np.median(trusted) > typical_error(code.scheme) / 30

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastgc.kernels import pairs
+from fastgc.kernels.pairs import exact_sum
 
 U2 = Fraction(1, 2**106)
 
@@ -62,3 +63,25 @@ class TestArithmetic:
                 for found in (operation(one, broken), operation(broken, one)):
                     assert not np.isfinite(sum(found))
             assert not np.isfinite(sum(pairs.divide(broken, one)))
+
+
+@given(
+    st.lists(
+        st.floats(-1e200, 1e200, allow_subnormal=False).filter(lambda x: not 0 < abs(x) < 1e-200),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_exact_sum(terms):
+    total, rest = exact_sum(np.array(terms)[:, None])
+    expected = sum(map(Fraction, terms))
+    lacking = expected - Fraction(float(total[0])) - Fraction(float(rest[0]))
+    assert abs(lacking) <= abs(expected) / 10**30 + Fraction(1, 10**300)
+    assert float(total[0]) == float(expected)
+
+
+def test_exact_sum_of_complex_numbers():
+    terms = np.array([1 + 1e-20j, 1e20 - 1j, -1e20 + 1j])[:, None]
+    total, rest = exact_sum(terms)
+    assert total[0] == 1 + 1e-20j
+    assert rest[0] == 0

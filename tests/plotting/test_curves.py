@@ -1,0 +1,523 @@
+"""Curves of training, of precision, and for choosing a code."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pictures import FAST, SLOW, STEEP, history, legend_of
+
+import fastgc
+
+# Imported by module: pytest would take plotting.test_error for a test.
+from fastgc import plotting
+from fastgc._base import text as shown
+from fastgc.plotting.curves import leaves_out
+from fastgc.plotting.panels import Panel
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def errors_drawn(histories, **options):
+    [ax] = plotting.error_curves(histories, **options).axes
+    return ax
+
+
+def test_error_curves_are_the_histories():
+    ax = errors_drawn([FAST, SLOW])
+    np.testing.assert_array_equal(
+        [line.get_xydata() for line in ax.lines[:1]], [[[0.1, 90], [0.2, 50], [0.3, 30]]]
+    )
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 90], [2, 40]])
+    assert legend_of(ax.figure) == ["coded", "uncoded"]
+    assert ax.get_title() == "40% error: coded after 300 ms, uncoded after 2 s"
+    # Of a given error; of the lowest that all reach, where none reaches it.
+    at = errors_drawn([FAST, SLOW], level=0.3).get_title()
+    assert at == "30% error: coded after 300 ms, uncoded never"
+    assert errors_drawn([FAST, SLOW], level=0.01).get_title() == ax.get_title()
+    assert ax.get_xlabel() == "time of training (s)"
+    assert ax.get_ylabel() == "test error (%)"
+    looks = {(line.get_color(), line.get_linestyle()) for line in ax.lines}
+    assert len(looks) == 2
+
+
+def test_error_curves_of_regression_are_no_percentages():
+    runs = [history("a", [1, 2], [900.0, 30.0]), history("b", [1, 2], [np.inf, 200.0])]
+    for run in runs:
+        run.measure = "RMSE"
+    ax = errors_drawn(runs)
+    assert ax.get_ylabel() == "test RMSE"
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[2, 200]])  # infinity is not drawn
+    ax.figure.canvas.draw()
+    assert "100" in [tick.get_text() for tick in ax.get_yticklabels()]
+    assert errors_drawn(runs).get_title() == "RMSE 200: a after 2 s, b after 2 s"
+    with pytest.raises(ValueError, match="runs that differ in their measure, RMSE, error, do not"):
+        plotting.error_curves([*runs, FAST])
+
+
+def test_error_curves_of_many_runs_look_different():
+    ax = errors_drawn([history(f"run {at}", [1, 2], [0.9, at / 100]) for at in range(1, 29)])
+    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 28
+
+
+@pytest.mark.parametrize(
+    ("errors", "scale"),
+    [
+        ([0.8, 0.19], "log"),
+        ([0.8, 0.21], "linear"),
+        ([0.9, 0.0], "linear"),
+        ([0.0, 0.0], "linear"),
+    ],
+)
+def test_error_curves_scale_of_errors(errors, scale):
+    ax = errors_drawn([history("run", [1, 2], errors)])
+    assert ax.get_yscale() == scale
+
+
+@pytest.mark.parametrize(
+    ("ends", "scale"), [([1, 4], "linear"), ([1, 5], "log"), ([0, 5], "linear")]
+)
+def test_error_curves_scale_of_time(ends, scale):
+    runs = [history(f"until {end}", [end / 2, end], [0.9, 0.5]) for end in ends]
+    ax = errors_drawn(runs)
+    assert ax.get_xscale() == scale
+
+
+def labels(axis):
+    low, high = axis.get_view_interval()
+    ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
+    return [axis.get_major_formatter()(tick) for tick in ticks]
+
+
+def test_error_curves_labels_of_ticks():
+    ax = errors_drawn([STEEP, history("long", [1, 9], [0.9, 0.3])])
+    assert labels(ax.yaxis) == ["2", "5", "10", "20", "50", "100"]
+    assert labels(ax.xaxis) == ["0.1", "0.2", "0.5", "1", "2", "5", "10"]
+    ax = errors_drawn([FAST, history("long", [1e4], [0.5])])
+    assert labels(ax.xaxis) == ["0.1", "1", "10", "100", "1000", "10000"]
+
+
+def test_error_curves_leave_out_untested_rounds():
+    gaps = history("gaps", [1, 2, 3, 4], [0.9, None, float("nan"), 0.4])
+    np.testing.assert_array_equal(errors_drawn([gaps]).lines[0].get_xydata(), [[1, 90], [4, 40]])
+
+
+def panel(*lines, **kwargs):
+
+    return Panel("title", "x", "y", list(lines), **kwargs)
+
+
+def spending(name, times, losses, downloads, uploads, samples):
+    """Return a run of training whose rounds each take these times and resources."""
+    from fastgc.training.history import History, Record
+
+    rounds = [
+        Record(
+            number,
+            time,
+            *(0.0, 0.0, (), 0, 0),
+            loss,
+            0.5,
+            downloads=downloads,
+            uploads=uploads,
+            samples=samples,
+        )
+        for number, (time, loss) in enumerate(zip(times, losses, strict=True), start=1)
+    ]
+    return History(name, "", "", "", 0, rounds)
+
+
+def approximate_run(name, load, residuals, losses, times):
+    """Return a run of training whose rounds leave out these residuals."""
+    run = spending(name, times, losses, 1, 1, 1)
+    run.rounds = [replace(r, residual=x) for r, x in zip(run.rounds, residuals, strict=True)]
+    run.load = load
+    return run
+
+
+def test_error_curves_legend_says_what_runs_leave_out():
+    rough = approximate_run("rough", 1.0, [0.1, 0.1], [2.0, 1.0], [0.1, 0.2])
+    whole = approximate_run("whole", 1.0, [0.0, 1e-16], [2.0, 1.0], [0.1, 0.2])
+    ax = errors_drawn([rough, whole, FAST])
+    assert legend_of(ax.figure) == ["rough: leaves out 10%", "whole", "coded"]
+    panels = plotting.approximation_panels([rough, whole])
+    assert {(line.label, line.note) for panel in panels for line in panel.lines} == {
+        ("rough", "leaves out 10%"),
+        ("whole", ""),
+    }
+
+
+def test_error_curves_of_a_run_without_rounds():
+    ax = errors_drawn([FAST, history("stuck", [], [])])
+    assert legend_of(ax.figure) == ["coded", "stuck (not tested)"]
+    assert not ax.get_title()  # no ratio: one run never reached the other's loss
+
+
+def test_error_curves_of_a_single_point():
+    ax = errors_drawn([FAST, history("once", [0.2], [0.5])])
+    assert [line.get_marker() in {"", "None"} for line in ax.lines] == [True, False]
+
+
+@pytest.mark.parametrize("histories", [[], [history("a", [], []), history("b", [1], [None])]])
+def test_error_curves_of_nothing(histories, tmp_path):
+    with pytest.raises(ValueError, match="nothing to draw: no run has a round with a test error"):
+        plotting.error_curves(histories)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.save(plotting.error_curves(histories), tmp_path / "empty.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def rows_of(names, sizes, errors):
+    from fastgc.stability import StabilityRow
+
+    return [
+        StabilityRow(
+            *(name, n, n, 3, 3.0, n, n, 1.0, n // 8, "float64", "random", 7, 1e-5),
+            *(error, 10 * error, error, 1.0, 1.0, 1.0, 0.0, 0.0),
+        )
+        for name in names
+        for n, error in zip(sizes, errors, strict=True)
+    ]
+
+
+def test_stability_figure_has_the_errors():
+    rows = rows_of(["a", "b"], [8, 16, 32], [1e-16, 1e-9, np.inf])
+    [ax] = plotting.stability_figure(rows[::-1]).axes
+    second, first = (line.get_xydata() for line in ax.lines)
+    np.testing.assert_allclose(first[:, 0], [0, 1, 2], atol=0.2)
+    np.testing.assert_allclose(first[:2, 1], [1e-16, 1e-9])
+    assert first[2, 1] >= ax.get_ylim()[1]  # at or beyond the end of the axis
+    np.testing.assert_array_equal(first[:, 1], second[:, 1])
+    assert ax.get_yscale() == "log"
+    assert ax.get_xlabel() == "workers n / stragglers s"
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8/1", "16/2", "32/4"]
+    assert len({line.get_color() for line in ax.lines}) == 2
+    assert [len(bars.get_segments()) for bars in ax.collections] == [3, 3]
+    awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
+    plotting.stability_figure([awful])
+    # Texts are placed where the caller asks.
+    [ax] = plotting.stability_figure(rows[:2], [(9, 3), (9, 1)]).axes
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1e-9, 1e-16])
+
+
+def test_stability_figure_has_a_panel_for_each_pattern():
+    rows = rows_of(["exact", "near"], [8, 16], [1e-16, 1e-9])
+    others = [row._replace(pattern="neighbouring", error=3 * row.error) for row in rows]
+    halves = [row._replace(dtype="float16", error=5 * row.error) for row in rows]
+    figure = plotting.stability_figure([*rows, *others, *halves])
+    assert [ax.get_title() for ax in figure.axes] == [
+        "random stragglers, float64",
+        "neighbouring stragglers, float64",
+        "random stragglers, float16",
+    ]
+    for ax, factor in zip(figure.axes, (1, 3, 5), strict=True):
+        assert [line.get_label() for line in ax.lines] == ["exact", "near"]
+        assert ax.get_ylim() == figure.axes[0].get_ylim()
+        for line in ax.lines:
+            np.testing.assert_allclose(line.get_ydata(), np.multiply(factor, [1e-16, 1e-9]))
+    assert legend_of(figure) == ["exact", "near"]
+    # A code has the same style in a panel that lacks another.
+    figure = plotting.stability_figure([*rows, *others[2:]])
+    colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figure.axes]
+    assert list(colours[1]) == ["near"]
+    assert colours[0]["near"] == colours[1]["near"] != colours[0]["exact"]
+    shown = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes]
+    assert shown == [["exact", "near"], ["near"]]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.stability_figure([])
+
+
+def test_circle_curves():
+    from fastgc import ReedSolomon
+    from fastgc.stability import circle_values
+
+    code = ReedSolomon(32, stragglers=8)
+    ring = code.scheme.rings()[0]
+    values = circle_values(code, [*ring[:3], *ring[10:12], ring[31]])
+    ax = plotting.circle_curves(values)
+    exact, near = (line for line in ax.lines if line.get_label().endswith("exact vector"))
+    assert [exact.get_label(), near.get_label()] == ["exact vector", "near-exact vector"]
+    drawn = exact.get_ydata()
+    assert np.isnan(drawn[values.lost]).all()
+    np.testing.assert_array_equal(drawn[~values.lost], values.exact[~values.lost])
+    finite = np.isfinite(values.near_exact)  # the logarithm of a value that may vanish
+    np.testing.assert_array_equal(near.get_ydata()[finite], values.near_exact[finite])
+    assert finite[~values.lost].all()
+    shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
+    assert shaded == [(-0.5, 2.5), (9.5, 11.5), (30.5, 31.5)]
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == [
+        "stragglers",
+        "exact vector",
+        "near-exact vector",
+    ]
+    assert ax.get_title() == "n = 32, s = 6"
+    # Without stragglers, both vectors just add up.
+    both = circle_values(code, [])
+    np.testing.assert_allclose([both.exact, both.near_exact], 0, atol=1e-12)
+    assert not plotting.circle_curves(both).patches
+
+
+def is_shown_text(artist):
+    from matplotlib.text import Text
+
+    return isinstance(artist, Text) and bool(artist.get_text()) and artist.get_visible()
+
+
+def test_stability_figure_has_room_for_everything():
+    """No text overlaps another, with the most codes that the command draws."""
+    from fastgc.cli import stability
+    from fastgc.codes import catalogue
+
+    names = [catalogue.describe(name) for name in stability.MEASURED.split()]
+    rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
+    rows += [row._replace(pattern="neighbouring") for row in rows]
+    figure = plotting.stability_figure(rows)
+    figure.draw_without_rendering()
+    outside = {
+        tick.label1
+        for ax in figure.axes
+        for axis in (ax.xaxis, ax.yaxis)
+        for tick in axis.get_major_ticks()
+        if not np.prod(np.subtract(axis.get_view_interval(), tick.get_loc())) <= 0
+    }
+    shown = [text for text in figure.findobj(match=is_shown_text) if text not in outside]
+    boxes = [text.get_window_extent() for text in shown]
+    assert len(boxes) > 30
+    for at, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert not any(box.overlaps(other) for other in boxes[at + 1 :])
+
+
+def test_tracking_curves_are_the_rounds():
+    from fastgc.stability import StabilityTracker, TrackedRound
+
+    tracker = StabilityTracker()
+    tracker.rounds = [
+        TrackedRound(1, 5, 1e-15, 9.0, 1e-12, 1e-16, 2e-15),
+        TrackedRound(2, 5, np.inf, 9.0, 1e-12, 1e-16),
+        TrackedRound(3, 5, 4e-15, 9.0, 1e-12, 1e-16),
+    ]
+    [ax] = plotting.tracking_curves({"a": tracker}).axes
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1e-15], [3, 4e-15]])
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 2e-15]])
+    assert legend_of(ax.figure) == ["a"]
+    with pytest.raises(ValueError, match="no round was tracked"):
+        plotting.tracking_curves({"a": StabilityTracker()})
+
+
+def test_leaves_out():
+    assert leaves_out([np.nan]) == leaves_out([0.0, 1e-16]) == ""
+    assert leaves_out([0.0976, 0.0]) == "leaves out 9.8%"
+    assert leaves_out([0.0976, 0.2]) == "leaves out 9.8% to 20%"
+
+
+def test_spending_panels_are_what_was_spent():
+    first = spending("gcada", [1.0, 2.0, 4.0], [3.0, 2.0, 1.0], 4, 1, 40)
+    second = spending("adam", [2.0, 6.0], [2.5, 0.5], 12, 12, 120)
+    panels = plotting.spending_panels([first, second])
+    assert [(panel.x_label, panel.y_label) for panel in panels] == [
+        ("time (s)", "training loss"),
+        ("time (s)", "communication (vectors)"),
+        ("time (s)", "computation (sample gradients)"),
+    ]
+    assert [(panel.log_x, panel.log_y) for panel in panels] == [
+        (False, True),
+        (False, False),
+        (False, False),
+    ]
+    for panel, ys in zip(
+        panels,
+        [
+            ([3.0, 2.0, 1.0], [2.5, 0.5]),
+            ([5.0, 10.0, 15.0], [24.0, 48.0]),
+            ([40.0, 80.0, 120.0], [120.0, 240.0]),
+        ],
+        strict=True,
+    ):
+        assert [line.label for line in panel.lines] == ["gcada", "adam"]
+        for line, x, y in zip(panel.lines, ([1, 2, 4], [2, 6]), ys, strict=True):
+            np.testing.assert_array_equal(line.x, x)
+            np.testing.assert_array_equal(line.y, y)
+    four = plotting.spending_panels([first, second], loss_by_communication=True)
+    assert (four[3].x_label, four[3].y_label) == ("communication (vectors)", "training loss")
+    np.testing.assert_array_equal(four[3].lines[1].x, [24, 48])
+    np.testing.assert_array_equal(four[3].lines[1].y, [2.5, 0.5])
+
+
+def test_spending_panels_axes_suit_what_they_show():
+    short = spending("a", [0.001, 0.01], [3.0, 2.0], 1, 1, 1)
+    long = spending("b", [0.01, 0.05], [3.0, 2.0], 1, 1, 1)
+    panels = plotting.spending_panels([short, long], True)
+    assert panels[0].x_label == "time (ms)"
+    np.testing.assert_allclose(panels[0].lines[0].x, [1, 10])
+    assert [(panel.log_x, panel.log_y) for panel in panels] == [(True, True)] * 3 + [(False, True)]
+    # Simulated without delays, a run takes no time.
+    timeless = spending("c", [0.0, 0.0], [3.0, 2.0], 1, 1, 1)
+    assert not any(panel.log_x for panel in plotting.spending_panels([timeless, long]))
+
+
+def test_spending_panels_of_nothing():
+    for histories in ([], [spending("a", [], [], 1, 1, 1)]):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plotting.spending_panels(histories)
+
+
+def test_approximation_panels_against_time_and_load():
+    graph = approximate_run("graph", 2.0, [0.3, 0.4], [1.0, 0.5], [0.01, 0.02])
+    whole = approximate_run("whole", 1.0, [0.0, 0.0], [0.9, 0.1], [0.03, 0.3])
+    panels = plotting.approximation_panels([graph, whole])
+    assert [(panel.x_label, panel.y_label) for panel in panels] == [
+        ("time of training (ms)", "training loss"),
+        ("time of training (ms)", "test error (%)"),
+        ("mean load × n / k", "residual, root mean square"),
+        ("mean load × n / k", "training loss, in the end"),
+    ]
+    loss, error, residual, last = (list(panel.lines) for panel in panels)
+    np.testing.assert_allclose(loss[0].x, [10, 20])
+    np.testing.assert_array_equal(loss[0].y, [1.0, 0.5])
+    np.testing.assert_array_equal(error[1].y, [50, 50])
+    np.testing.assert_allclose(
+        [(line.x[0], line.y[0]) for line in residual], [(2, np.sqrt(0.125)), (1, 0)]
+    )
+    np.testing.assert_array_equal([(line.x[0], line.y[0]) for line in last], [(2, 0.5), (1, 0.1)])
+    assert {line.style for line in residual + last} == {"points"}
+    assert [panel.log_x for panel in panels] == [True, True, False, False]
+    above = plotting.approximation_panels([graph, whole], optimum=0.1)
+    assert above[0].y_label == "training loss above the optimum"
+    np.testing.assert_allclose(above[0].lines[0].y, [0.9, 0.4])
+    assert np.isnan(above[3].lines[1].y[0])  # 0 has no place on a logarithmic axis
+
+
+def test_approximation_panels_refuse():
+    run = approximate_run("a", 1.0, [0.1], [1.0], [1.0])
+    other = replace(run, measure="RMSE")
+    with pytest.raises(ValueError, match="runs that differ in their measure, RMSE, error"):
+        plotting.approximation_panels([run, other])
+    assert plotting.approximation_panels([other])[1].y_label == "test RMSE"
+    never = replace(run, rounds=[replace(run.rounds[0], evaluated=False)])
+    for runs in ([], [run, never]):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plotting.approximation_panels(runs)
+
+
+LATE = fastgc.delays.Exponential(0.01)
+
+
+def test_time_curves_are_the_quantiles():
+    codes = {"rs": fastgc.ReedSolomon(6, stragglers=2), "uncoded": fastgc.Uncoded(6)}
+    found = {
+        name: fastgc.simulation.simulate(code, LATE, rounds=500) for name, code in codes.items()
+    }
+    [ax] = plotting.time_curves(found, caption="n = 6").axes
+    assert ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "time of a round (ms)"
+    for line, run in zip(ax.lines, found.values(), strict=True):
+        np.testing.assert_allclose(line.get_xdata(), 1e3 * run.quantile(line.get_ydata()))
+    assert ax.get_title() == f"fastest: rs, {shown.duration(found['rs'].mean)} on average"
+    (legend,) = ax.figure.legends
+    assert legend.get_title().get_text() == "n = 6"
+    with pytest.raises(ValueError, match="no code was simulated"):
+        plotting.time_curves({})
+    # An approximate method is not called the fastest if there are exact ones.
+    found["ignore"] = fastgc.simulation.simulate(
+        fastgc.Uncoded(6, tolerance=1 / 2), LATE, rounds=500
+    )
+    [ax] = plotting.time_curves(found).axes
+    assert ax.get_title().startswith("fastest exact code: rs, ")
+    assert "ignore (uncoded, ignores stragglers): leaves out" in ax.lines[2].get_label()
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("width", ["single", "double", "slide"])
+def test_curves_have_titles_of_one_line(width):
+    """This holds for users' classes with long names, at every width."""
+    name = "fastgc.codes:FractionalRepetition"
+    run = fastgc.simulation.simulate(fastgc.Uncoded(6), LATE, rounds=50)
+    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic"], rounds=50)
+    plan.choices[:] = [replace(choice, name=name) for choice in plan.choices]
+    with matplotlib.rc_context(plotting.style(width)):
+        for first in (
+            plotting.time_curves({name: run}),
+            plotting.load_curves(plan),
+            plotting.error_curves([history(f"{name} {each}", [1], [0.5]) for each in "abc"]),
+        ):
+            figure = first.figure
+            figure.draw_without_rendering()
+            for ax in figure.axes:
+                broken = width == "single" and ax.get_xlabel() == "time of training (s)"
+                assert ax.get_title().count("\n") == broken  # by training, runs have any name
+                box = ax.title.get_window_extent()
+                assert 0 <= box.x0 <= box.x1 <= figure.bbox.x1
+                others = [other.title for other in figure.axes if other is not ax]
+                assert not any(box.overlaps(each.get_window_extent()) for each in others)
+
+
+def test_load_curves_have_intervals():
+    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic", "uncoded"], rounds=200)
+    time, growth = plotting.load_curves(plan).axes
+    best = plan.choices[0]
+    took = shown.duration(best.time)
+    assert time.get_title() == f"fastest: {best.name} at load {best.code.load}, {took}"
+    worst = max(plan.choices, key=lambda choice: choice.amplification)
+    assert growth.get_title().startswith(f"rounding: most by {worst.name}, ")
+    mine = {choice.code.load: choice for choice in plan.choices if choice.name == "cyclic"}
+    at = next(i for i, line in enumerate(time.lines) if line.get_label().startswith("cyclic"))
+    for ax, value, between in (
+        (time, lambda c: 1e3 * c.time, lambda c: 1.96e3 * c.standard_error * np.array([-1, 1])),
+        (
+            growth,
+            lambda c: c.amplification,
+            lambda c: np.array(c.amplification_interval) - c.amplification,
+        ),
+    ):
+        bars = ax.collections[at].get_segments()
+        for (x, y), bar in zip(ax.lines[at].get_xydata(), bars, strict=True):
+            choice = mine[int(x)]
+            assert y == value(choice)
+            np.testing.assert_allclose(bar[:, 1], y + between(choice))
+            assert choice.amplification_interval[0] <= choice.amplification
+
+
+def test_sequential_curves():
+    times = 1.0 + np.random.default_rng(0).exponential(size=(60, 4))
+    found = fastgc.sequential.compare(times, ["uncoded", "rs:stragglers=1"], probe=20)
+    done, tried = plotting.sequential_curves(found).axes
+    best = min(found, key=lambda each: each.run.seconds_per_job)
+    assert done.get_title().startswith(f"fastest: {best.name[:12]}")
+    for line, each in zip(done.lines, found, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), np.sort(each.run.done))
+    assert sum(len(line.get_xdata()) for line in tried.lines) == sum(len(e.tried) for e in found)
+    with pytest.raises(ValueError, match="no scheme was compared"):
+        plotting.sequential_curves([])
+
+
+def test_fit_curves():
+    times = LATE.sample(0, 400, seed=1)
+    fits = fastgc.delays.fit(times)
+    [ax] = plotting.fit_curves(times, fits).axes
+    assert ax.get_title().startswith(f"best fit: {type(fits[0].model).__name__}, at most 0.0")
+    recorded, first, *_ = ax.lines
+    np.testing.assert_allclose(recorded.get_xdata(), 1e3 * np.quantile(times, recorded.get_ydata()))
+    np.testing.assert_allclose(first.get_xdata(), 1e3 * fits[0].model.quantile(first.get_ydata()))
+
+
+def test_cost_curves_are_points():
+    codes = {
+        "rs": fastgc.ReedSolomon(6, stragglers=2),
+        "binary": fastgc.BinaryCode(6, stragglers=2),
+    }
+    codes["ignore"] = fastgc.codes.make("ignore", 6, stragglers=2)
+    found = fastgc.stability.compare(codes, patterns=["late"], sets=5)
+    waited, wrong = plotting.cost_curves(found).axes
+    for ax, value in ((waited, "workers"), (wrong, "error")):
+        points = {tuple(np.ravel(line.get_xydata())) for line in ax.lines if len(line.get_xdata())}
+        expected = {(each.mean_load, getattr(each, value)) for each in found}
+        assert expected <= points
+    assert waited.get_title().startswith("fewest: ")
+    # A code that leaves out gradients does not compete in rounding errors.
+    assert wrong.get_title().startswith("least precise exact code: ")
+    assert "ignore" not in wrong.get_title()
+    with pytest.raises(ValueError, match="no code was measured"):
+        plotting.cost_curves([])
