@@ -1,12 +1,12 @@
-"""Random attacks on clusters, rounds and checkpoints, in any order.
+"""Random attacks on clusters and rounds, in any order.
 
 Whatever is done, the sum is exact, or an error says why not, and nothing is left behind.
 
 ``python tests/adversary.py --seconds 60`` draws sequences from a state machine of Hypothesis. Each
 seed runs in a process of its own, because some findings end it. The sequences read rounds late,
 write results where messages lie, kill and stop processes, fork beside threads, make system calls
-fail (by ``LD_PRELOAD``), interrupt a cluster's start, and kill masters. The program prints each
-finding with its count; the exit status is 1 if there is any. It uses only the public interface and
+fail (by ``LD_PRELOAD``), and interrupt a cluster's start. The program prints each finding with its
+count; the exit status is 1 if there is any. It uses only the public interface and
 what the system tells about processes, so it also runs on other versions. Workers that lie write to
 their memory, whose names they know (`LIAR`).
 
@@ -47,7 +47,6 @@ from hypothesis.stateful import (
 )
 
 import fastgc
-from fastgc import checkpoint
 from fastgc.engines import LocalCluster
 from fastgc.errors import CorruptMessageError, UnverifiedError, WorkerFailedError
 
@@ -70,8 +69,8 @@ MARK = "FASTGC_ADVERSARY"
 
 # Kinds of operations. Each process does about SHARE of them.
 KINDS = ["read", "write_where_messages_lie", "leave_by_an_error", "time_out", "kill", "stop"]
-KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "kill_a_master"]
-KINDS += ["save", "fail_a_call", "many", "lie"]
+KINDS += ["strike_the_server", "fork", "fork_beside_threads", "interrupt_a_start", "fail_a_call"]
+KINDS += ["many", "lie"]
 SHARE = 0.3
 KEPT = 50  # rounds to be read late
 
@@ -115,46 +114,18 @@ static int fails(int which)
     }
 
 CALL(0, ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))
-CALL(1, ssize_t, pwrite, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
-CALL(1, ssize_t, pwrite64, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
-CALL(2, int, fsync, (int fd), (fd))
-CALL(3, int, rename, (const char *from, const char *to), (from, to))
-CALL(4, int, socketpair, (int domain, int type, int protocol, int *fds),
+CALL(1, int, socketpair, (int domain, int type, int protocol, int *fds),
      (domain, type, protocol, fds))
-CALL(5, int, pipe2, (int *fds, int flags), (fds, flags))
-CALL(6, int, memfd_create, (const char *name, unsigned flags), (name, flags))
-CALL(7, int, ftruncate, (int fd, off_t size), (fd, size))
-CALL(7, int, ftruncate64, (int fd, off_t size), (fd, size))
-CALL(8, ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
-CALL(9, ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))
-CALL(10, pid_t, fork, (void), ())
+CALL(2, int, pipe2, (int *fds, int flags), (fds, flags))
+CALL(3, int, memfd_create, (const char *name, unsigned flags), (name, flags))
+CALL(4, int, ftruncate, (int fd, off_t size), (fd, size))
+CALL(4, int, ftruncate64, (int fd, off_t size), (fd, size))
+CALL(5, ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+CALL(6, ssize_t, send, (int fd, const void *data, size_t size, int flags), (fd, data, size, flags))
+CALL(7, pid_t, fork, (void), ())
 """
-CALLS = ["write", "pwrite", "fsync", "rename", "socketpair", "pipe2", "memfd_create", "ftruncate"]
-CALLS += ["sendmsg", "send", "fork"]
+CALLS = ["write", "socketpair", "pipe2", "memfd_create", "ftruncate", "sendmsg", "send", "fork"]
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENOMEM, errno.EAGAIN]
-
-# A program whose workers never end by themselves, and ignore all signals except SIGKILL.
-HUNG = """
-import signal, sys, time
-import numpy as np
-import fastgc
-from fastgc.engines import LocalCluster
-
-class Stall:
-    def __reduce__(self):
-        return eval, (
-            "lambda theta, shard, out, signal=__import__('signal'), time=__import__('time'): "
-            "(signal.signal(signal.SIGTERM, signal.SIG_IGN), time.sleep(600))",
-        )
-    def __call__(self, theta, shard, out):
-        raise AssertionError
-
-if __name__ == "__main__":
-    cluster = LocalCluster(fastgc.Uncoded(4), [1.0, 2.0, 4.0, 8.0], Stall(), 3)
-    print("open", flush=True)
-    cluster.step(np.ones(3), np.empty(3))
-"""
-
 
 # A gradient, shard times theta. A lie calls `me` the local variables of its worker's function
 # `fastgc.engines.local.work`. Other engines have no such names, and there some lies do nothing.
@@ -669,66 +640,6 @@ class Adversary(Rounds):
             np.testing.assert_allclose(out, sum(SHARDS))
         self.did()
 
-    @rule(number=st.sampled_from([signal.SIGKILL, signal.SIGTERM]))
-    def kill_a_master(self, number):
-        """Workers end with their master, whatever they are doing."""
-        mark = str(uuid.uuid4())
-        path = Path(tempfile.gettempdir()) / f"{mark}.py"
-        path.write_text(HUNG)
-        master = subprocess.Popen(
-            [sys.executable, "-P", str(path)], env=os.environ | {MARK: mark}, stdout=subprocess.PIPE
-        )
-        try:
-            assert master.stdout.readline() == b"open\n"
-            time.sleep(0.2)
-            assert len(marked(mark)) > WORKERS
-            master.send_signal(number)
-            master.wait(TO_END)
-            self._gone(lambda: marked(mark), "workers of a killed master")
-        finally:
-            master.kill()
-            for pid in marked(mark):
-                send(pid, signal.SIGKILL)
-            master.wait()
-            master.stdout.close()
-            path.unlink()
-        self.did()
-
-    @rule(
-        failing=st.sampled_from(["fsync", "pwrite", "rename", "replace", "write"]),
-        again=st.integers(1, 3),
-        rounds=st.integers(1, 3),
-        after=st.integers(0, 2),
-    )
-    def save(self, failing, again, rounds, after):
-        """Saves of a checkpoint fail, and are repeated: what counts as saved is on the disk."""
-        folder = Path(tempfile.mkdtemp())
-        saved, lines = None, 0
-        try:
-            with checkpoint.Checkpoint(folder / "run", {"run": "x"}) as kept:
-                for number in range(rounds):
-                    for _ in range(again):
-                        kept.add(lines)
-                        lines += 1
-                        with failing_call(failing, after, errno.EIO):
-                            try:
-                                kept.save({"theta": np.full(2, float(number))})
-                                saved = number, lines
-                            except OSError:
-                                pass
-                try:
-                    kept.save({"theta": np.full(2, 77.0)})
-                    saved = 77, lines
-                except OSError:
-                    pass
-            if saved:
-                with checkpoint.Checkpoint(folder / "run", {"run": "x"}) as kept:
-                    assert list(kept.lines) == list(range(saved[1])), (kept.lines, saved)
-                    np.testing.assert_array_equal(kept.state["theta"], saved[0])
-        finally:
-            shutil.rmtree(folder)
-        self.did()
-
     @precondition(lambda self: shim is not None)
     @rule(
         call=st.sampled_from(CALLS),
@@ -835,27 +746,12 @@ class Adversary(Rounds):
 
 @contextlib.contextmanager
 def failing_call(name, after, number):
-    """Let a call fail once, after `after` calls; without the shim, by Python's own names."""
-    if name in CALLS and shim is not None:
-        shim.adversary_arm(CALLS.index(name), after, number)
-        try:
-            yield
-        finally:
-            shim.adversary_arm(-1, 0, 0)
-        return
-    usual, left = getattr(os, name), [after]
-
-    def fail(*arguments, **keywords):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(number, os.strerror(number))
-        return usual(*arguments, **keywords)
-
-    setattr(os, name, fail)
+    """Let a system call fail once, after `after` calls."""
+    shim.adversary_arm(CALLS.index(name), after, number)
     try:
         yield
     finally:
-        setattr(os, name, usual)
+        shim.adversary_arm(-1, 0, 0)
 
 
 shim = None

@@ -90,7 +90,7 @@ def test_system_calls_fail_when_they_are_told_to(tmp_path):
         "adversary.find_shim()\n"
         "for call, use in [('memfd_create', lambda: os.memfd_create('x')), ('pipe2', os.pipe),\n"
         "                  ('ftruncate', lambda: os.ftruncate(3, 1)), ('fork', os.fork),\n"
-        "                  ('fsync', lambda: os.fsync(1)), ('write', lambda: os.write(1, b''))]:\n"
+        "                  ('write', lambda: os.write(1, b''))]:\n"
         "    with adversary.failing_call(call, 0, errno.ENOSPC):\n"
         "        try:\n"
         "            use()\n"
@@ -99,7 +99,7 @@ def test_system_calls_fail_when_they_are_told_to(tmp_path):
     )
     folder = Path(PROGRAM).parent
     done = programs.run(programs.python("-c", source, folder), env={"LD_PRELOAD": made})
-    calls = ("memfd_create", "pipe2", "ftruncate", "fork", "fsync", "write")
+    calls = ("memfd_create", "pipe2", "ftruncate", "fork", "write")
     assert done.stdout.split("\n")[:-1] == [f"{call} True" for call in calls], done.stderr
 
 

@@ -226,3 +226,69 @@ def test_sample_delays_counts_computations():
     # An object that only has `sample` is still a delay model.
     assert interface.sample_delays(Delays([1.0] * 4), code.scheme.loads, 0, 7) == [1.0] * 4
     assert interface.sample_delays(None, code.scheme.loads, 0, 7) == [0.0] * 4
+
+
+# ------------------------------------------------------------------------------ tasks and events
+
+
+def task(code, shards, **options):
+    float64 = np.dtype(np.float64)
+    given = {"batch": None, "size": 3, "dtype": float64, "message_size": 3}
+    given |= {"message_dtype": float64, "spread": False, "parameters": 3}
+    return interface.Task(code, shards, np.multiply, **(given | options))
+
+
+def test_task_data_are_a_workers_own_and_what_it_may_be_asked_for():
+    code, shards = fastgc.Reactive(3, 4, holders=2), ["a", "b", "c", "d"]
+    own = [[[(0, "a"), (1, "b")]], [[(2, "c")]], [[(3, "d")]]]
+    plain, asks = task(code, shards), task(code, shards, asks=True)
+    assert [plain.data(worker) for worker in range(3)] == own
+    assert [asks.data(worker) for worker in range(3)] == [
+        own[worker] + own[worker - 1] for worker in range(3)
+    ]
+    assert (plain.answer_bytes, asks.answer_bytes) == (0, 24)
+    answer = asks.answer_in(bytearray(64), 16)
+    assert (answer.shape, answer.dtype, answer.nbytes) == ((3,), np.float64, 24)
+    each = task(fastgc.Uncoded(2, 4, load=2), shards)
+    assert each.data(1) == [[(2, "c")], [(3, "d")]]
+    assert each.without_data() == replace(each, shards=())
+
+
+def test_task_part_is_drawn_by_batch():
+    assert task(fastgc.Uncoded(2), "ab").part(1, "b", 7) == "b"
+    drawn = task(fastgc.Uncoded(2), "ab", batch=lambda *given: given)
+    assert drawn.part(1, "b", 7) == ("b", 1, 7)
+
+
+def test_buffers_are_taken_again_once_no_worker_is_at_their_round():
+    buffers = interface.Buffers()
+    assert [buffers.take(number, set()) for number in range(3)] == [0, 0, 0]
+    assert buffers.take(3, {2}) == 1
+    assert buffers.take(4, {2, 3}) == 2
+    assert buffers.take(5, {3, 4}) == 0
+    assert buffers == {3: 1, 4: 2, 5: 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "can"),
+    [
+        (interface.Kind.MESSAGE, 0, True),
+        (interface.Kind.MESSAGE, 1, True),
+        (interface.Kind.MESSAGE, 2, False),
+        (interface.Kind.MESSAGE, -1, False),
+        (interface.Kind.LEFT, -1, True),
+        (interface.Kind.ANSWER, 99, True),
+        (6, 0, False),
+        (-1, 0, False),
+    ],
+)
+def test_can_be_told(kind, index, can):
+    assert interface.can_be_told(kind, index, 2) == can
+
+
+def test_parameters_of_a_gradient_are_as_many_as_it_says():
+    class Gradient:
+        parameters = 7
+
+    assert interface.parameters_of(np.multiply, 3) == 3
+    assert interface.parameters_of(Gradient(), 3) == 7
