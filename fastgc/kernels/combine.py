@@ -51,19 +51,11 @@ def _check_combination(mode: int, rows: Rows, coef: Array, out: Array) -> None:
         wanted = np.result_type(wanted, np.complex64)
     if out.dtype != wanted:
         raise TypeError(f"out must have dtype {wanted} for these rows and mode, not {out.dtype}")
-    _check_length(out, rows.length, out.size, mode == PACKED)
-    _check_apart(rows, out)
-
-
-def _check_length(out: Array, length: int, size: int, packed: bool) -> None:
-    """Raise ValueError unless `out`, of `size` numbers, fits rows of `length` numbers."""
-    if (size + 1) // 2 != (length + 1) // 2 if packed else size != length:
+    length, packed = rows.length, mode == PACKED
+    if out.size != length and not (packed and (out.size + 1) // 2 == (length + 1) // 2):
         more = ", or its last pair cut" if packed else ""
         raise ValueError(f"out must be as long as rows of {length}{more}: its shape is {out.shape}")
-
-
-def _check_apart(rows: Rows, out: Array) -> None:
-    if rows.nbytes and out.size and rows.overlap(out):
+    if length and rows.overlap(out):
         raise ValueError("out and rows overlap: they must share no memory")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from .._base.arrays import Array, Ints
 from . import unchecked
-from .contract import NODES, check_power_of_two, reads, takes, writes
+from .contract import NODES, reads, takes, writes
 
 __all__ = ["lagrange_basis", "lagrange_evaluate", "lagrange_products", "lagrange_weights"]
 
@@ -106,7 +108,8 @@ def lagrange_weights(
 
 def _check_evaluate(weight_exponent: Ints, scale: float) -> None:
     _check_exponents(weight_exponent)
-    check_power_of_two("scale", scale, 1023)
+    if not (2.0**-1023 <= scale <= 2.0**1023 and math.frexp(scale)[0] == 0.5):
+        raise ValueError(f"scale must be a power of two, 2^-1023 to 2^1023, not {scale}")
 
 
 @takes(

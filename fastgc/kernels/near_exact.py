@@ -227,24 +227,6 @@ class Projector:
         projector[np.diag_indices_from(projector)] += 1
         return cls(whole, projector)
 
-    def check(self) -> None:
-        """Raise TypeError or ValueError unless the attributes are as `of` makes them."""
-        wanted = {"whole": "m", "projector": "m m"}
-        self._check(wanted, {"m": np.size(self.whole)})
-
-    def _check(self, wanted: dict[str, str], sizes: dict[str, int]) -> None:
-        name = type(self).__name__
-        for each, shape in wanted.items():
-            part, dtype = getattr(self, each), np.float64 if each == "energy" else np.complex128
-            if not (isinstance(part, np.ndarray) and part.dtype == dtype):
-                raise TypeError(f"{each} of a {name} must be an array of {np.dtype(dtype)}")
-            expected = tuple(sizes[size] for size in shape.split())
-            if part.shape != expected:
-                raise ValueError(
-                    f"{each} of a {name} must have shape {expected}, as its classmethod makes it, "
-                    f"not {part.shape}"
-                )
-
     def among(self, lost: Ints) -> Complexes:
         """Return the projector's rows and columns `lost`: (s, s)."""
         found: Complexes = self.projector[lost[:, None], lost]
@@ -293,12 +275,6 @@ class Circulant(Projector):
         whole = np.fft.ifft(spectrum * np.tile(ones / energy, step)).conj()
         return cls(whole, projector, spectrum, energy)
 
-    def check(self) -> None:
-        """Raise TypeError or ValueError unless the attributes are as `by_shifts` makes them."""
-        m, step = np.size(self.whole), max(len(np.atleast_1d(self.projector)), 1)
-        wanted = {"whole": "m", "projector": "g g t", "spectrum": "m", "energy": "t"}
-        self._check(wanted, {"m": m, "g": step, "t": m // step})
-
     def among(self, lost: Ints) -> Complexes:
         """Return the projector's rows and columns `lost`: (s, s)."""
         block, phase = np.divmod(lost, len(self.projector))
@@ -318,12 +294,11 @@ class Circulant(Projector):
         return found
 
 
-def _check_projector(projector: Projector, lost: Ints) -> None:
-    projector.check()
-    check_numbers_below("lost", lost, projector.whole.size)
-
-
-@takes(_check_projector, projector=Projector, lost=reads("int64", "s"))
+@takes(
+    lambda projector, lost: check_numbers_below("lost", lost, projector.whole.size),
+    projector=Projector,
+    lost=reads("int64", "s"),
+)
 def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
     """The shortest vector that is 0 at some entries and has product 1 with all columns of a matrix.
 

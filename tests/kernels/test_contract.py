@@ -149,10 +149,6 @@ REFUSED = {
     "degree": (lambda: nearly(c=6), "c must be a degree in 0"),
     "unit": (lambda: nearly(unit=float("nan")), "unit must be a unit roundoff"),
     "beyond 64 bits": (lambda: nearly(n=2**70), "n is beyond 64 bits"),
-    "no circulant": (
-        lambda: kernels.minimum_norm(kernels.Circulant(X, X, X, X), np.array([0])),
-        "must be an array of complex128",
-    ),
 }
 
 

@@ -163,7 +163,6 @@ def _functions(*names):
 
 
 _sums = _functions("combine", "add")
-_combination = ffi.typeof("fgc_combination *")
 
 
 def combine(
@@ -173,7 +172,7 @@ def combine(
     kind, function, _ = _sums[rows.kind]
     coefficients = ffi.from_buffer("double[]", coef)
     flags = accumulate + 2 * check  # FGC_ACCUMULATE, FGC_CHECK
-    plan = ffi.new(_combination, (mode, flags, coefficients, rows.length, out.size))
+    plan = [(mode, flags, coefficients, rows.length, out.size)]  # a struct on C's stack
     status = function(
         plan, rows.c or _addresses(rows), ffi.from_buffer(kind, out), len(rows.arrays)
     )
