@@ -266,6 +266,15 @@ SQUARE_SUM = Kernel(
     shapes(LONG, (1,)),
     (*REALS, *HALVES),
 )
+BIND_SQUARE_SUM = Kernel(
+    "bind_square_sum",
+    SQUARE_SUM.make,
+    _near_sum,
+    (),
+    shapes(LONG[:11], (1,)),
+    (*REALS, *HALVES),
+    call=lambda function, given: function(**given)(),
+)
 HASHES = [
     Kernel(
         "hash_words",
@@ -426,6 +435,121 @@ DECODING = Kernel(
     cases=tuple({"method": m, "parts": parts} for m in (LOCATOR, LOOKUP) for parts in (1, 3)),
     call=decoded,
     truth=decoded_truly,
+)
+
+
+def _masks(rng, size, count, dtype):
+    """Draw rounds, some of which have too few survivors, of two blocks."""
+    blocks = [(size, 1 if size < 3 else size - 1, size // 2 + 1), (3, 2, 1)]
+    masks = rng.random((count, size + 3)) < 0.7
+    return {
+        "plan": CyclicPlan(cyclic_tables(blocks)),
+        "masks": masks,
+        "method": LOCATOR,
+        "out": np.full(masks.shape, 7j),
+        "where": np.full(count, 7),
+    }
+
+
+def _near_vectors(given, found, truth):
+    tables, masks = given["plan"].tables, given["masks"]
+    came = np.add.reduceat(masks, tables.start[:-1], axis=1, dtype=int)
+    lacking = np.maximum(tables.need - came, 0).sum(axis=1)
+    np.testing.assert_array_equal(found["where"], lacking)
+    for mask, vector, lacks in zip(masks, found["out"], lacking, strict=True):
+        one = {"plan": given["plan"], "survivors": np.flatnonzero(mask)}
+        result = {"returned": Status.OK, "out": vector[mask]}
+        if lacks:
+            assert (vector == 7j).all()
+        else:
+            near_vector(one, result, decoded_truly(one))
+            assert (vector[~mask] == 0).all()
+
+
+DECODING_ALL = Kernel(
+    "decoding_vectors",
+    _masks,
+    _near_vectors,
+    ("out", "where"),
+    shapes((1, 2, 7, 8, 9, 33), (1, 5)),
+    truth=lambda given: {},
+)
+
+
+# ------------------------------------------------------------------------------- plain sums
+
+
+def _heard(rng, plan, messages):
+    """Draw some of the messages; once in four times the last number is one that may not come."""
+    survivors = rng.permutation(messages)[: rng.integers(messages + 1)]
+    if survivors.size and rng.random() < 0.25:
+        survivors[-1] = rng.choice([survivors[0], -1, messages])
+    return {"plan": plan, "survivors": survivors, "out": np.full(survivors.size, 7.0)}
+
+
+def _cells(rng, size, count, dtype):
+    weight = rng.integers(1, 5, count + 1)
+    cell, need = rng.integers(count + 1, size=size), int(rng.integers(weight.sum() + 1))
+    whole = float(weight.sum() * rng.integers(2))
+    return _heard(rng, kernels.cover.CellsPlan(cell, weight, need, whole), size)
+
+
+def _intervals(rng, size, count, dtype):
+    ends = np.sort([rng.permutation(count + 1)[:2] for _ in range(size)], axis=1)
+    plan = kernels.cover.tiling_plan(*ends.T.copy(), count)
+    return _heard(rng, plan, size)
+
+
+def _edges(rng, size, count, dtype):
+    start = rng.integers(count + 1, size=size)
+    other = (start + rng.integers(1, count + 1, size=size)) % (count + 1)
+    weight, need = rng.integers(1, 5, count + 1).astype(float), int(rng.integers(size + 1))
+    plan = kernels.cover.EdgesPlan(np.stack([start, other], axis=1), weight, need)
+    return _heard(rng, plan, size)
+
+
+def _near_plain(given, found, truth):
+    assert found["returned"] == truth["returned"]
+    if found["returned"] == Status.OK:
+        within(1e-9, found["out"], truth["out"])
+
+
+PLAIN = [
+    Kernel(
+        name,
+        make,
+        _near_plain,
+        ("out",),
+        shapes((1, 2, 3, 5, 8, 13, 30), (1, 2, 3, 4, 6)),
+        call=lambda function, given: function(**given)(given["survivors"].size),
+        wide=False,
+    )
+    for name, make in (("bind_cells", _cells), ("bind_tiling", _intervals), ("bind_edges", _edges))
+]
+
+
+def _drawn(rng, size, count, dtype, given):
+    """Draw a plan of `size` workers: random delays, given ones, or given ones exactly."""
+    rounds = kernels.rounds
+    key, numbers = rng.integers(2**64, dtype=np.uint64), rng.random((5, size))
+    numbers[2] *= rng.random(size) < 0.5
+    plan = rounds.DelayPlan.of(key, 1.0 + rng.random(), *numbers)
+    if given:
+        plan = plan._replace(given=rng.random((count + 2, size)), start=5)
+    if given == "exactly":
+        plan = plan._replace(whole=rng.random((count + 2, size)))
+    wait, whole = np.zeros((2, count, size))
+    return {"delays": plan, "first": 6, "wait": wait, "whole": whole}
+
+
+DRAW = Kernel(
+    "draw",
+    _drawn,
+    equal,
+    ("wait", "whole"),
+    shapes((1, 2, 7, 8, 9, 33), (1, 3, 9)),
+    cases=tuple({"given": given} for given in (None, "nearly", "exactly")),
+    wide=False,
 )
 
 # ------------------------------------------------------------------ Vandermonde, Lagrange
@@ -729,7 +853,10 @@ RIDGE = Kernel(
 )
 
 SPLIT = [COMBINE, BIND_COMBINE, SQUARE_SUM, SQUARE_DISTANCE, *STEPS]  # threads share their work
-KERNELS = [*SPLIT, TO_HALVES, *HASHES, DECODING, SOLVE, LEJA, *LAGRANGE, RIDGE]
+KERNELS = [
+    *(*SPLIT, BIND_SQUARE_SUM, TO_HALVES, *HASHES, DECODING, DECODING_ALL, *PLAIN, DRAW),
+    *(SOLVE, LEJA, *LAGRANGE, RIDGE),
+]
 
 
 def named(chosen):

@@ -1,7 +1,5 @@
 """Combinations of long vectors: rounding, halves, numbers that are not finite, ends of rows."""
 
-import weakref
-
 import numpy as np
 import oracles
 import pytest
@@ -132,61 +130,6 @@ def test_combine_reads_every_half(dtype, at_each_level):
             np.testing.assert_array_equal(out[1::2], pairs[::2])
 
 
-ENCODING = [
-    pytest.param(mode, dtype, id=f"{name}-{np.dtype(dtype).name}")
-    for mode, name in [
-        (kernels.REAL, "real"),
-        (kernels.PACKED, "packed"),
-        (kernels.EXPAND, "expand"),
-    ]
-    for dtype in (np.float32, np.float64, *(HALVES if mode != kernels.EXPAND else ()))
-]
-
-
-@pytest.mark.c_only
-@pytest.mark.few(8)
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
-@pytest.mark.parametrize(("mode", "dtype"), ENCODING)
-def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split_over):
-    """`out` has the bits of `combine`; the energy is the weighted sum of the rows' true squares."""
-    rng = np.random.default_rng(6)
-    split_over(3 if split else 1)
-    sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
-    for size in (1, 2, 5, 17, 1024, 4095, 4096, 4097, 8193, 20001):
-        out_size = size + size % 2 if mode == kernels.PACKED else size
-        start = rng.standard_normal(out_size).astype(sums)
-        for count in (1, 2, 5):
-            arrays = [rng.standard_normal(size).astype(dtype) for _ in range(count)]
-            coef, weights = rng.standard_normal((2, count))
-            if mode != kernels.REAL:
-                coef = coef + 1j * rng.standard_normal(count)
-            wide = [array.astype(np.float64).astype(WIDE) for array in arrays]
-            terms = [a * (row @ row) for a, row in zip(weights, wide, strict=True)]
-            listed = [kernels.Rows.of([array], size, np.dtype(dtype)) for array in arrays]
-            for accumulate in (False, True):
-                for _ in at_each_level():
-                    expected, out, energy = start.copy(), start.copy(), np.zeros(1)
-                    add = kernels.unchecked.bind_add(
-                        mode, coef, weights, size, np.dtype(dtype), out, energy
-                    )
-                    for at, (array, row) in enumerate(zip(arrays, listed, strict=True)):
-                        more = accumulate or at > 0
-                        kernels.combine(mode, row, coef[at : at + 1], expected, more)
-                        assert add(array, at, more) == kernels.Status.OK
-                    error = energy[0] - sum(terms)
-                    np.testing.assert_array_equal(out, expected)
-                    assert abs(error) <= (size + count) * 2.0**-53 * np.abs(terms).sum()
-        for at in {0, size // 2, size - 1}:
-            spoiled = np.ones(size, dtype)
-            spoiled[at] = np.nan
-            out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
-            energy = np.zeros(1)
-            kernels.unchecked.bind_add(mode, one, np.ones(1), size, np.dtype(dtype), out, energy)(
-                spoiled, 0, False
-            )
-            assert np.isnan(energy[0])
-
-
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_combine_of_rows_from_memory(dtype, split, at_each_level, split_over):
@@ -216,18 +159,6 @@ def test_combine_of_rows_from_memory(dtype, split, at_each_level, split_over):
             rows = kernels.Rows.of(arrays, size, np.dtype(dtype))
             assert not kernels.combine(kernels.EXPAND, rows, coef, found[0], check=True)
             arrays[1][at] = before
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [0, 1, 7, 1000])
-def test_bind_square_sum(dtype, size):
-    x = np.zeros(size, dtype)
-    bound = kernels.unchecked.bind_square_sum(x)
-    for _ in range(2):
-        x[:] = np.random.default_rng(size).standard_normal(size)
-        assert bound() == kernels.square_sum(x)
-        x *= 2  # each call reads the vector anew
-        assert bound() == kernels.square_sum(x)
 
 
 @pytest.mark.parametrize(**named([SQUARE_SUM]))
@@ -359,15 +290,3 @@ def test_combine_of_what_is_infinite_on_the_way_alone(mode, at_each_level):
                 assert kernels.combine(mode, listed, coef, out, check=True)
                 expected = (truth.view(float) if mode else truth)[:length]
                 np.testing.assert_allclose(out, expected, rtol=0, atol=float(most) * 1e-14)
-
-
-def test_bind_combine_keeps_its_rows():
-    numbers, coef, out = np.arange(3), np.ones(3), np.empty(5)
-    arrays = [np.ones(5) for _ in range(3)]
-    kept = [weakref.ref(array) for array in arrays]
-    rows = kernels.Rows.of(arrays, 5, arrays[0].dtype)
-    combine = kernels.unchecked.bind_combine(kernels.REAL, rows, numbers, coef, out)
-    del arrays, rows
-    assert all(ref() is not None for ref in kept)
-    assert combine(3) == kernels.Status.OK
-    np.testing.assert_array_equal(out, np.full(5, 3.0))

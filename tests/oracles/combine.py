@@ -53,6 +53,11 @@ def square_sum(x):
         return float(np.square(x, dtype=np.promote_types(x.dtype, np.float64)).sum())
 
 
+def bind_square_sum(x):
+    """Prepare `square_sum` of a vector that is read at each call."""
+    return lambda: square_sum(x)
+
+
 def to_halves(x, out):
     """Round a vector to float16, each number once; an overflow becomes Inf."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -1,18 +1,299 @@
-"""Calls of C from Python, and levels of SIMD instructions."""
+"""Each kernel of the table computes what its oracle does, called as the rest of fastgc calls it."""
 
+import copy
 import inspect
+import math
 import platform
 import re
 import sys
+import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
+import oracles
 import programs
 import pytest
+from completions import COMPLETIONS
+from kernel_table import HALVES, KERNELS, WIDE, decoding_truth, named
 
+import fastgc
 from fastgc import kernels
+from fastgc.kernels import Status
 from fastgc.kernels import c as compiled
+from fastgc.kernels.arrivals import Arrivals, Enough
 from fastgc.kernels.c import calls
+from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD
+
+GUARD = 64  # numbers before and after an array that a kernel writes
+
+
+def guarded(kernel, given):
+    """Copy arguments; those that the kernel writes lie between guards. Return both."""
+    given, guards = copy.deepcopy(given), []
+    for name in kernel.writes:
+        if given[name] is not None:
+            size, shape = given[name].size, given[name].shape
+            whole = np.full(size + 2 * GUARD, 7, given[name].dtype)
+            whole[GUARD:-GUARD] = given[name].ravel()
+            guards += [whole[:GUARD], whole[-GUARD:]]
+            given[name] = whole[GUARD:-GUARD].reshape(shape)
+    return given, guards
+
+
+def bits(value):
+    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(**named(KERNELS))
+def test_each_kernel(kernel, case, dtype, at_each_level):
+    """Its results are the truth's, and it writes nothing else."""
+    rng = np.random.default_rng(1)
+    for size, count in kernel.shapes:
+        before = kernel.make(rng, size, count, dtype, **case)
+        truth = kernel.true(before)
+        for _ in at_each_level():
+            given, guards = guarded(kernel, before)
+            kernel.check(before, kernel.run(given), truth)
+            assert all((guard == 7).all() for guard in guards)
+            for name in before.keys() - {*kernel.writes, "plan", "delays"}:
+                if isinstance(before[name], list):
+                    assert [*map(bits, given[name])] == [*map(bits, before[name])]
+                else:
+                    assert bits(given[name]) == bits(before[name]), name
+
+
+@pytest.mark.parametrize("kernel", COMPLETIONS, ids=lambda kernel: kernel.name)
+def test_completion(kernel):
+    given = kernel.make(np.random.default_rng(2), 7, 2)
+    (done, late), (true, true_late) = kernel.run(given), kernel.truth(given)
+    for found, expected in zip((*done, late), (*true, true_late), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.float16])
+def test_bind_arrivals(dtype):
+    """Rows are read for their norms; of three blocks, each needs one message."""
+    sent = np.arange(1, 13).reshape(3, 4).astype(dtype)
+    rows = kernels.Rows(3, 4, np.dtype(dtype))
+    enough = Enough.of_blocks(np.arange(3), np.ones(3, int))
+    taken = Arrivals(rows, np.full(3, -1), enough, True)
+    for at, number in enumerate((2, 0, 1)):
+        assert taken.arrive(number, sent[number], at) == (Status.OK if at == 2 else Status.TOO_FEW)
+        rows.arrays.append(sent[number])
+    assert rows.addresses.tolist() == [kernels.rows.address(sent[at]) for at in (2, 0, 1)]
+    np.testing.assert_allclose(taken.squares, [446, 30, 174])
+    assert taken.energies.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bind_apart(dtype, check):
+    """Rows of a matrix, of `Rows` or of a list are combined alike, and refused alike."""
+    rng = np.random.default_rng(5)
+    table, coef = rng.standard_normal((3, 9)).astype(dtype), np.array([2.0, 0.0, -1.0, 7.0])
+    combine = kernels.unchecked.bind_apart(kernels.REAL, coef, 9, np.dtype(dtype), 9, check)
+    out, expected = np.empty(9, dtype), 2 * table[0] - table[2]
+    table[1] = np.nan  # is not read
+    for rows in (table, kernels.Rows.of(table, 9, np.dtype(dtype)), list(table)):
+        out[:] = 7
+        assert combine(rows, out, 3) == Status.OK
+        np.testing.assert_allclose(out, expected, rtol=4 * np.finfo(dtype).eps)
+    out[:] = 7
+    other = np.zeros(9, np.float32 if dtype is np.float64 else np.float64)
+    for rows in (table[:, ::-1], [[1.0] * 9] * 3, [*table[:2], other], [*table[:2], out]):
+        assert combine(rows, out, 3) == Status.MISPLACED
+        assert (out == 7).all()
+    table[2, 4] = np.inf
+    for rows in (table, list(table)):
+        assert combine(rows, out, 3) == (Status.NOT_FINITE if check else Status.OK)
+
+
+def test_bind_polar():
+    """Magnitudes are the caller's; signs and phases are exact."""
+    given = {kernel.name: kernel for kernel in KERNELS}["bind_decoding_vector"].make(
+        np.random.default_rng(0), 9, 3, float, method=None, parts=1
+    )
+    plan, survivors, out = given["plan"], given["survivors"], given["out"]
+    truth = decoding_truth([(9, int(plan.tables.q[0]), 0)], survivors)
+    present, size = np.zeros(9, bool), np.full(9, math.nan)
+    size[survivors] = np.abs(truth)
+    polar = kernels.unchecked.bind_polar(plan, survivors, present, size, out)
+    assert polar.mark(6) == Status.OK
+    assert np.flatnonzero(present).tolist() == sorted(survivors)
+    assert polar.write(6) == Status.OK
+    np.testing.assert_allclose(out, truth, rtol=1e-14)
+    size[survivors[2]] = math.inf
+    assert polar.write(6) == Status.OVERFLOW
+    assert polar.where[0] == 2
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("name", ["bind_cells", "bind_tiling", "bind_edges"])
+def test_bound_vectors_bind_the_sum_by_them(name, check):
+    """One call of C computes the vector, and combines rows by it."""
+    [kernel] = (each for each in KERNELS if each.name == name)
+    rng, statuses = np.random.default_rng(0), set()
+    for _ in range(60):
+        given = kernel.make(rng, 6, 3, float)
+        f, true = given["survivors"].size, kernel.true(given)
+        run, out = getattr(kernels.unchecked, name)(**given), np.full(5, 7.0)
+        rows = kernels.Rows.of(rng.standard_normal((6, 5)), 5, np.dtype(float))
+        status = run.decoder(kernels.REAL, rows, out, check)(f)
+        statuses.add(status)
+        assert status == true["returned"]
+        if status == Status.OK:
+            expected = true["out"] @ rows.arrays[given["survivors"]]
+            np.testing.assert_allclose(out, expected, atol=1e-8)
+            used = np.flatnonzero(np.abs(true["out"]) > 1e-6)
+            if used.size:
+                rows.arrays[given["survivors"][used[0]], 3] = np.nan
+                assert (run.decoder(kernels.REAL, rows, out, check)(f) == Status.OK) != check
+    assert len(statuses) == 4
+
+
+@pytest.mark.every_backend
+def test_bind_survivor_mask_of_few():
+    bits = np.full(2, 7, np.uint8)
+    mask = kernels.unchecked.bind_survivor_mask(9, np.array([8, 0, 3, 0]), bits)
+    for f, wanted in ((0, [0, 0]), (1, [0, 1]), (3, [9, 1])):
+        assert mask(f) == 0
+        assert bits.tolist() == wanted
+    assert mask(4) == 1
+
+
+ENCODING = [
+    pytest.param(mode, dtype, id=f"{name}-{np.dtype(dtype).name}")
+    for mode, name in [
+        (kernels.REAL, "real"),
+        (kernels.PACKED, "packed"),
+        (kernels.EXPAND, "expand"),
+    ]
+    for dtype in (np.float32, np.float64, *(HALVES if mode != kernels.EXPAND else ()))
+]
+
+
+@pytest.mark.every_backend
+@pytest.mark.c_only
+@pytest.mark.few(8)
+@pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
+@pytest.mark.parametrize(("mode", "dtype"), ENCODING)
+def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split_over):
+    """`out` has the bits of `combine`; the energy is the weighted sum of the rows' true squares."""
+    rng = np.random.default_rng(6)
+    split_over(3 if split else 1)
+    sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
+    for size in (1, 2, 5, 17, 1024, 4095, 4096, 4097, 8193, 20001):
+        out_size = size + size % 2 if mode == kernels.PACKED else size
+        start = rng.standard_normal(out_size).astype(sums)
+        for count in (1, 2, 5):
+            arrays = [rng.standard_normal(size).astype(dtype) for _ in range(count)]
+            coef, weights = rng.standard_normal((2, count))
+            if mode != kernels.REAL:
+                coef = coef + 1j * rng.standard_normal(count)
+            wide = [array.astype(np.float64).astype(WIDE) for array in arrays]
+            terms = [a * (row @ row) for a, row in zip(weights, wide, strict=True)]
+            listed = [kernels.Rows.of([array], size, np.dtype(dtype)) for array in arrays]
+            for accumulate in (False, True):
+                for _ in at_each_level():
+                    expected, out, energy = start.copy(), start.copy(), np.zeros(1)
+                    add = kernels.unchecked.bind_add(
+                        mode, coef, weights, size, np.dtype(dtype), out, energy
+                    )
+                    for at, (array, row) in enumerate(zip(arrays, listed, strict=True)):
+                        more = accumulate or at > 0
+                        kernels.combine(mode, row, coef[at : at + 1], expected, more)
+                        assert add(array, at, more) == kernels.Status.OK
+                    error = energy[0] - sum(terms)
+                    np.testing.assert_array_equal(out, expected)
+                    assert abs(error) <= (size + count) * 2.0**-53 * np.abs(terms).sum()
+        for at in {0, size // 2, size - 1}:
+            spoiled = np.ones(size, dtype)
+            spoiled[at] = np.nan
+            out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
+            energy = np.zeros(1)
+            kernels.unchecked.bind_add(mode, one, np.ones(1), size, np.dtype(dtype), out, energy)(
+                spoiled, 0, False
+            )
+            assert np.isnan(energy[0])
+
+
+@pytest.mark.every_backend
+def test_bind_combine_keeps_its_rows():
+    numbers, coef, out = np.arange(3), np.ones(3), np.empty(5)
+    arrays = [np.ones(5) for _ in range(3)]
+    kept = [weakref.ref(array) for array in arrays]
+    rows = kernels.Rows.of(arrays, 5, arrays[0].dtype)
+    combine = kernels.unchecked.bind_combine(kernels.REAL, rows, numbers, coef, out)
+    del arrays, rows
+    assert all(ref() is not None for ref in kept)
+    assert combine(3) == kernels.Status.OK
+    np.testing.assert_array_equal(out, np.full(5, 3.0))
+
+
+TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # two clusters, which need 7 of 12 each
+
+
+def vector_of(code, survivors, method):
+    survivors = np.array(survivors, np.int64)
+    out = np.full(survivors.size, np.nan, np.complex128)
+    decode, where = kernels.unchecked.bind_decoding_vector(code.scheme._plan, survivors, out)
+    return decode(method, survivors.size), where[0], out
+
+
+@pytest.mark.every_backend
+@pytest.mark.parametrize(
+    ("survivors", "status", "where"),
+    [
+        ([*range(24), 5], "DUPLICATE", 24),
+        ([3, 3, 99], "DUPLICATE", 1),
+        ([*range(23), 24], "OUT_OF_RANGE", 23),
+        ([-1, 0, 0], "OUT_OF_RANGE", 0),
+        (range(9), "TOO_FEW", 7),
+        ([*range(4), *range(12, 20)], "TOO_FEW", 3),
+    ],
+)
+@pytest.mark.parametrize("method", [LOCATOR, LOOKUP, SPREAD])
+def test_bind_decoding_vector_of_wrong_survivors(survivors, status, where, method):
+    found = vector_of(TWO, survivors, method)
+    assert found[:2] == (Status[status], where)
+    assert np.isnan(found[2]).all()
+
+
+@pytest.mark.every_backend
+def test_bind_decoding_vector_tells_the_last_overflow():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        code = fastgc.ReedSolomon(3000, stragglers=1500, root=1)
+    status, where, out = vector_of(code, range(1500), LOCATOR)
+    beyond = np.flatnonzero(~np.isfinite(out))
+    assert status == Status.OVERFLOW
+    assert where == beyond[-1] > beyond[0]
+
+
+@pytest.mark.every_backend
+def test_bind_decoding_vector_spread_decodes_long_ones_anew():
+    """A cluster whose vector is longer than the sum's is decoded from just enough messages."""
+    anew = 0
+    for away in range(2, 5):
+        for first in range(12):
+            neighbours = 5 * (first + np.arange(away)) % 12  # on the circle: points step by 5
+            survivors = np.setdiff1d(np.arange(24), neighbours)
+            plain, spread = (vector_of(TWO, survivors, m)[2] for m in (LOCATOR, SPREAD))
+            mine = survivors < 12
+            # The oracle makes the same choice among equally good messages.
+            method, tables = SPREAD, TWO.scheme.tables
+            chosen = oracles.decoding.decoding_vector(tables, method, survivors)
+            np.testing.assert_allclose(spread, chosen, rtol=1e-12, atol=1e-15)
+            if np.linalg.norm(plain[mine]) > 1:
+                anew += 1
+                assert np.count_nonzero(spread[mine]) == 7
+                assert np.linalg.norm(spread[mine]) < np.linalg.norm(plain[mine])
+            else:
+                np.testing.assert_allclose(spread[mine], plain[mine], rtol=1e-12)
+            np.testing.assert_allclose(spread[~mine], plain[~mine], rtol=1e-12)
+    assert anew == 24
 
 
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
