@@ -4,6 +4,7 @@ import functools
 import importlib
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import mpmath
@@ -274,6 +275,73 @@ def test_equations_of_any_nodes(s, unit, at_each_level):
             assert np.linalg.norm(z) <= 1.1 * np.linalg.norm(expected), f"{level} {c}"
             for each, kept in zip((x, y, g, h, b), given, strict=True):
                 np.testing.assert_array_equal(each, kept)
+
+
+@pytest.mark.parametrize(("m", "step"), [(4, 2), (12, 3), (12, 12), (30, 6), (35, 5), (64, 2)])
+def test_minimum_norm_by_all_shifts(m, step):
+    """They are the pseudoinverse's, for any column, full or not."""
+    rng = np.random.default_rng(m)
+    for weight in (m, m // 2 + 1):
+        column = np.zeros(m, dtype=complex)
+        column[:weight] = rng.standard_normal((weight, 2)) @ [1, 1j]
+        columns = np.stack([np.roll(column, step * j) for j in range(m // step)], axis=1)
+        shifts = kernels.Circulant.by_shifts(column, step)
+        most = m - m // step
+        for count in (0, 1, most // 2, most) if weight == m else (most // 3,):
+            lost = rng.permutation(m)[:count]
+            came = np.setdiff1d(np.arange(m), lost)
+            wanted = np.ones(m // step) @ np.linalg.pinv(columns[came])
+            found = kernels.minimum_norm(shifts, lost)
+            size = np.linalg.norm(wanted)
+            np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
+            assert np.abs(found[lost]).max(initial=0) < 1e-11 * size
+            np.testing.assert_allclose(found @ columns, 1, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize(("m", "columns", "rank"), [(6, 2, 2), (9, 5, 5), (12, 7, 3), (8, 8, 4)])
+def test_minimum_norm_by_any_columns(m, columns, rank):
+    """They are the pseudoinverse's, even if columns depend on each other."""
+    rng = np.random.default_rng(m)
+
+    def normal(*shape):
+        return rng.standard_normal((*shape, 2)) @ [1, 1j]
+
+    # One row is constant, so that some vector has product 1 with all columns.
+    matrix = normal(m, rank) @ np.concatenate([np.ones((1, columns)), normal(rank - 1, columns)])
+    projector = kernels.Projector.of(matrix)
+    for count in range(m - rank + 1):
+        lost = rng.permutation(m)[:count]
+        came = np.setdiff1d(np.arange(m), lost)
+        wanted = np.ones(columns) @ np.linalg.pinv(matrix[came], rcond=1e-12)
+        found = kernels.minimum_norm(projector, lost)
+        size = np.linalg.norm(wanted)
+        np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
+        assert np.abs(found[lost]).max(initial=0) < 1e-10 * size
+        np.testing.assert_allclose(found @ matrix, 1, atol=1e-10 * size)
+
+
+def test_minimum_norm_where_there_is_none():
+    column = np.array([1, 0, 0, 0], dtype=complex)
+    assert np.isnan(
+        kernels.minimum_norm(kernels.Circulant.by_shifts(column, 2), np.array([2]))
+    ).all()
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "says"),
+    [
+        ("whole", np.ones(14, complex), r"projector .*\(2, 2, 7\).*\(2, 2, 6\)"),
+        ("projector", np.ones((2, 3, 6), complex), r"projector .*\(2, 2, 6\).*\(2, 3, 6\)"),
+        ("spectrum", np.ones(12), "spectrum .*complex128"),
+        ("energy", np.ones(6, complex), "energy .*float64"),
+        ("energy", np.ones(5), r"energy .*\(6,\).*\(5,\)"),
+    ],
+)
+def test_projector_check(part, other, says):
+    made = kernels.Circulant.by_shifts(np.arange(1, 13) + 0j, 2)
+    made.check()
+    with pytest.raises((TypeError, ValueError), match=says):
+        replace(made, **{part: other}).check()
 
 
 def test_table_of_the_bench():

@@ -88,6 +88,15 @@ def test_points_far_from_the_nodes():
         functional(nodes, [0.5, 1e100])
 
 
+@pytest.mark.parametrize("together", [1, 50, 120, 1 << 18])
+def test_parts_of_basis_are_rows_of_it(together, monkeypatch):
+    monkeypatch.setattr(interpolation, "_TOGETHER", together)
+    nodes, points = chebyshev(24), np.linspace(-0.9, 0.9, 7)
+    parts = [part.copy() for part in interpolation.parts_of_basis(nodes, points)]
+    assert {part.shape[0] for part in parts[:-1]} <= {max(1, together // 24)}
+    np.testing.assert_array_equal(np.concatenate(parts), basis(nodes, points))
+
+
 def test_exact_at_nodes():
     for nodes in (chebyshev(30), roots_of_unity(30), np.array([4.0])):
         np.testing.assert_array_equal(basis(nodes, nodes), np.eye(nodes.size))

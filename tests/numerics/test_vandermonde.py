@@ -149,7 +149,7 @@ def test_what_an_order_is_chosen_for():
 def test_no_column_is_worse_than_in_lejas_order(transpose):
     """Each column's largest error is no worse, neither absolutely nor relative to a number."""
     rng = np.random.default_rng(1)
-    for m in much((3, 8, 25, 60), (8, 20)):
+    for m in much((3, 8, 25, 60), (8, 15)):
         i = np.arange(m)
         B = np.stack([np.ones(m), (-1.0) ** i, rng.standard_normal(m), i == 0, np.exp(-i)], 1)
         for nodes in [
@@ -242,7 +242,7 @@ def test_refinement_can_only_improve(transpose, order):
     """By exact fractions, no number becomes worse by more than a rounding, and many better."""
     rng = np.random.default_rng(3)
     gained = 0
-    for m in much((6, 14, 30, 60), (6, 14, 30)):
+    for m in much((6, 14, 30, 60), (6, 14)):
         i = np.arange(m)
         for nodes in [
             1 / (i + 2.0),
@@ -272,7 +272,7 @@ def test_refinement_can_only_improve(transpose, order):
 
 def test_bounds_on_circles_are_of_use():
     """The running bound says nothing there, but the residual and the inverse's norms do."""
-    for m, n in ((12, 16), (28, 32)):
+    for m, n in ((12, 16), (20, 24)):
         nodes = np.exp(2j * np.pi * np.random.default_rng(m).permutation(n)[:m] / n)
         b = np.zeros(m, complex)
         b[0] = 1

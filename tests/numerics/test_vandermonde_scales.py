@@ -168,10 +168,9 @@ def _orders(nodes):
     )
 
 
-SEEDS = [range(start, start + 50) for start in range(0, much(10000, 150), 50)]
+SEEDS = [range(start, start + 25) for start in range(0, much(10000, 75), 25)]
 
 
-@pytest.mark.few(3)
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
 def test_bounds_refinement_and_choice(seeds):
     """Bounds hold, refinement makes nothing worse, and "auto" is as good as the best of five.
@@ -278,7 +277,7 @@ E0_CASES = {
     "1e-4 Chebyshev's": 1e-4 * np.cos((np.arange(100) + 0.5) * np.pi / 100),
     "1.3^-i": 1.3 ** -np.arange(110.0),
     "roots of unity / 2^30": np.exp(2j * np.pi * np.arange(64) / 64) * 2.0**-30,
-    "random in [0, 1]": np.random.default_rng(0).random(much(800, 640)),
+    "random in [0, 1]": np.random.default_rng(0).random(much(800, 400)),
     "10^+-20": np.array([3e20, -1e-20, 2e-20, -4e20, 5e20, -7e-20]),
 }
 
@@ -324,7 +323,7 @@ def _incomplete_circle(m, missing, seed):
 
 FEW_CASES = {
     "circle": _incomplete_circle(60, 14, 0),
-    "large circle": 3e-3 * _incomplete_circle(110, 30, 1),
+    "large circle": 3e-3 * _incomplete_circle(80, 22, 1),
     "Chebyshev's": 1.4 * np.cos((np.arange(80) + 0.5) * np.pi / 80),
     "even": np.linspace(-1, 1, 60),
     "random": np.random.default_rng(2).uniform(-1, 1, 57),
@@ -422,7 +421,7 @@ def no_decimals(monkeypatch):
 @pytest.mark.parametrize("name", FILLED)
 def test_moments_of_thousands_of_nodes(name, no_decimals):
     """V^T x = e0 has x_i = prod over j of x_j / (x_j - x_i), of size 1 for any number of nodes."""
-    m = much(4000, 1500)
+    m = much(4000, 1100)
     nodes = FILLED[name](m)
     e0 = np.eye(m)[0].astype(nodes.dtype)
     x, rows = solve(nodes, e0, True), range(0, m, m // 7)
