@@ -93,12 +93,13 @@ class Parity(NamedTuple):
     @classmethod
     def beside(cls, parts: Iterable[tuple[Parity, Ints]]) -> Parity:
         """Join the checks of several groups of messages; each comes with its positions."""
-        listed = [(part, at) for part, at in parts if part.first.size]
+        every = list(parts)
+        listed = [(part, at) for part, at in every if part.first.size]
         if not listed:
             return cls.none()
         ends = None
         if any(part.ends is not None for part, _ in listed):
-            ends = np.full((1 + max(int(at.max()) for _, at in listed), 2), -1)
+            ends = np.full((sum(at.size for _, at in every), 2), -1)
             points = 0
             for part, at in listed:
                 if part.ends is not None:

@@ -15,6 +15,7 @@ from fastgc import CyclicRepetition
 from fastgc.codes import Precision, Scheme, catalogue
 from fastgc.coding import scheme
 from fastgc.coding.messages import Messages
+from fastgc.coding.rules import Span, Waiting
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
 
@@ -138,6 +139,20 @@ def test_an_approximate_code_says_so():
     assert ready == [False] * 5 + [True]
     assert received.residual() == pytest.approx(left)
     assert received.trust().relative_error > left / 3
+
+
+def test_rule_of_declared_stragglers():
+    """Who declares how many may straggle waits for the others at most; who does not, for a span."""
+
+    class Declared(Chunks):
+        stragglers = 1
+
+    assert isinstance(Ring(8).scheme.rule, Span)
+    assert Ring(8).stragglers == 2  # finding it out declares nothing
+    assert isinstance(Chunks(4).rule, Span)
+    for waits, awaited in ((Graph(9, stragglers=3).scheme, 6), (Declared(4), 3)):
+        assert isinstance(waits.rule, Waiting)
+        assert waits.rule.wait == waits.awaited == awaited
 
 
 def test_ready_when_rows_span_also_before():

@@ -207,6 +207,18 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
     assert named
 
 
+def test_beside_has_ends_of_every_message():
+    """Also of messages behind the last that any check reads."""
+    one = FractionalRepetition(2, stragglers=1).scheme.parity(np.arange(2))
+    none = Uncoded(3).scheme.parity(np.arange(3))
+    both = parities.Parity.beside([(one, np.array([1, 3])), (none, np.array([0, 2, 4]))])
+    assert both.ends.tolist() == [[-1, -1], [0, 1], [-1, -1], [0, 1], [-1, -1]]
+    twice = parities.Parity.beside([(one, np.arange(2)), (one, np.arange(2, 4))])
+    assert twice.ends.tolist() == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert sorted(twice.position.tolist()) == [0, 1, 2, 3]
+    assert parities.Parity.beside([(none, np.arange(3))]).first.size == 0
+
+
 # --------------------------------------------------------------------------- lies that are alike
 
 
