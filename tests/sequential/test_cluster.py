@@ -112,6 +112,7 @@ def launch(tmp_path, engine, source, *arguments):
     return programs.run(command, seconds=SECONDS, env={"PYTHONPATH": str(tmp_path)}).stdout
 
 
+# Over a second: five ranks start, and import what they train.
 @pytest.mark.parametrize("engine", [RAY, "mpi", TORCH])
 def test_step_on_every_engine(engine, tmp_path):
     """Workers are late in turn, and finish their work when a round is over.

@@ -493,6 +493,7 @@ def test_train_gcada_by_its_equations():
         gradient[:15] += 2.0 * theta[:15]  # no penalty on the bias
         theta = theta - 0.3 * gradient / len(X)
         assert record.loss == pytest.approx(model.loss(theta, X, y), rel=1e-10)
+        assert record.decode == 0  # in simulated time
     np.testing.assert_allclose(history.theta, theta, rtol=1e-9, atol=1e-12)
     assert {r.downloads for r in history.rounds} >= {0, 4}
 
