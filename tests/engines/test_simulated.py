@@ -412,11 +412,11 @@ def test_a_timeout_in_simulated_time():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"cost": -1}, ValueError, "cost must be seconds, finite and not negative"),
+        ({"cost": -1}, ValueError, "cost must.*negative"),
         ({"cost": [1.0] * 3}, ValueError, "one for each of 2 workers"),
-        ({"cost": "1"}, TypeError, "cost must be real numbers"),
+        ({"cost": "1"}, TypeError, "cost must"),
         ({"receive": math.inf}, ValueError, "receive must be finite"),
-        ({"overhead": None}, TypeError, "overhead must be a real number"),
+        ({"overhead": None}, TypeError, "overhead must"),
     ],
 )
 def test_simulated_constructor_refuses(change, error, match):
