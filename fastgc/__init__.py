@@ -8,19 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .errors import (
-    CheckpointError,
-    CorruptMessageError,
-    FinishedError,
-    InstabilityWarning,
-    LeftOutError,
-    NonFiniteMessageError,
-    NotDecodableError,
-    UnstableCodeError,
-    UnstableRoundError,
-    UnverifiedError,
-    WorkerFailedError,
-)
+from . import errors
+from .errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from ._base.extras import get_include, get_library
@@ -103,24 +92,17 @@ _MODULES = {
 
 __all__ = [
     "BinaryCode",
-    "CheckpointError",
     "Code",
-    "CorruptMessageError",
     "CouponCollector",
     "CyclicRepetition",
     "Dataset",
-    "FinishedError",
     "FractionalRepetition",
     "GraphCode",
     "Grouped",
     "History",
-    "InstabilityWarning",
     "LagrangeCode",
-    "LeftOutError",
     "LinearCode",
     "LocalCluster",
-    "NonFiniteMessageError",
-    "NotDecodableError",
     "PartialWork",
     "RandomAssignment",
     "Reactive",
@@ -131,15 +113,12 @@ __all__ = [
     "StabilityTracker",
     "Trust",
     "Uncoded",
-    "UnstableCodeError",
-    "UnstableRoundError",
-    "UnverifiedError",
-    "WorkerFailedError",
     "backend",
     "get_include",
     "get_library",
     "train",
 ]
+__all__ += errors.__all__
 
 
 def __getattr__(name: str) -> Any:

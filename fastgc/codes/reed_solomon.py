@@ -368,7 +368,7 @@ class ReedSolomonScheme(Scheme):
         def transform(f: int, limit: float) -> int:
             nonlocal fourier
             if fourier is None:
-                fourier = kernels.fourier.bind_fourier(self._plan, survivors, vector)
+                fourier = kernels.fourier.Fourier(self._plan, survivors, vector)
             status: int = fourier.vector(f)
             where[0] = fourier.where[0]
             return status if status or square(vector[:f]) <= limit else Status.IMPRECISE

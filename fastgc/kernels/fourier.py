@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Bools, Complexes, Floats, Ints
+from .._base.arrays import Complexes, Floats, Ints
 from . import unchecked
-from .cyclic import CyclicPlan, Polar, Status, sines
+from .cyclic import CyclicPlan, Status, sines
 
 
 class Transform(NamedTuple):
@@ -77,10 +77,13 @@ def transform_length(m: int) -> int:
     return length
 
 
-class Logarithms:
-    """Computes ``log|a_i|`` of all workers by transforms, on its own buffers."""
+class Fourier:
+    """Decoding vectors by transforms, on two fixed buffers.
 
-    def __init__(self, plan: CyclicPlan) -> None:
+    Two threads must not use it at once. `where` says where a status applies.
+    """
+
+    def __init__(self, plan: CyclicPlan, survivors: Ints, out: Complexes) -> None:
         tables, kept = plan.tables, plan.transforms
         self._blocks = []
         for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
@@ -91,56 +94,32 @@ class Logarithms:
         longest = max(transform.length for _, transform in self._blocks)
         self._x = np.empty(longest)
         self._spectrum = np.empty(longest // 2 + 1, dtype=np.complex128)
-
-    def write(self, present: Bools, size: Floats) -> None:
-        """Write to `size` for the survivors marked in `present`; both have shape (n,)."""
-        for part, transform in self._blocks:
-            m = part.stop - part.start
-            x = self._x[: transform.length]
-            # Subtract the mean, which would add rounding errors: its part, log m, is known.
-            density = 1 - np.count_nonzero(present[part]) / m
-            np.subtract(1 - density, present[part], out=x[:m])
-            x[m:] = 0
-            transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
-            np.add(x[:m], (density - 1) * np.log(m), out=size[part])
-
-
-class Fourier:
-    """Decoding vectors by transforms, on two fixed buffers.
-
-    Two threads must not use it at once.
-
-    Parameters
-    ----------
-    plan : CyclicPlan
-    present : (n,) bool array
-        `polar` marks survivors here.
-    size : (n,) float64 array
-        `polar` reads the magnitude of each worker's entry here.
-    polar : Polar
-    """
-
-    def __init__(self, plan: CyclicPlan, present: Bools, size: Floats, polar: Polar) -> None:
-        self._present, self.size, self._polar = present, size, polar
-        self.where = polar.where
-        self._logarithms = Logarithms(plan)
+        # Polar marks survivors in the first, and reads magnitudes from the second.
+        self._present, self._size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
+        self._polar = unchecked.bind_polar(plan, survivors, self._present, self._size, out)
+        self.where = self._polar.where
 
     def vector(self, f: int) -> int:
         """Check ``survivors[:f]`` and write their vector to ``out[:f]``. Returns a `Status`."""
         status = self._polar.mark(f)
         if status == Status.OK:
-            self._logarithms.write(self._present, self.size)
+            self._write_logarithms()
             with np.errstate(over="ignore", under="ignore"):
-                np.exp(self.size, out=self.size)
+                np.exp(self._size, out=self._size)
             status = self._polar.write(f)
         return status
 
-
-def bind_fourier(plan: CyclicPlan, survivors: Ints, out: Complexes) -> Fourier:
-    """Prepare decoding vectors by transforms on two fixed buffers."""
-    present, size = np.empty(plan.workers, dtype=np.bool_), np.empty(plan.workers)
-    polar = unchecked.bind_polar(plan, survivors, present, size, out)
-    return Fourier(plan, present, size, polar)
+    def _write_logarithms(self) -> None:
+        """Write ``log|a_i|`` of all workers to `_size`."""
+        for part, transform in self._blocks:
+            m = part.stop - part.start
+            x = self._x[: transform.length]
+            # Subtract the mean, which would add rounding errors: its part, log m, is known.
+            density = 1 - np.count_nonzero(self._present[part]) / m
+            np.subtract(1 - density, self._present[part], out=x[:m])
+            x[m:] = 0
+            transform.convolve(x, self._spectrum[: transform.length // 2 + 1])
+            np.add(x[:m], (density - 1) * np.log(m), out=self._size[part])
 
 
 # Transforms of m workers take as long as products of so many factors. Measured by C on an Intel

@@ -25,23 +25,23 @@ def test_transform_length_and_convolve():
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_bind_fourier_by_definition(parts, at_each_level):
+def test_vectors_by_transforms_by_definition(parts, at_each_level):
     """Entries lose some digits more than by products, whose definition they have."""
     rng = np.random.default_rng(2)
     for size, count in DECODING.shapes:
         given = DECODING.make(rng, size, count, float, method=None, parts=parts)
         truth, plan = DECODING.true(given), given["plan"]
         for _ in at_each_level():
-            of = fourier.bind_fourier(plan, given["survivors"], given["out"])
+            of = fourier.Fourier(plan, given["survivors"], given["out"])
             status = of.vector(given["survivors"].size)
             near_vector(given, {"returned": status, "out": given["out"]}, truth, times=8)
         assert len(plan.transforms) <= parts  # equal blocks share them
 
 
-def test_bind_fourier_of_wrong_survivors():
+def test_vectors_by_transforms_of_wrong_survivors():
     given = DECODING.make(np.random.default_rng(2), 9, 2, float, method=None, parts=1)
     survivors, out = given["survivors"], np.full(7, 7j)
-    of = fourier.bind_fourier(given["plan"], survivors, out)
+    of = fourier.Fourier(given["plan"], survivors, out)
     for wrong, status in ((survivors[0], Status.DUPLICATE), (9, Status.OUT_OF_RANGE)):
         survivors[4], kept = wrong, survivors[4]
         assert of.vector(7) == status
