@@ -124,19 +124,18 @@ def read_json(path: Name, what: str) -> Any:
         return json.loads(text)
 
 
-def read_npy(path: Name, what: str = "readable .npy file") -> Array:
+def read_npy(path: Name) -> Array:
     """Return the array of an ``.npy`` file, read-only."""
-    with opened(path, what) as file:
+    with opened(path, "readable .npy file") as file:
         return _array(file, os.fstat(file.fileno()).st_size)
 
 
-def read_npz(
-    path: Name, choose: Callable[[Sequence[str]], Sequence[str]], what: str = "readable .npz file"
-) -> dict[str, Array]:
+def read_npz(path: Name, choose: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Array]:
     """Return some arrays of an ``.npz`` file, read-only, by their names.
 
     `choose` takes the list of names in the file, and returns those of the arrays to read.
     """
+    what = "readable .npz file"
     with opened(path, what) as file, zipfile.ZipFile(file) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
     wanted = choose(list(entries))
@@ -150,10 +149,10 @@ def read_npz(
     return arrays
 
 
-def read_parquet(path: Name, what: str) -> Any:
+def read_parquet(path: Name) -> Any:
     """Return the table of a parquet file; raise ImportError if PyArrow is not installed."""
     reader = parquet()
-    with opened(path, what) as file:
+    with opened(path, "readable .parquet file") as file:
         held = reader.ParquetFile(file)
         found = held.metadata
         _check_unpacked(8 * found.num_rows * found.num_columns, half_of_memory())

@@ -109,7 +109,7 @@ class Dues:
         self.missing, self._own = set(workers), set()
         self._dead: set[int] = set()
         self._late = False  # whether the deadline has passed
-        self._open: dict[int, Share] = {}  # by worker: the share that it owes
+        self.owing: dict[int, Share] = {}  # by worker: the share whose answer it owes
         self._until: dict[int, float] = {}  # by worker: when its time to answer is up
         self._before: set[tuple[int, int]] = set()  # worker and share of all questions
         self._askers: dict[int, list[int]] = {}  # by share: all workers that were asked for it
@@ -127,11 +127,6 @@ class Dues:
             return math.inf
         first = next(iter(self._until.values()), math.inf)  # later questions have later times
         return first if self._late else min(first, self._begun + self._span)
-
-    @property
-    def owing(self) -> Collection[int]:
-        """Workers that owe an answer."""
-        return self._open
 
     def came(self, worker: int, now: float) -> bool:
         """Note that a worker has sent its own share, in time or late: from now on it can be asked.
@@ -156,11 +151,11 @@ class Dues:
         self.missing.discard(share)
         self._wanted.discard(share)
         for worker in self._askers.pop(share, ()):
-            if worker in self._open and self._open[worker].worker == share:
+            if worker in self.owing and self.owing[worker].worker == share:
                 self._close(worker)
 
     def _close(self, worker: int) -> None:
-        what = self._open.pop(worker, None)
+        what = self.owing.pop(worker, None)
         if self._until.pop(worker, None) is not None and what is not None:
             self._leave(what.worker)
 
@@ -189,7 +184,7 @@ class Dues:
             self._wanted = self.missing - self._at if self._asks else set()
         for worker in [i for i, until in self._until.items() if until <= now]:
             del self._until[worker]
-            self._leave(self._open[worker].worker)
+            self._leave(self.owing[worker].worker)
         self._ask(now)
 
     def answers(self, worker: int, what: object, now: float, *, has: bool) -> int | None:
@@ -197,7 +192,7 @@ class Dues:
 
         `has` says whether the answer holds the share.
         """
-        asked = self._open.get(worker)
+        asked = self.owing.get(worker)
         if asked is None or what is not asked:
             return None
         self._close(worker)
@@ -212,14 +207,14 @@ class Dues:
         """Return the workers to ask, and for what. Each question is returned once."""
         if not self._new:
             return []
-        new = [(worker, what) for worker, what in self._new if self._open.get(worker) is what]
+        new = [(worker, what) for worker, what in self._new if self.owing.get(worker) is what]
         self._new = []
         self.asked += len(new)
         return new
 
     def _ask_one(self, worker: int, now: float) -> None:
         """Ask a worker that has just become free for one share; no other has become free."""
-        if worker in self._open:
+        if worker in self.owing:
             return
         for share in sorted(self._wanted & self._others[worker]):
             if (worker, share) not in self._before:
@@ -227,7 +222,7 @@ class Dues:
                 return
 
     def _put(self, worker: int, share: int, now: float) -> None:
-        self._open[worker] = what = Share(share)
+        self.owing[worker] = what = Share(share)
         self._until[worker] = now + self._patience(now)
         self._before.add((worker, share))
         self._askers.setdefault(share, []).append(worker)
@@ -239,7 +234,7 @@ class Dues:
         """Ask free workers for the shares in `_wanted`."""
         if not self._wanted:
             return
-        idle = self._own - self._dead - self._open.keys()
+        idle = self._own - self._dead - self.owing.keys()
         left = sorted(self._wanted)
         while left and idle:  # at a time, no more shares than workers
             some, left = left[: len(idle)], left[len(idle) :]
@@ -249,9 +244,9 @@ class Dues:
                 if free := {worker for worker in free if (worker, share) not in self._before}:
                     able[share] = sorted(free)
             for share, worker in zip(able, owners(list(able.values()), idle), strict=True):
-                if worker not in self._open:  # one at a time: others may be done before
+                if worker not in self.owing:  # one at a time: others may be done before
                     self._put(worker, share, now)
-            idle -= self._open.keys()
+            idle -= self.owing.keys()
 
     def _patience(self, now: float) -> float:
         """Seconds that a worker asked now has: the round's time so far, or `_span` if longer."""

@@ -423,7 +423,7 @@ _READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
     ".csv": (_text, _table),
     ".tsv": (_text, _table),
     ".txt": (_text, partial(_lines, separators=",;")),
-    ".parquet": (partial(read_parquet, what="readable .parquet file"), _named),
+    ".parquet": (read_parquet, _named),
 }
 
 

@@ -227,18 +227,17 @@ def _environment() -> Iterator[None]:
     own = [folder for folder in path if _is_ours(os.path.join(folder, _PACKAGE.name))]
     changes = dict.fromkeys(THREADS, "1")
     changes |= {"PYTHONPATH": os.pathsep.join(own), "PYTHONSAFEPATH": "1"}
-    before, searched = {name: os.environ.get(name) for name in changes}, sys.path[:]
+    before = {name: os.environ[name] for name in changes if name in os.environ}
+    searched = sys.path[:]
     try:
         os.environ.update(changes)
         sys.path[:] = own  # which the standard library hands to the server
         yield
     finally:
         sys.path[:] = searched
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in changes:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 @contextlib.contextmanager

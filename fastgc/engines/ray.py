@@ -453,7 +453,7 @@ def _start_environment(workers: int) -> Iterator[None]:
         # Ray warns if there are four times as many processes as this.
         "RAY_worker_maximum_startup_concurrency": str(max(os.cpu_count() or 1, workers // 3 + 1)),
     }
-    before = {name: os.environ.get(name) for name in changes}
+    before = {name: os.environ[name] for name in changes if name in os.environ}
     logger = logging.getLogger("ray")
     level = logger.level
     os.environ.update(changes)
@@ -462,11 +462,9 @@ def _start_environment(workers: int) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in changes:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def _shut_down(ray: Any) -> None:
