@@ -288,6 +288,20 @@ def test_sparse_rows_are_solved_as_dense_ones(code, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("scale", [0, 3])
+def test_near_exact_solution_of_sparse_rows_that_have_one(scale, monkeypatch):
+    """What a first descent leaves is solved for by a second, to the last digits."""
+    monkeypatch.delattr(np.linalg, "lstsq")
+    monkeypatch.delattr(np.linalg, "qr")
+    rng, rows = np.random.default_rng(scale), np.zeros((150, 200))
+    for row in rows:
+        row[rng.permutation(200)[:4]] = rng.standard_normal(4) * 10.0 ** rng.uniform(-scale, scale)
+    vector = rng.standard_normal(150)
+    found, left = near_exact_solution(rows, vector @ rows)
+    assert left < 4e-16
+    np.testing.assert_allclose(found, vector, rtol=1e-9)
+
+
 def test_sparse_rows_that_are_nearly_dependent_are_decomposed():
     """Conjugate gradients do not converge there, so the result is that of a decomposition."""
     n = 200
