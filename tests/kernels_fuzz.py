@@ -42,21 +42,7 @@ REPORT = r"(?:ERROR: |runtime error: )(.*)"  # how a sanitizer reports
 REFUSED = (TypeError, ValueError)
 TAKES_NOTHING = {"backend"}
 DTYPES = [
-    "f4",
-    "f8",
-    "f2",
-    "c8",
-    "c16",
-    "i8",
-    "i4",
-    "u8",
-    "?",
-    "g",
-    "O",
-    "S3",
-    ">f8",
-    ">i8",
-    ">c16",
+    *("f4", "f8", "f2", "c8", "c16", "i8", "i4", "u8", "?", "g", "O", "S3", ">f8", ">i8", ">c16")
 ]
 STRANGE = [None, "text", b"bytes", 3, -1, 2**70, 0.5, float("nan"), 1j, (), [], {}, object, np.add]
 NUMBERS = [0, 1, -1, 2, 7, 2**45, 2**62, -(2**63), 2**63, 2**64, 2**1100]

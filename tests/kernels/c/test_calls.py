@@ -23,7 +23,7 @@ from fastgc.kernels import Status
 from fastgc.kernels import c as compiled
 from fastgc.kernels.arrivals import Arrivals, Enough
 from fastgc.kernels.c import calls
-from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD
+from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan
 
 GUARD = 64  # numbers before and after an array that a kernel writes
 
@@ -236,9 +236,9 @@ TWO = fastgc.ReedSolomon(24, stragglers=5, clusters=2)  # two clusters, which ne
 
 
 def vector_of(code, survivors, method):
-    survivors = np.array(survivors, np.int64)
+    survivors, plan = np.array(survivors, np.int64), CyclicPlan(code.scheme.tables)
     out = np.full(survivors.size, np.nan, np.complex128)
-    decode, where = kernels.unchecked.bind_decoding_vector(code.scheme._plan, survivors, out)
+    decode, where = kernels.unchecked.bind_decoding_vector(plan, survivors, out)
     return decode(method, survivors.size), where[0], out
 
 
