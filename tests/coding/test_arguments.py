@@ -15,6 +15,7 @@ from fastgc import (
     errors,
 )
 from fastgc._base.arrays import check_dtype, check_index, check_integer, check_vector, check_workers
+from fastgc.coding.arguments import Recorded, arguments_of, shown
 from fastgc.errors import CorruptMessageError
 
 P = 5
@@ -353,3 +354,55 @@ def test_errors_cross_processes(kind):
     assert getattr(error, "missing", getattr(error, "worker", None)) == 3
     corrupt = pickle.loads(pickle.dumps(CorruptMessageError("what happened", (1, 4))))
     assert (str(corrupt), corrupt.suspects) == ("what happened", (1, 4))
+
+
+# ----------------------------------------------------------- objects that remember their arguments
+
+
+class Pair(Recorded):
+    def __init__(self, first, second=2, *, third=None):
+        pass
+
+
+def test_recorded_objects_are_their_arguments():
+    array = np.arange(3.0)
+    same = [Pair(1), Pair(1, 2), Pair(second=2, first=1), Pair(np.int64(1), third=None)]
+    others = [Pair(2), Pair(1, 3), Pair(1, third=()), Pair([1]), Pair((1, 2)), Pair({"a": [1]})]
+    assert len(set(same)) == 1
+    assert all(one == other for one in same for other in same)
+    assert len(set(same + others)) == 1 + len(others)
+    assert not any(same[0] == other for other in (*others, 1, "Pair(first=1)", type(Pair(1))))
+    assert Pair([1, [2]]) == Pair((1, (2,))) != Pair([1, 2])
+    assert Pair({"a": 1, "b": 2}) == Pair({"b": 2, "a": 1}) != Pair({"a": 1, "b": 3})
+
+    class Other(Pair):
+        pass
+
+    assert Other(1) != Pair(1)
+    made = Pair(array)
+    array[0] = 5  # the caller's
+    assert made == Pair(np.array([0.0, 1, 2])) != Pair(array)
+    assert arguments_of(made)["first"].tolist() == [0, 1, 2]
+    assert arguments_of(Pair(1, third=3)) == {"first": 1, "third": 3}
+    again = pickle.loads(pickle.dumps(made))
+    assert (again, repr(again)) == (made, "Pair(first=[0.0, 1.0, 2.0])")
+    assert str(inspect.signature(Pair)) == "(first, second=2, *, third=None)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.arange(12), str([*range(12)])),
+        (np.zeros((13, 1), np.float32), "<float32 array of shape (13, 1)>"),
+        ([*range(12)], str([*range(12)])),
+        ([*range(13)], f"[{', '.join(map(str, range(12)))}, … 13 in all]"),
+        ((1,), "(1,)"),
+        ((1, "a"), "(1, 'a')"),
+        ([[*range(12)], [1]], f"[{[*range(12)]}, [1]]"),
+        ([[*range(13)], [1]], "<2 lists>"),
+        ([], "[]"),
+        ("text", "'text'"),
+    ],
+)
+def test_shown(value, text):
+    assert shown(value) == text

@@ -22,6 +22,7 @@ from fastgc import (
 )
 from fastgc._base.arrays import unit_roundoff
 from fastgc._base.extras import pip_install
+from fastgc.coding.format import Format
 from fastgc.engines import LocalCluster, SimulatedCluster
 
 CODES = [
@@ -424,3 +425,14 @@ def test_engines_and_training_warn_of_float32():
     ) as cluster:
         cluster.step(theta, out)
     np.testing.assert_allclose(out, 40.0, rtol=2.0**-23)
+
+
+@pytest.mark.parametrize("layout", ["real", "packed"])
+@pytest.mark.parametrize(
+    ("dtype", "sent"),
+    [("c16", "c8"), ("c8", "f8"), ("c16", "f8"), ("f8", "c16"), ("f4", "c8"), ("f2", "c8")],
+)
+def test_complex_gradients_are_sent_as_complex_numbers_no_less_precise(layout, dtype, sent):
+    with pytest.raises(TypeError, match=f"not {np.dtype(sent)};"):
+        Format.of(layout, 3, dtype, sent)
+    assert Format.of(layout, 3, "c8", "c16").message_dtype == np.complex128
