@@ -140,6 +140,16 @@ def test_errors_end_a_command_with_a_line_each(error, status, lines, monkeypatch
     assert result.stderr.splitlines() == [f"fastgc: {line}" for line in lines]
 
 
+def test_a_closed_pipe_ends_a_command_in_silence(monkeypatch):
+    def fail():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("fastgc.kernels.backend", fail)
+    result = run("info")
+    assert result.exit_code == 1
+    assert "fastgc:" not in result.stderr
+
+
 def test_errors_of_the_program_are_not_hidden(monkeypatch):
     monkeypatch.setattr("fastgc.kernels.backend", None, raising=True)
     assert run("info").exit_code == 2  # a TypeError counts as misuse

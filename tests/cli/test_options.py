@@ -8,6 +8,7 @@ from commands import RECORDED, SMALL, done, refused, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fastgc import delays
 from fastgc.cli.options import complete_codes, counts, named, pairs, repeated, say_unknown, size_of
 from fastgc.delays.text import FORMS
 
@@ -136,6 +137,22 @@ def test_delays_are_explained(name):
     shown = done(name, "--delays", "help").stdout
     for form, meaning in FORMS:
         assert f"{form}\n    {meaning}\n" in shown
+    assert "added by others" not in shown
+
+
+class Odd:
+    """Delays that do not say how heavy their tails are."""
+
+    def sample(self, round, workers, seed):
+        return np.full(workers, 0.1)
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_delays_of_others(command):
+    delays.register("odd", Odd)
+    assert "odd\n    added by others" in done(command, "--delays", "help").stdout
+    said = done(command, "uncoded", "-n", "4", "-s", "0", "--rounds", "20", "--delays", "odd").stderr
+    assert said.startswith("the mean time of uncoded may not exist: ")
 
 
 @pytest.mark.parametrize("command", ["train", "plan", "simulate", "sequential"])

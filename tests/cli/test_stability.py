@@ -70,6 +70,7 @@ def test_stability_tables():
         mine = [row for row in rows if (row["dtype"], row["pattern"]) == (dtype, pattern)]
         keys = "error", "worst_error", "predicted", "bound", "amplification"
         assert [row[4:] for row in cells] == [[f"{row[key]:.0e}" for key in keys] for row in mine]
+    assert shown.count("|\n\n") == 5  # an empty line after each table
     terminal = commands.done(*asked).stdout
     assert max(map(len, terminal.splitlines()[:40])) <= 80
     assert terminal.count(" µs ") == 4  # next to errors: it depends on the stragglers
@@ -147,6 +148,12 @@ def test_stability_plots_what_was_asked_for(drawn):
 )
 def test_stability_refuses_its_options(arguments, says):
     assert says in commands.refused("stability", *arguments, "--trials", "2")
+
+
+@pytest.mark.filterwarnings("default::fastgc.errors.InstabilityWarning")
+def test_stability_shows_unstable_codes_without_a_warning():
+    result = commands.done("stability", "rs:root=1", "-n", "128/16", "--trials", "1")
+    assert result.stderr == ""
 
 
 def test_stability_leaves_out_dtypes_that_a_code_has_no_messages_of():
