@@ -151,7 +151,8 @@ class Odd:
 def test_delays_of_others(command):
     delays.register("odd", Odd)
     assert "odd\n    added by others" in done(command, "--delays", "help").stdout
-    said = done(command, "uncoded", "-n", "4", "-s", "0", "--rounds", "20", "--delays", "odd").stderr
+    small = "uncoded", "-n", "4", "-s", "0", "--rounds", "20"
+    said = done(command, *small, "--delays", "odd").stderr
     assert said.startswith("the mean time of uncoded may not exist: ")
 
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -25,6 +26,7 @@ from fastgc import (
     stability,
 )
 from fastgc.kernels.pairs import exact_sum
+from fastgc.kernels.rows import LARGEST_GROUP, LEAST_GROUP
 from fastgc.stability import precision
 from fastgc.stability.precision import Experiment, relative_error
 from fastgc.stability.search import messages_without
@@ -330,6 +332,84 @@ def test_error_bound_is_near_the_worst_error(code, dtype):
             ratios.append(experiment.error(F, vector).scaled / bound)
     # The bound counts eight roundings for each group in C's sums of float32; most of them cancel.
     assert (5e-4 if dtype == "float32" else 1e-3) < max(ratios) <= 1
+
+
+def gamma(count, unit):
+    """Return how much so many roundings are relative to what they round, at most."""
+    return Fraction(int(count)) * Fraction(unit) / (1 - Fraction(int(count)) * Fraction(unit))
+
+
+def summing(rows, parts, result):
+    """Return the error of the first row of so many that C adds up, in groups."""
+    if result == 2.0**-53:
+        return gamma(LARGEST_GROUP + rows // LEAST_GROUP + 2 + parts, result)
+    within = gamma(min(rows, LARGEST_GROUP) + parts + 1, 2.0**-24)
+    return within + gamma(rows + 1 + parts, 2.0**-53)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("code", "terms"),
+    [
+        (BinaryCode(12, stragglers=3), 0),
+        (CyclicRepetition(14, stragglers=11), 0),
+        (ReedSolomon(13, stragglers=2), 0),
+        (LagrangeCode(9, load=3), 50),
+    ],
+    ids=["binary", "cyclic", "packed", "of data"],
+)
+def test_error_bound_by_definition(code, terms, dtype, streaming):
+    """Each rounding is counted: of messages, of sums, of coefficients and of vectors."""
+    unit = float(np.finfo(dtype).eps) / 2
+    F = np.arange(code.threshold) + code.n - code.threshold
+    vector = code.decoding_vector(F, message_dtype=dtype)
+    used = np.flatnonzero(vector)
+    parts = 2 if code.scheme.is_complex else 1
+    w = code.load
+    encode = summing(w, parts, unit) + gamma(1, unit)
+    if streaming:
+        encode += gamma(parts * (w + 1) + 1, unit)
+    work = gamma(code.scheme.precision.computation_roundings(terms), unit)
+    B, _, weight = products(code)
+    total = amplified = 0.0
+    for at, i in enumerate(used.tolist()):
+        size = abs(vector[i]) * weight * np.abs(B[F[i]]).sum()
+        combine = summing(used.size - at, parts, unit) + gamma(1, unit)
+        total += math.sqrt(parts) * float((1 + encode + work) * (1 + combine) - 1) * size
+        amplified += size
+    lacking = np.abs(code.scheme.precision.deviation(F, vector)).sum()
+    lacking += float(gamma(3 * used.size + 3, float(np.finfo(np.longdouble).eps) / 2)) * (
+        amplified + code.k
+    )
+    found = stability.error_bound(code, F, dtype, vector=vector, streaming=streaming, terms=terms)
+    assert found == pytest.approx(float(total + lacking) / math.sqrt(code.k), rel=1e-9)
+
+
+def test_error_bound_of_half_precision_by_definition():
+    """Messages of float16 are added up in float64, and rounded to float32."""
+    code, F = BinaryCode(12, stragglers=3), np.arange(9)
+    vector = code.decoding_vector(F, message_dtype="float16")
+    encode = gamma(LARGEST_GROUP + 4 // LEAST_GROUP + 3, 2.0**-24) + gamma(1, 2.0**-11)
+    used, total = np.flatnonzero(vector), 0.0
+    for at, i in enumerate(used.tolist()):
+        count = LARGEST_GROUP + (used.size - at) // LEAST_GROUP + 3
+        combine = gamma(count, 2.0**-24) + gamma(1, 2.0**-24)
+        size = abs(vector[i]) * code.partitions(int(F[i])).size
+        total += float((1 + encode) * (1 + combine) - 1) * size
+    found = stability.error_bound(code, F, "float16", vector=vector)
+    assert found == pytest.approx(total / math.sqrt(12), rel=1e-9)
+
+
+@pytest.mark.parametrize(("nodes", "size"), [("chebyshev", 8), ("roots", 16)])
+def test_measured_error_of_coded_data_that_memory_has_no_room_for(nodes, size, monkeypatch):
+    code = LagrangeCode(9, load=3, nodes=nodes)
+    taken = 9 * 3 * 3 * (8 + 1) * size  # workers, blocks of 3 samples, features and a label
+    monkeypatch.setattr(precision, "half_of_memory", lambda: taken)
+    stability.measured_error(code, range(9))
+    monkeypatch.setattr(precision, "half_of_memory", lambda: taken - 1)
+    with pytest.raises(MemoryError, match="hold 3 coded blocks each, 0 GB for all 9"):
+        stability.measured_error(code, range(9))
 
 
 def test_error_bound_of_inexact_codes():

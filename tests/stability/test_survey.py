@@ -197,6 +197,15 @@ def test_matched_against_all_numbers_of_stragglers(n):
                 assert stability.matched(make, reference, s) == wanted
 
 
+def test_matched_where_the_last_number_alone_is_left():
+    def make(s):
+        if s < 6:
+            raise ValueError(s)
+        return fastgc.FractionalRepetition(7, stragglers=s)
+
+    assert stability.matched(make, ReedSolomon(7, stragglers=6)) == 6
+
+
 def test_matched_refuses():
     def none(s):
         raise ValueError(f"not for {s}")

@@ -325,3 +325,15 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
         tracker.record(code.scheme, survivors, vector, code.scheme.format(1, float), 1e-9)
     assert tracker.predicted.tolist() == [0.5]
+
+
+def test_the_limit_itself_is_not_beyond_it():
+    code, limit = fastgc.BinaryCode(4, stragglers=1), 1e-6
+    tracker = StabilityTracker(limit=limit, action="raise")
+    survivors, form = np.array([0, 2]), code.scheme.format(1, float)
+    tracker.record(code.scheme, survivors, code.decoding_vector(survivors), form, limit)
+    with pytest.raises(UnstableRoundError):
+        tracker.record(code.scheme, survivors, code.decoding_vector(survivors), form, 2 * limit)
+    waiting = StabilityTracker(limit=limit, action="wait")
+    assert waiting.enough(lambda: limit)
+    assert not waiting.enough(lambda: 2 * limit)
