@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from ..codes import catalogue
+from ..coding.arguments import check_stragglers
 from ..delays.interface import described
 from ..delays.text import COMMON, FORMS, others
 from .common import Options, argument, echo, is_given, option
@@ -195,9 +196,7 @@ def size_of(what: Any, n: int | None = None, default: int | None = None) -> tupl
         s = one_count("--stragglers", what.stragglers, n)
     if s is None:
         s = n // 5 if default is None else default
-    if not 0 <= s < n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {s}")
-    return n, s
+    return n, check_stragglers(s, n)
 
 
 def one_count(option: str, text: str, n: int | None = None) -> int:

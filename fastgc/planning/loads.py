@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Bools, Floats, Ints, at_least, check_integer, check_reals
+from .._base.arrays import Bools, Floats, Ints, at_least, check_reals
 from .._base.extras import scipy
+from ..coding.arguments import check_between, check_stragglers
 from ..delays import Delays, Heterogeneous, ShiftedExponential
 from ..delays.distributions import check_delays
 from .simulation import received_mean
-from .simulation.closed_forms import in_range
 
 __all__ = [
     "Allocation",
@@ -75,9 +75,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
     """
     t = _positive("times", times)
     k = at_least("k", k, 1)
-    if not 0 <= check_integer("stragglers", stragglers) < t.size:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {t.size - 1}, not {stragglers}")
-    return _apportion((stragglers + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
+    s = check_stragglers(stragglers, t.size)
+    return _apportion((s + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
 
 
 class Allocation(NamedTuple):
@@ -303,7 +302,7 @@ def generalised_bcc(
     k = at_least("k", k, 1)
     _check_countable(k)
     shifts, rates = _parameters(delays)
-    limit = k if limit is None else in_range("limit", limit, k, f"k = {k},")
+    limit = k if limit is None else check_between("limit", limit, 1, k, "k")
     if needed is None:
         needed = max(k, math.floor(k * math.log(k)))
     return optimal_loads(needed, shifts, rates, limit)

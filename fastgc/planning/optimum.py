@@ -12,11 +12,10 @@ import numpy as np
 
 from .._base.arrays import Floats, check_integer, check_real, check_word
 from .._base.extras import scipy
-from ..coding.arguments import check_sizes
+from ..coding.arguments import check_between, check_sizes
 from ..delays import Delays, Pareto
 from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
-from .simulation.closed_forms import in_range
 
 __all__ = [
     "CodeParameters",
@@ -114,7 +113,7 @@ def round_time(
         If a parameter is out of range or has a wrong type, or if the mean does not exist.
     """
     n, k = check_sizes(n, k)
-    f = in_range("f", f, n, f"n = {n},")
+    f = check_between("f", f, 1, n, "n")
     check_delays(delays)
     cost = check_real("cost", cost)
     load = _load(f, n, k)

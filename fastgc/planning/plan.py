@@ -21,7 +21,7 @@ from .._base.extras import one_thread_of_blas
 from .._base.text import duration, plural
 from ..codes import Code, catalogue
 from ..codes.binary import ASSIGNMENTS
-from ..coding.arguments import unasked
+from ..coding.arguments import check_stragglers, unasked
 from ..coding.clusters import check_speeds
 from ..coding.fingerprint import fingerprint
 from ..coding.orders import random_arrivals
@@ -299,9 +299,7 @@ def plan(
             f"{-(-k // n)} for some of them"
         )
     codes = _distinct(codes, n, k)
-    least = at_least("stragglers", stragglers, 0)
-    if least >= n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {n - 1}, not {least}")
+    least = check_stragglers(stragglers, n)
     check_cost(n, cost)
     listed = None if speeds is None else check_speeds(speeds, n).tolist()
     check_model(delays)

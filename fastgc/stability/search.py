@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Ints, at_least, check_dtype, check_integer, gradient_dtype_of
+from .._base.arrays import Ints, at_least, check_dtype, gradient_dtype_of
 from ..codes import Code
+from ..coding.arguments import check_stragglers
 from ..coding.trust import trust_by_rows
 from ..errors import NotDecodableError
 
@@ -22,19 +23,14 @@ _BEYOND = 1e4  # logarithm that stands for errors beyond float64
 
 def messages_without(code: Code, stragglers: ArrayLike) -> Ints:
     """Numbers of the messages that come when these workers are silent."""
-    heard = np.ones(code.n, dtype=np.bool_)
-    heard[np.asarray(stragglers, dtype=np.int64)] = False
-    return code.scheme.messages.of(np.flatnonzero(heard))
+    return code.scheme.messages.of(np.setdiff1d(np.arange(code.n), stragglers))
 
 
 def silent_workers(code: Code, stragglers: int | None) -> int:
     """How many workers are silent: as many as given, or as the code tolerates."""
     if stragglers is None:
         return code.scheme.known_stragglers()
-    s = check_integer("stragglers", stragglers)
-    if not 0 <= s < code.n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {s}")
-    return s
+    return check_stragglers(stragglers, code.n)
 
 
 def contiguous(n: int, s: int, count: int, rng: np.random.Generator) -> Iterator[Ints]:
@@ -98,7 +94,6 @@ def worst_stragglers(
     def badness(lost: Ints) -> float:
         """Logarithm of the error if these workers are silent, or -Inf if it is not decodable."""
         survivors = messages_without(code, lost)
-        error = math.inf
         try:
             vector = code.decoding_vector(survivors, method, message_dtype=kind)
             error = trust_by_rows(code.scheme, survivors, vector, form).relative_error
@@ -107,8 +102,8 @@ def worst_stragglers(
         except NotDecodableError:
             return -math.inf
         except OverflowError:
-            pass
-        return math.log(max(error, sys.float_info.min)) if error < math.inf else _BEYOND
+            return _BEYOND
+        return min(_BEYOND, math.log(max(error, sys.float_info.min)))
 
     starts = [*_starts(code, s, trials, rng)]
     known = [badness(lost) for lost in starts]
@@ -150,11 +145,10 @@ def _starts(code: Code, s: int, trials: int, rng: np.random.Generator) -> Iterat
 
 def _graded(m: int, size: int, width: float, grade: float) -> Ints:
     """`size` places in a window of a circle of m, more densely at its ends or in its middle."""
-    x = (np.arange(size) + 0.5) / size
+    rank = np.arange(size)
+    x = (rank + 0.5) / size
     density = 0.3 - grade  # from 0.3, in the middle, to -0.7, at the ends
     x += density * np.sin(2 * np.pi * x) / (2 * np.pi)
     at = np.floor((size + width * (m - size)) * x).astype(np.int64)
-    # distinct places, all within the window
-    rank = np.arange(size)
-    at = np.maximum.accumulate(at - rank) + rank
+    at = np.maximum.accumulate(at - rank) + rank  # distinct places, and all within the window
     return np.minimum(at, m - size + rank)

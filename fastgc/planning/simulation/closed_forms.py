@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from ..._base.arrays import Array, Floats, Ints, at_least, check_integer, check_real, check_reals
 from ..._base.extras import scipy
+from ...coding.arguments import check_between
 from ...delays import (
     Delays,
     Distribution,
@@ -61,17 +62,10 @@ _NOISE = 1e-14  # rounding errors of probabilities
 _NEVER = 1e-30  # where the probability of being late is below this, kinks do not matter
 
 
-def in_range(name: str, value: int, most: int, told: str) -> int:
-    """Return `value` if it is an integer in 1 .. most; `told` ends the message of the error."""
-    if not 1 <= (value := check_integer(name, value)) <= most:
-        raise ValueError(f"{name} must be in 1 .. {told} not {value}")
-    return value
-
-
 def check_batch(load: int, batch: int) -> tuple[int, int]:
     """Check and return the computations of a worker, and those between its messages."""
     load = at_least("load", load, 1)
-    return load, in_range("batch", batch, load, f"load = {load},")
+    return load, check_between("batch", batch, 1, load, "load")
 
 
 class Work(NamedTuple):
@@ -277,7 +271,7 @@ def threshold_mean(
 
 def _check_threshold(n: int, threshold: int, load: int) -> tuple[int, int, int]:
     n = at_least("n", n, 1)
-    return n, in_range("threshold", threshold, n, f"n = {n},"), at_least("load", load, 1)
+    return n, check_between("threshold", threshold, 1, n, "n"), at_least("load", load, 1)
 
 
 # ----------------------------------------------- enough messages, no matter which workers send them
@@ -350,7 +344,7 @@ def _total(
     n = at_least("n", n, 1)
     load, batch = check_batch(load, batch)
     most = n * (load // batch)
-    threshold = in_range("threshold", threshold, most, f"{most}, the messages of {n} workers,")
+    threshold = check_between("threshold", threshold, 1, most, "all messages")
     groups = Counter(works_of(delays, [load] * n, cost))
 
     def late(t: Floats) -> Floats:
@@ -419,7 +413,7 @@ def _received(loads: ArrayLike, delays: Delays, needed: int, cost: float) -> Com
     each = np.asarray(loads)
     if each.ndim != 1 or not each.size or each.dtype.kind not in "iu" or each.min() < 0:
         raise ValueError(f"loads must be integers from 0, one for each worker, not {loads!r}")
-    needed = in_range("needed", needed, each.sum(), f"sum of the loads = {each.sum()},")
+    needed = check_between("needed", needed, 1, each.sum(), "sum of the loads")
     counts = each.tolist()
     groups = Counter(work for work in works_of(delays, counts, cost) if work.load)
 
@@ -960,7 +954,7 @@ def _found_probability(missing: Ints, found: Ints, k: int, load: int) -> Floats:
 
 def _check_load(k: int, load: int) -> tuple[int, int]:
     k = at_least("k", k, 1)
-    return k, in_range("load", load, k, f"k = {k},")
+    return k, check_between("load", load, 1, k, "k")
 
 
 # ----------------------------------------------------------------------------- CADA and G-CADA
