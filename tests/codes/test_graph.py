@@ -72,6 +72,17 @@ def test_stragglers_of_small_graphs(edges, s):
     assert GraphCode(len(edges), graph=edges).stragglers == s
 
 
+def test_stragglers_that_are_proved():
+    """Circles of many blocks: of an even number, one worker; of an odd one, it is not proved."""
+    assert GraphCode(102, degree=2).stragglers == 1
+    assert GraphCode(103, degree=2).stragglers is None
+    whole = [*map(list, itertools.combinations(range(15), 2))]
+    hanging = [*whole, [0, 15]]  # without the last edge, nobody has block 15
+    apart = [*whole, *([u + 15, v + 15] for u, v in whole), [0, 30]]
+    assert GraphCode(106, graph=hanging).stragglers == 0
+    assert GraphCode(211, graph=apart).stragglers is None  # not connected
+
+
 def test_stragglers_of_large_graphs():
     assert GraphCode(600, degree=6).stragglers == 5
     bridge = [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4], [4, 5], [5, 3]]

@@ -70,6 +70,7 @@ def test_repetition_has_a_partition_for_each_group():
     alone = Grouped.repetition(4, 4)
     np.testing.assert_array_equal(alone.matrix(), np.eye(4))
     assert (alone.stragglers, alone.threshold) == (0, 4)
+    assert Grouped.repetition(3, 1).matrix().tolist() == [[1.0]] * 3
     several = Grouped.repetition(4, 2, 6)
     assert (several.k, several.load, several.threshold) == (6, 3, 3)
     np.testing.assert_array_equal(several.matrix(), np.kron(np.eye(2), np.ones((2, 3))))

@@ -1,5 +1,8 @@
 """Orders in which messages come."""
 
+import numpy as np
+from tables import EVERY_SMALL, FEATURES, OUTPUTS
+
 import fastgc
 from fastgc.coding.orders import random_arrivals
 
@@ -10,3 +13,34 @@ def test_random_arrivals_of_any_so_many_need_not_hear_each(monkeypatch):
     found = list(random_arrivals(scheme, 20, 4))
     monkeypatch.setattr(type(scheme.gate), "waits", True)
     assert list(random_arrivals(scheme, 20, 4)) == found
+
+
+@EVERY_SMALL
+def test_random_arrivals_end_with_the_message_that_makes_a_round_ready(code):
+    """Messages of a worker that sends them together come together, to the last."""
+    messages, orders = code.scheme.messages, list(random_arrivals(code.scheme, 12, 1))
+    rnd = code.round(FEATURES * OUTPUTS)
+    for heard in orders:
+        senders = [messages.sender(m)[0] for m in heard]
+        for worker in set(senders):
+            sent = [m for m, sender in zip(heard, senders, strict=True) if sender == worker]
+            assert sent == list(range(messages.first[worker], messages.first[worker] + len(sent)))
+            if messages.together[worker]:
+                assert len(sent) == messages.counts[worker]
+                at = heard.index(sent[0])
+                assert heard[at : at + len(sent)] == sent
+        rnd.reset()
+        sent = np.ones(rnd.message_size, rnd.form.message_dtype)
+        ready = [rnd.receive(sender, sent) for sender in senders]
+        last = messages.counts[senders[-1]] if messages.together[senders[-1]] else 1
+        assert ready[-1]
+        assert not any(ready[:-last])
+    assert orders == list(random_arrivals(code.scheme, 12, 1))
+
+
+def test_random_arrivals_are_equally_likely():
+    """Of two workers with two messages each, six orders are; the first two messages tell."""
+    code = fastgc.Uncoded(2, load=2)
+    first = [tuple(heard[:2]) for heard in random_arrivals(code.scheme, 600, 0)]
+    for each, share in (((0, 1), 1 / 6), ((0, 2), 1 / 3), ((2, 0), 1 / 3), ((2, 3), 1 / 6)):
+        assert abs(first.count(each) - 600 * share) < 5 * (600 * share) ** 0.5
