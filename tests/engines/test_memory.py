@@ -15,7 +15,8 @@ import pytest
 
 from fastgc import Uncoded
 from fastgc.engines import LocalCluster
-from fastgc.engines.memory import Memory, main_is_importable, packed
+from fastgc.engines.interface import Task
+from fastgc.engines.memory import Memory, main_is_importable, packed, packed_for_ranks
 
 
 def loaded(memory):
@@ -278,3 +279,17 @@ def test_packed_by_a_program_whose_module_has_no_spec(program):
 def test_main_is_importable(program, name, file, importable):
     program("", file, name)
     assert main_is_importable() == importable
+
+
+def test_packed_for_ranks_of_a_job():
+    float64 = np.dtype(np.float64)
+    shards = [1.0, 2.0]
+    task = Task(Uncoded(2), shards, np.multiply, None, 1, float64, 1, float64, False, parameters=1)
+    common, data = packed_for_ranks(task, 3, "mpiexec -n", False)
+    assert pickle.loads(common) == task.without_data()
+    assert list(map(pickle.loads, data)) == [[[(0, 1.0)]], [[(1, 2.0)]]]
+    for ranks in (1, 2, 4):
+        with pytest.raises(ValueError, match=rf"\(mpiexec -n 3\), not {ranks}"):
+            packed_for_ranks(task, ranks, "mpiexec -n", False)
+    with pytest.raises(RuntimeError, match="is open"):
+        packed_for_ranks(task, 3, "mpiexec -n", True)
