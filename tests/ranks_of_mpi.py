@@ -1,6 +1,6 @@
 """What clusters on MPI must do, all in one job: ranks take long to start.
 
-``mpiexec -n 7 python tests/ranks_of_mpi.py NAME ...`` runs functions of this file, each on a
+``mpiexec -n 5 python tests/ranks_of_mpi.py NAME ...`` runs functions of this file, each on a
 communicator of as many ranks as it needs. Rank 0 prints a line for each that ends well, and its
 traceback if it does not; then the job is aborted.
 """
@@ -126,10 +126,10 @@ def machines_are_asked_for():
     assert not silent
 
 
-@ranks(7)
+@ranks(5)
 def random_delays_leave_every_gradient_exact():
-    codes = [ReedSolomon(6, 6, stragglers=2), Uncoded(6, load=3), Uncoded(6, 9)]
-    codes += [LagrangeCode(6, 2, load=1), Grouped.repetition(6, 2)]
+    codes = [ReedSolomon(4, stragglers=1), Uncoded(4, load=3), Uncoded(4, 6)]
+    codes += [LagrangeCode(4, 2, load=1), Grouped.repetition(4, 2)]
     serve(len(codes))
     rng = np.random.default_rng(2)
     for code, p in zip(codes, [11, 1, 3000, 70_000, 4], strict=True):
@@ -401,12 +401,12 @@ def what_goes_wrong_where_workers_are_asked_names_the_worker():
         assert out.tolist() == [6.0, 6.0]
 
 
-@ranks(7)
+@ranks(5)
 def all_ranks_train():
     """Training takes the whole job."""
-    code = ReedSolomon(6, stragglers=1)
+    code = ReedSolomon(4, stragglers=1)
     history = fastgc.train(code, rounds=3, engine="mpi")
-    other = fastgc.train(Uncoded(6), rounds=2, engine="mpi", name="other")
+    other = fastgc.train(Uncoded(4), rounds=2, engine="mpi", name="other")
     done = [len(history.rounds), len(other.rounds)]
     assert done == ([0, 0] if comm.rank else [3, 2])
     assert (history.data, history.name, other.name) == ("digits", "ReedSolomon", "other")

@@ -107,8 +107,8 @@ LONG = [
 
 @pytest.fixture(scope="module")
 def done():
-    """What a job of seven ranks printed, which takes a second to start."""
-    return Job(7, RANKS, *ALWAYS, *LONG * strength.LONG).end().out
+    """What a job of five ranks printed, which takes a second to start."""
+    return Job(5, RANKS, *ALWAYS, *LONG * strength.LONG).end().out
 
 
 @pytest.mark.parametrize(
