@@ -179,9 +179,12 @@ class Ranks:
 
 
 JOBS = """
-import os, pickle, sys, traceback
+import gc, os, pickle, sys, traceback
 from pathlib import Path
 import torch, fastgc.torch
+torch.manual_seed(0), torch.nn.Linear(1, 1)  # imports what each rank would import again
+gc.collect()
+gc.freeze()  # otherwise each rank's collections go through all of torch, and copy its pages
 for line in iter(sys.stdin.readline, ""):
     folder = Path(line.rstrip("\\n"))
     if job := os.fork():

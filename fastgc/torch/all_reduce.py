@@ -333,7 +333,7 @@ class CodedAllReduce:
         check_word("buffers", buffers, "error", "mean")
         counted_as_started = rank is None
         rank = _rank_of(code, group, rank)
-        self._pace = _Pace() if deadline == "auto" else None
+        self._pace = Pace() if deadline == "auto" else None
         seconds = check_real(
             "deadline", _DEADLINE if deadline == "auto" else deadline, positive=True
         )
@@ -972,7 +972,7 @@ class CodedAllReduce:
             self._position.begin(*at)
 
 
-class _Pace:
+class Pace:
     """The times of steps, each measured between two steps of the same view."""
 
     def __init__(self) -> None:

@@ -120,7 +120,7 @@ class _Hooked(CodedAllReduce):
 
             options["recompute"] = unsynced
         super().__init__(ddp.module, code, **options)
-        self._ranges = _ranges(self._parameters, ddp.bucket_bytes_cap)
+        self._ranges = ranges(self._parameters, ddp.bucket_bytes_cap)
         try:
             # A lambda, because DDP checks the annotations of the hook that it gets.
             ddp.register_comm_hook(None, lambda state, bucket: self._hook(bucket))
@@ -251,7 +251,7 @@ def _like(parameter: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
     return view.as_strided(parameter.size(), parameter.stride())
 
 
-def _ranges(parameters: Sequence[torch.Tensor], size: int) -> list[tuple[int, slice]]:
+def ranges(parameters: Sequence[torch.Tensor], size: int) -> list[tuple[int, slice]]:
     """Return ranges of parameters of at least `size` bytes, the last first.
 
     Of each range: where it begins in the vector of all parameters, and its slice of `parameters`.

@@ -104,10 +104,14 @@ class View:
         try:
             what(self._group, patience)
         except RuntimeError as error:  # raised by gloo
-            self._group = None  # drop it: that closes this rank's sockets
-            members.failed(self.number)
+            self.leave()
             raise BrokenGroupError from error
         members.since = None
+
+    def leave(self) -> None:
+        """Leave the group, which is broken: that closes this rank's sockets."""
+        self._group = None
+        self._members.failed(self.number)
 
 
 class Members:
@@ -131,7 +135,13 @@ class Members:
         # When the main thread began to wait for others; None while it does something else.
         self.since: float | None = None
         self._patience = deadline  # seconds of that wait
-        self._board = _Board(store)
+        # Set by `join`: what this rank knows of itself, the view while it has one, why it takes
+        # part no longer, and the last epoch to which it answered, with the first answer's time.
+        self.own: Own
+        self.present: View | None
+        self.error: Exception | None
+        self.answered: tuple[int, float]
+        self._board = Board(store)
         self._rank, self._count, self._enough = rank, count, enough
         self._changed = threading.Condition()
         self._over = threading.Event()
@@ -141,20 +151,20 @@ class Members:
     def join(self) -> None:
         """Ask to take part, from the next view on."""
         self.close()
-        self._lines = _Lines(min(_REACH, self.deadline / 3))
-        self._own = Own(Life(self._rank, 0))  # until the store gives its life a number
+        self._lines = Lines(min(_REACH, self.deadline / 3))
+        self.own = Own(Life(self._rank, 0))  # until the store gives its life a number
         self._record: Record | None = None
-        self._view: View | None = None
-        self._error: Exception | None = None
+        self.present = self.error = None
         self._made: tuple[int, Any] | None = None
         self._unrest: float | None = time.monotonic()  # since when this rank has no group
-        self._answered = (-1, 0.0)  # the last epoch with an answer, and the first answer's time
+        self.answered = (-1, 0.0)
         self._looked = time.monotonic()
         self._away = 0.0  # seconds for which this process was stopped, or its interpreter held
         self._over.clear()
-        self._start()
+        self.start()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the thread that agrees with the others."""
         self._thread = threading.Thread(target=self._run, name="fastgc-members", daemon=True)
         self._thread.start()
 
@@ -169,7 +179,7 @@ class Members:
         if self._thread is not None:
             self._lines.close()
         with self._changed:
-            self._view = self._thread = self._builder = self._made = None
+            self.present = self._thread = self._builder = self._made = None
             self._changed.notify_all()
         self.since = None
 
@@ -188,7 +198,7 @@ class Members:
     def failed(self, number: int) -> None:
         """Tell the agreement that the group of view `number` is broken."""
         with self._changed:
-            self._own = self._own._replace(broken=max(self._own.broken, number))
+            self.own = self.own._replace(broken=max(self.own.broken, number))
         self._lines.wake()
 
     def view(self) -> View:
@@ -201,10 +211,10 @@ class Members:
             self.wait_for_others(self.deadline)
 
         def there() -> View | None:
-            view = self._view
-            return None if view is None or view.number <= self._own.broken else view
+            view = self.present
+            return None if view is None or view.number <= self.own.broken else view
 
-        view: View = self._await(there, "there is no group of ranks")
+        view: View = self.wait_until(there, "there is no group of ranks")
         self.wait_for_others(self.deadline)
         return view
 
@@ -218,18 +228,18 @@ class Members:
         with self._changed:
             if self._record is not None:
                 founded = self._record.epoch == view.number and bool(self._record.carriers)
-                holds = self._own.holds or founded
-                self._own = self._own._replace(compared=view.number, holds=holds)
+                holds = self.own.holds or founded
+                self.own = self.own._replace(compared=view.number, holds=holds)
 
         def known() -> bool:
-            if self._own.holds:
+            if self.own.holds:
                 return True
             if self._record is not None and self._record.epoch != view.number:
                 raise BrokenGroupError
             return False
 
         self._lines.wake()
-        self._await(known, "nobody could write down that training begins")
+        self.wait_until(known, "nobody could write down that training begins")
 
     def finish(self, step: int) -> None:
         """Tell the agreement that the run has ended, and wait until the record says so.
@@ -237,18 +247,18 @@ class Members:
         Raise LeftOutError if the others ended without this rank, RuntimeError if the store is gone.
         """
         with self._changed:
-            self._own = self._own._replace(finished=step)
+            self.own = self.own._replace(finished=step)
         self._lines.wake()
         with contextlib.suppress(FinishedError):
-            self._await(lambda: False, "nobody could write down that the run ended")
+            self.wait_until(lambda: False, "nobody could write down that the run ended")
 
-    def _await(self, found: Callable[[], Any], otherwise: str) -> Any:
+    def wait_until(self, found: Callable[[], Any], otherwise: str) -> Any:
         """Wait until `found` returns something, and return it; `otherwise` begins the error."""
         until = time.monotonic() + 2 * self.deadline
         with self._changed:
             while not (value := found()):
-                if self._error is not None:
-                    raise self._error
+                if self.error is not None:
+                    raise self.error
                 if self._thread is None:
                     raise RuntimeError("this rank has left: nothing can be reduced any more")
                 if (left := until - time.monotonic()) <= 0:
@@ -266,25 +276,26 @@ class Members:
     def _run(self) -> None:
         lines = self._lines
         try:
-            self._begin()
-            while not self._over.is_set() and self._error is None:
-                seen = self._move()
+            self.begin()
+            while not self._over.is_set() and self.error is None:
+                seen = self.move()
                 if seen is not None:
                     lines.wait(_LOOK / 3 if seen.begun else _LOOK)
         except Exception as error:  # raised by the store; the present group works without it
             text = (str(error) or type(error).__name__).splitlines()[0]
             with self._changed:
-                self._error = RuntimeError(f"the store by which ranks agree cannot be used: {text}")
+                self.error = RuntimeError(f"the store by which ranks agree cannot be used: {text}")
                 self._changed.notify_all()
         finally:
             lines.close()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin a life."""
         life = self._board.start(self._rank, self._lines.address)
         with self._changed:
-            self._own = Own(life)
+            self.own = Own(life)
 
-    def _move(self) -> Seen | None:
+    def move(self) -> Seen | None:
         """Look, decide and act. Return what was seen if there was nothing to do."""
         seen = self._look()
         action = decide(self._now(seen), seen, self._enough)
@@ -292,7 +303,7 @@ class Members:
             return seen
         if isinstance(action, End):
             with self._changed:
-                self._view, self._error = None, self._explained(action, seen)
+                self.present, self.error = None, self._explained(action, seen)
                 self._changed.notify_all()
         else:
             self._carry_out(action, seen)
@@ -306,7 +317,7 @@ class Members:
         dead = self._lines.dead()
         begun = board.has_begun(0 if record is None else record.epoch)
         self._take_group(begun)
-        own = self._own
+        own = self.own
         if (
             record is not None
             and own.life in record.members
@@ -335,7 +346,7 @@ class Members:
             lives.union(() if record is None else record.members) - {own.life}, board.address
         )
         self._looked = time.monotonic()
-        passed = self.clock() - self._answered[1] if self._answered[0] == epoch else 0.0
+        passed = self.clock() - self.answered[1] if self.answered[0] == epoch else 0.0
         return Seen(
             record,
             begun,
@@ -350,8 +361,8 @@ class Members:
     def _take_record(self, record: Record | None) -> None:
         with self._changed:
             self._record = record
-            if record is not None and self._own.life in record.carriers:
-                self._own = self._own._replace(holds=True)
+            if record is not None and self.own.life in record.carriers:
+                self.own = self.own._replace(holds=True)
             self._changed.notify_all()
 
     def _take_group(self, begun: bool) -> None:
@@ -362,20 +373,20 @@ class Members:
                 return
             self._made = None
             if made[1] is None:
-                self._own = self._own._replace(broken=record.epoch)
+                self.own = self.own._replace(broken=record.epoch)
             elif not begun:
                 now = time.monotonic()
                 passed = 0.0 if self._unrest is None else now - self._unrest
                 self._unrest = None
                 ranks = [life.rank for life in record.members]
-                self._view = View(record.epoch, ranks, made[1], self, passed)
+                self.present = View(record.epoch, ranks, made[1], self, passed)
             self._changed.notify_all()
 
     def _now(self, seen: Seen) -> Own:
         """Return what this rank knows of itself, and would answer now."""
-        cut_off = self._lines.cut_off(self._count, seen.answers, self._view is not None)
+        cut_off = self._lines.cut_off(self._count, seen.answers, self.present is not None)
         with self._changed:
-            own, since = self._own, self.since
+            own, since = self.own, self.since
             if cut_off and self._lines.lacks_files:
                 cut_off = tuple(sorted({*cut_off, own.life}))
             waited = 0.0 if since is None else self.clock() - since
@@ -388,17 +399,17 @@ class Members:
             )
 
     def _carry_out(self, action: Build | Say | Begin | Replace, seen: Seen) -> None:
-        life = self._own.life
+        life = self.own.life
         if isinstance(action, Build):
             with self._changed:
-                self._own = self._own._replace(built=seen.epoch)
-            self._build(action.record, life)
+                self.own = self.own._replace(built=seen.epoch)
+            self.build(action.record, life)
         elif isinstance(action, Say):
             with self._changed:
-                self._view = None  # closes the group's sockets, unless the main thread uses them
+                self.present = None  # closes the group's sockets, unless the main thread uses them
                 self._unrest = self._unrest or time.monotonic()
-            if self._answered[0] != seen.epoch:
-                self._answered = (seen.epoch, self.clock())
+            if self.answered[0] != seen.epoch:
+                self.answered = (seen.epoch, self.clock())
             self._board.answer(seen.epoch, life, action.answer)
             members = () if seen.record is None else seen.record.members
             here = (each for each in members if not seen.gone(each))
@@ -410,7 +421,7 @@ class Members:
             self._board.replace(seen.record, action.record)
             self._lines.call()
 
-    def _build(self, record: Record, life: Life) -> None:
+    def build(self, record: Record, life: Life) -> None:
         """Build the group in its own thread, because that takes long if a member has died."""
         lives, lines = record.members, self._lines
 
@@ -429,13 +440,17 @@ class Members:
             lines.hold(opened := sockets_open() - before)
             if group is not None:
                 group.note(opened)
-            with self._changed:
-                if not self._over.is_set():
-                    self._made = (record.epoch, group)
+            self.note_group(record.epoch, group)
             lines.wake()
 
         self._builder = threading.Thread(target=build, name="fastgc-group", daemon=True)
         self._builder.start()
+
+    def note_group(self, epoch: int, group: Any) -> None:
+        """Note the group that was built for an epoch; None if it could not be."""
+        with self._changed:
+            if not self._over.is_set():
+                self._made = (epoch, group)
 
     def _explained(self, end: End, seen: Seen) -> Exception:
         """Return the exception that tells the user why this rank takes part no longer."""
@@ -466,7 +481,7 @@ class Members:
         )
 
 
-class _Board:
+class Board:
     """The keys of the store that ranks write and read."""
 
     def __init__(self, store: Any) -> None:
@@ -475,11 +490,13 @@ class _Board:
         self._epoch, self._there = -1, set[str]()  # the last epoch, and the keys found in it
 
     def start(self, rank: int, address: _Address) -> Life:
+        """Begin a rank's next life, which others reach at this address."""
         life = Life(rank, int(self._store.add(f"lives/{rank}", 1)))
         self._store.set(self._key("address", life), json.dumps(address))
         return life
 
     def newest(self, count: int) -> tuple[int, ...]:
+        """Return the number of each rank's newest life."""
         keys = [f"lives/{rank}" for rank in range(count)]
         for key in set(keys) - self._there:
             self._store.add(key, 0)  # create it: reading a missing key would block
@@ -487,19 +504,24 @@ class _Board:
         return tuple(map(int, self._store.multi_get(keys)))
 
     def address(self, life: Life) -> _Address | None:
+        """Return the address of a life, or None if it told none."""
         found = self._read([self._key("address", life)])[0]
         return None if found is None else (found[0], found[1], found[2])
 
     def has_begun(self, epoch: int) -> bool:
+        """Whether the record of an epoch is to be replaced."""
         return bool(self._store.check([f"begun/{epoch}"]))
 
     def begin(self, epoch: int) -> None:
+        """Say that the record of an epoch is to be replaced."""
         self._store.set(f"begun/{epoch}", b"1")
 
     def answer(self, epoch: int, life: Life, answer: Answer) -> None:
+        """Write a life's answer to an epoch."""
         self._store.set(self._key(f"answer/{epoch}", life), json.dumps(answer))
 
     def answers(self, epoch: int, lives: Iterable[Life]) -> dict[Life, Answer]:
+        """Return the answers of these lives to an epoch, as far as there are any."""
         if epoch != self._epoch:
             self._epoch, self._there = epoch, set()
         found, lives = {}, list(lives)
@@ -511,6 +533,7 @@ class _Board:
         return found
 
     def record(self) -> Record | None:
+        """Return the record; None before the first."""
         found = self._read(["record"])[0]
         if found is None:
             return None
@@ -551,7 +574,7 @@ def _lives(found: Iterable[Any]) -> tuple[Life, ...]:
     return tuple(Life(*each) for each in found)
 
 
-class _Lines:
+class Lines:
     """Idle connections to the other ranks' lives, by which the kernel tells who is gone.
 
     Nobody accepts the connections. The kernel completes each one by itself, and keeps it in the
@@ -789,7 +812,7 @@ class _Lines:
 _NO_FILES = {os.strerror(errno.EMFILE), os.strerror(errno.ENFILE)}
 _Address = tuple[str, int, int]  # a host, and its ports for connections and datagrams
 
-_all_lines: weakref.WeakSet[_Lines] = weakref.WeakSet()
+_all_lines: weakref.WeakSet[Lines] = weakref.WeakSet()
 
 
 def _let_go() -> None:

@@ -39,7 +39,16 @@ from coded_nets import (  # noqa: E402
 )
 
 from fastgc.torch import CodedDataParallel  # noqa: E402
-from fastgc.torch.batches import Batches, pickled, seed_all  # noqa: E402
+from fastgc.torch.batches import (  # noqa: E402
+    Batches,
+    Drawn,
+    Feed,
+    Loader,
+    edges,
+    pickled,
+    restored,
+    seed_all,
+)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -103,6 +112,145 @@ def test_seed_all_workers_draw_alike():
     grads.append(torch.cat([p.grad.reshape(-1) for p in plain.parameters()]))
     for found in grads[:-1]:
         torch.testing.assert_close(found, grads[-1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "partitions"), [(6, 3), (7, 3), (3, 3), (23, 5)])
+def test_edges_cut_batches_into_even_parts(size, partitions):
+    found = edges(size, partitions)
+    assert (found[0], found[-1], len(found)) == (0, size, partitions + 1)
+    assert set(np.diff(found)) <= {size // partitions, -(-size // partitions)}
+
+
+class Sampled:
+    """A sampler of 8 indices, which notes the epochs that it is told of."""
+
+    def __init__(self, sized=True):
+        self.epochs = []
+        if not sized:
+            self.__class__ = type("Endless", (), {"__iter__": Sampled.__iter__})
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        return iter(range(8))
+
+    def set_epoch(self, epoch):
+        self.epochs.append(epoch)
+
+
+def test_batches_tell_a_sampler_its_epochs():
+    sampler = Sampled()
+    batches = Batches(range(30), 3, 3, 0, sampler)
+    assert batches.per_epoch == 2
+    assert [batches.take().tolist() for _ in range(5)] == [
+        [[0, 1, 2]],
+        [[3, 4, 5]],
+    ] * 2 + [[[0, 1, 2]]]
+    assert sampler.epochs == [0, 1, 2]
+    state = batches.state_dict()
+    assert state == {"step": 5, "seed": 0, "size": 3, "samples": 30}
+    batches.load_state_dict(state | {"step": 3})
+    assert (batches.step, batches.take().tolist()) == (3, [[3, 4, 5]])
+    assert sampler.epochs == [0, 1, 2, 0, 1]
+    with pytest.raises(TypeError, match="Endless"):
+        Batches(range(30), 3, 3, 0, Sampled(sized=False)).per_epoch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"size": 0}, "batch_size must be at least 1, not 0"),
+        ({"size": 2}, "batch_size must be at least 3.*not 2"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"dataset": iter(range(9))}, "range_iterator"),
+        ({"dataset": type("Unsized", (), {"__getitem__": None})()}, "Unsized"),
+        ({"dataset": range(3)}, "3 samples.*batches of 3 to 3"),
+        ({"dataset": range(2)}, "2 samples, too few for 3"),
+        ({"sampler": [0, 1, 2, -1]}, "index -1 of 9"),
+        ({"sampler": [0, 1, 2, 9]}, "index 9 of 9"),
+    ],
+)
+def test_batches_refuse(change, error):
+    given = {"dataset": range(9), "size": 4, "partitions": 3, "seed": 0}
+    with pytest.raises((TypeError, ValueError), match=error):
+        Batches(**given | change).take()
+    batches = Batches(**given)
+    for wrong in ({"seed": 1}, {"size": 5}, {"samples": 8}, {"step": -1}):
+        ((name, value),) = wrong.items()
+        with pytest.raises(ValueError, match=f"{name}.*{value}"):
+            batches.load_state_dict(batches.state_dict() | wrong)
+
+
+def draw_all():
+    return torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random()  # noqa: NPY002
+
+
+def test_seed_all_depends_on_every_number():
+    found = []
+    for numbers in ((1, 2, 3), (1, 2, 3), (0, 2, 3), (1, 0, 3), (1, 2, 0)):
+        seed_all(*numbers)
+        found.append(draw_all())
+    assert found[0] == found[1]
+    for each in zip(*found[1:], strict=True):
+        assert len(set(map(str, each))) == 4  # torch, NumPy and random each
+
+
+def test_drawn_tells_whether_anything_was_drawn_and_restores_it():
+    before = Drawn.now()
+    assert Drawn.now() == before
+    first = draw_all()
+    for draw in (lambda: torch.rand(1), lambda: np.random.rand(), random.random):  # noqa: NPY002
+        before.restore()
+        assert Drawn.now() == before
+        draw()
+        assert Drawn.now() != before
+    with restored(torch.device("cpu")):
+        before.restore()
+        assert draw_all() == first
+    assert Drawn.now() != before
+    before.restore()
+    with contextlib.suppress(ArithmeticError), restored(torch.device("cpu")):
+        draw_all()
+        raise ArithmeticError
+    assert draw_all() == first
+
+
+def test_feed_takes_samples_one_by_one_or_together():
+    class Together(list):
+        def __getitems__(self, indices):
+            return [10 * self[i] for i in indices]
+
+    assert Feed([5, 6, 7], tuple)([2, 0]) == (7, 5)
+    assert Feed(Together([5, 6, 7]), tuple)(np.array([2, 0])) == (70, 50)
+    with pytest.raises(IndexError) as raised:
+        Feed([5, 6, 7], tuple)([0, 3])
+    assert raised.value.__notes__ == ["of dataset[3]"]
+
+
+def test_loader_gives_what_was_asked_and_forgets_what_is_late():
+    def noisy(indices):
+        seed_all(3, *at)
+        return (indices.tolist(), *draw_all())
+
+    def fetch(samples):
+        return (list(samples), *draw_all())
+
+    loader = Loader(Feed(range(100), fetch), 3, 2)
+    at = (0, 0)
+    loader.ask(0, 0, np.array([4, 5]))
+    loader.ask(0, 1, np.array([6]))
+    loader.ask(1, 0, np.array([7]))
+    assert loader.ask(1, 0, np.array([7])) == loader.ask(1, 0, np.array([7]))
+    assert loader.take(0, 0, np.array([4, 5])) == noisy(np.array([4, 5]))
+    after = draw_all()
+    noisy(np.array([]))
+    assert draw_all() == after  # the generators' states are those after the batch
+    loader.begin(1)
+    at = (1, 0)
+    assert loader.take(1, 0, np.array([7])) == noisy(np.array([7]))
+    at = (2, 1)
+    assert loader.take(2, 1, np.array([8])) == noisy(np.array([8]))  # nobody asked before
 
 
 def test_batches_ahead():

@@ -38,7 +38,7 @@ from groups_of_ranks import (  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fastgc.torch import CodedSampler, coded_ddp  # noqa: E402
-from fastgc.torch.ddp import _Hooked, _ranges  # noqa: E402
+from fastgc.torch.ddp import ranges as ranges_of  # noqa: E402
 from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -71,9 +71,18 @@ def group_of_one():
 
 
 def training(
-    code, steps, trouble=lambda moment, rank, step, life: None, of=1, settings=None, **options
+    code,
+    steps,
+    trouble=lambda moment, rank, step, life: None,
+    of=1,
+    settings=None,
+    until=lambda coded: coded,
+    **options,
 ):
-    """Return a rank's program, which returns its worst step's error and what became of the rank."""
+    """Return a rank's program, which returns its worst step's error and what became of the rank.
+
+    `until` makes the context in which it trains.
+    """
 
     def train(rank, store, life):
         module, data = net(), samples()
@@ -103,8 +112,8 @@ def training(
             whole = sum(losses(module, *data[order(of * step + each)]).sum() for each in range(of))
             return flat(torch.autograd.grad(whole, list(module.parameters())))
 
-        with coded_ddp(
-            ddp, code, sampler=sampler, accumulate=of, state=[optimizer], **given
+        with until(
+            coded_ddp(ddp, code, sampler=sampler, accumulate=of, state=[optimizer], **given)
         ) as coded:
             joined = coded.joined
             store.set(f"{rank}/life/{life}", b"")
@@ -147,15 +156,15 @@ check = functools.partial(ranks.check, make=net)
 
 def test_ranges_are_all_parameters_the_last_first():
     parameters = [torch.zeros(size) for size in (5, 1, 3, 2, 2)]
-    assert _ranges(parameters, 1) == [
+    assert ranges_of(parameters, 1) == [
         (11, slice(4, 5)),
         (9, slice(3, 4)),
         (6, slice(2, 3)),
         (5, slice(1, 2)),
         (0, slice(0, 1)),
     ]
-    assert _ranges(parameters, 4 * 4) == [(9, slice(3, 5)), (5, slice(1, 3)), (0, slice(0, 1))]
-    assert _ranges(parameters, 10**6) == [(0, slice(0, 5))]
+    assert ranges_of(parameters, 4 * 4) == [(9, slice(3, 5)), (5, slice(1, 3)), (0, slice(0, 1))]
+    assert ranges_of(parameters, 10**6) == [(0, slice(0, 5))]
 
 
 def test_steps_are_those_of_the_whole_batch(tmp_path):
@@ -173,13 +182,14 @@ def test_steps_are_those_of_the_whole_batch(tmp_path):
 
 
 @pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
-@pytest.mark.parametrize("moment", ["before", "within", "after"])
-def test_a_rank_that_is_killed_costs_no_step(moment, redundancy, tmp_path):
-    code, steps = BinaryCode(N, stragglers=1), [0, 1, 5]
-    trains = [
-        training(code, 8, ranks.kill(2, (moment, step)), redundancy=redundancy) for step in steps
-    ]
-    for step, found in zip(steps, ranks.launch_each(tmp_path, trains), strict=True):
+def test_a_rank_that_is_killed_costs_no_step(redundancy, tmp_path):
+    """In the first step, which is a trial, in the second, and later."""
+    code = BinaryCode(N, stragglers=1)
+    cases = [("within", 0), ("within", 1), ("within", 5), ("before", 0), ("after", 1)]
+    if strength.LONG:
+        cases = list(itertools.product(["before", "within", "after"], [0, 1, 5]))
+    trains = [training(code, 8, ranks.kill(2, case), redundancy=redundancy) for case in cases]
+    for (moment, step), found in zip(cases, ranks.launch_each(tmp_path, trains), strict=True):
         check(found, 8, ranks=ranks.without(2))
         assert all(each["ranks"] == ranks.without(2) for each in found.values())
         recomputed = sum((Counter(each["recomputed"]) for each in found.values()), Counter())
@@ -268,8 +278,7 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
             if tensor.is_floating_point() and tensor.numel() > 1:
                 calls.append(tensor.numel())
                 if rank in (2, 5) and len(calls) == PARTS * 4 + 1:
-                    view._members.failed(view.number)
-                    view._group = None
+                    view.leave()
                     raise BrokenGroupError
 
         View.sum = lost
@@ -286,9 +295,8 @@ def test_who_has_a_result_gives_it_to_those_who_have_not(tmp_path):
         assert ended == own[:PARTS] * 6
 
 
-@pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
-def test_ranks_killed_at_random_instants_come_back(redundancy, tmp_path, monkeypatch):
-    deaths, between = 30 if strength.LONG else 3, 20
+def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
+    deaths, between = 30 if strength.LONG else 2, 20
     monkeypatch.setattr(ranks, "SECONDS", 60.0 + 10.0 * deaths)
 
     def director(ranks):
@@ -303,11 +311,14 @@ def test_ranks_killed_at_random_instants_come_back(redundancy, tmp_path, monkeyp
             ranks.until_back(rank)
 
     steps = 20 + between * (deaths + 1)
-    train = training(BinaryCode(N, stragglers=1), steps, slowly, redundancy=redundancy)
-    found = ranks.launch(tmp_path, train, director)
-    check(found, steps)
-    assert any(each["joined"] for each in found.values())
-    assert all(each["ranks"] == list(range(N)) for each in found.values())
+    trains = [
+        training(BinaryCode(N, stragglers=1), steps, slowly, redundancy=redundancy)
+        for redundancy in ("proactive", "reactive")
+    ]
+    for found in ranks.launch_each(tmp_path, trains, [director] * 2):
+        check(found, steps)
+        assert any(each["joined"] for each in found.values())
+        assert all(each["ranks"] == list(range(N)) for each in found.values())
 
 
 @pytest.mark.parametrize("redundancy", ["proactive", "reactive"])
@@ -337,30 +348,29 @@ def test_too_many_deaths_are_told_by_backward(tmp_path):
         assert "NotDecodableError: too many ranks are gone (0, 1)" in each
 
 
-@pytest.mark.parametrize("closes", [False, True])
-def test_a_backward_pass_that_raises_midway_leaves_nothing_running(closes, tmp_path):
+def test_a_backward_pass_that_raises_midway_leaves_nothing_running(tmp_path):
     """The rank leaves, by the error or by `close`, and the others go on without it."""
 
     def trouble(moment, rank, step, life):
         if (moment, rank, step) == ("within", 2, 3):
             raise ArithmeticError("of the script")
 
-    def train(rank, store, life):
-        if closes:  # for example in a `finally`
-            _Hooked.__exit__ = lambda coded, *_: coded.close()
+    def train(closes, rank, store, life):
+        until = contextlib.closing if closes else (lambda coded: coded)
         try:
-            return training(BinaryCode(N, stragglers=1), 8, trouble)(rank, store, life)
+            return training(BinaryCode(N, stragglers=1), 8, trouble, until=until)(rank, store, life)
         except ArithmeticError as error:
             there = [each for each in threading.enumerate() if each.name == "fastgc-ddp"]
             for each in there:
                 each.join(10.0)
             return str(error), len(there), sum(each.is_alive() for each in there)
 
-    found = ranks.launch(tmp_path, train)
-    said = found.pop(2)
-    assert said[0] == "of the script"
-    assert said[2] == 0
-    check(found, 8, ranks=ranks.without(2))
+    trains = [functools.partial(train, closes) for closes in (False, True)]
+    for found in ranks.launch_each(tmp_path, trains):
+        said = found.pop(2)
+        assert said[0] == "of the script"
+        assert said[2] == 0
+        check(found, 8, ranks=ranks.without(2))
 
 
 def test_a_gradient_that_was_not_zeroed_is_told_of(tmp_path):
@@ -418,9 +428,8 @@ class Layouts(torch.nn.Module):
         return (x @ self.turned @ self.gaps * self.scale)[:, :1] + self.none.sum()
 
 
-@pytest.mark.parametrize("settings", [{}, {"gradient_as_bucket_view": True}])
-def test_gradients_are_right_whatever_parameters_are_in_memory(settings, tmp_path):
-    def train(rank, store, life):
+def test_gradients_are_right_whatever_parameters_are_in_memory(tmp_path):
+    def train(settings, rank, store, life):
         group_of_one()
         module, data, errors = Layouts(), samples(), []
         ddp = DistributedDataParallel(module, **settings)
@@ -436,9 +445,11 @@ def test_gradients_are_right_whatever_parameters_are_in_memory(settings, tmp_pat
                 errors.append(float((flat(found) - flat(right)).norm() / flat(right).norm()))
         return errors
 
-    for errors in ranks.launch(tmp_path, train, count=3).values():
-        assert len(errors) == ranks.PER_EPOCH
-        assert max(errors) <= EXACT
+    trains = [functools.partial(train, each) for each in ({}, {"gradient_as_bucket_view": True})]
+    for found in ranks.launch_each(tmp_path, trains, counts=[3, 3]):
+        for errors in found.values():
+            assert len(errors) == ranks.PER_EPOCH
+            assert max(errors) <= EXACT
 
 
 REFUSED = ["find_unused_parameters", "static_graph"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fastgc.torch import guard
+
 # The script counts its lives in a file; each life does what its argument says.
 SCRIPT = """
 import os, pathlib, signal, sys, time
@@ -54,9 +56,9 @@ def start(folder, *arguments, module=False, restarts=None):
 
 
 def run(folder, *arguments, **options):
-    guard = start(folder, *arguments, **options)
-    out, errors = guard.communicate(timeout=60)
-    return guard.returncode, out.splitlines(), errors
+    guarding = start(folder, *arguments, **options)
+    out, errors = guarding.communicate(timeout=60)
+    return guarding.returncode, out.splitlines(), errors
 
 
 @pytest.mark.parametrize("module", [False, True])
@@ -91,6 +93,62 @@ def test_one_that_is_killed_again_and_again_is_given_up(folder):
     assert "was killed by SIGKILL, 2 times in a row within a minute: it is not started" in errors
 
 
+class Lives:
+    """Stands for `subprocess.Popen` and the clock: each life has a length and an end."""
+
+    def __init__(self, lives):
+        self.lives, self.now, self.begun = iter(lives), 0.0, []
+        self.pid = None
+
+    def __call__(self, command, **options):
+        self.begun.append(round(self.now, 1))
+        return self
+
+    def wait(self):
+        seconds, status = next(self.lives)
+        self.now += seconds
+        return status
+
+    def poll(self):
+        return None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("lives", "restarts", "begun", "status"),
+    [
+        # No pause after the first short life, then one that doubles, up to 30 s.
+        ([(1, -9)] * 8 + [(1, 0)], 10, [0, 1, 3, 6, 11, 20, 37, 68, 99], 0),
+        ([(1, -9)] * 5, 2, [0, 1, 3], 1),
+        ([(1, -9)] * 12, None, [0, 1, 3, 6, 11, 20, 37, 68, 99, 130, 161], 1),
+        ([(1, -9)], 0, [0], 1),
+        # A minute's life begins the count again; a life that was left out counts as well.
+        ([(1, -9), (60, -9), (1, -9), (1, 75), (5, 7)], 2, [0, 1, 61, 62, 64], 7),
+        ([(59.9, 75), (59.9, 75), (1, 0)], 1, [0, 59.9], 1),
+    ],
+)
+def test_main_pauses_between_short_lives(lives, restarts, begun, status, monkeypatch, capsys):
+    lived = Lives(lives)
+    monkeypatch.setattr(guard, "time", lived)
+    monkeypatch.setattr(guard.subprocess, "Popen", lived)
+    monkeypatch.setattr(guard.signal, "signal", lambda *_: None)
+    monkeypatch.delenv("RANK", raising=False)
+    options = [] if restarts is None else ["--restarts", str(restarts)]
+    monkeypatch.setattr(sys, "argv", ["guard", *options, "-m", "script"])
+    with pytest.raises(SystemExit) as ended:
+        guard.main()
+    assert (lived.begun, ended.value.code) == (begun, status)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(begun) - (status in (0, 7))
+    assert all(line.startswith("fastgc.guard: the script was ") for line in said)
+    assert (f"{len(said)} times in a row" in said[-1]) == (status == 1)
+
+
 def gone(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
@@ -100,33 +158,33 @@ def gone(pid):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_guard_that_is_ended(number, folder):
-    guard = start(folder, "wait")
+    guarding = start(folder, "wait")
     end = time.monotonic() + 60
     while not (folder / "pid").exists() or not (folder / "pid").read_text():
         assert time.monotonic() < end
         time.sleep(0.01)
     child = int((folder / "pid").read_text())
-    guard.send_signal(number)
-    guard.communicate(timeout=60)
+    guarding.send_signal(number)
+    guarding.communicate(timeout=60)
     while not gone(child):
         assert time.monotonic() < end
         time.sleep(0.01)
     if number == signal.SIGTERM:
-        assert guard.returncode == 128 + number
+        assert guarding.returncode == 128 + number
         assert (folder / "lives").read_text() == "told"
 
 
 def test_what_is_wrong_is_told(folder):
     assert "--restarts must be at least 0, not -1" in run(folder, "0", restarts=-1)[2]
-    guard = [sys.executable, "-m", "fastgc.guard"]
+    command = [sys.executable, "-m", "fastgc.guard"]
     for own, said in (
         (["none.py"], "there is no file none.py: SCRIPT is a Python file, without python"),
         (["python", "script.py"], "there is no file python: SCRIPT is a Python file"),
     ):
-        missing = subprocess.run([*guard, *own], cwd=folder, capture_output=True, text=True)
+        missing = subprocess.run([*command, *own], cwd=folder, capture_output=True, text=True)
         assert missing.returncode == 2
         assert said in missing.stderr
-    told = subprocess.run([*guard, "--help"], cwd=folder, capture_output=True, text=True)
+    told = subprocess.run([*command, "--help"], cwd=folder, capture_output=True, text=True)
     assert "torchrun --nproc-per-node 4 -m fastgc.guard script.py" in told.stdout
 
 

@@ -49,11 +49,30 @@ def test_a_rank_without_file_descriptors_says_so():
 
 def lines_between(count):
     """Return the connected lines of `count` ranks, by their lives."""
-    lines = {Life(r, 1): membership._Lines(5.0) for r in range(count)}
+    lines = {Life(r, 1): membership.Lines(5.0) for r in range(count)}
     for own, each in lines.items():
         each.watch(set(lines) - {own}, lambda life: lines[life].address)
-    until(lambda: not any(each.dead() or each._begun for each in lines.values()))
+    until(lambda: all(len(connections_to(each)) == count - 1 for each in lines.values()))
+    assert not any(each.dead() for each in lines.values())
     return lines
+
+
+def connections_to(lines):
+    """Return the connections to a rank's lines that are made: each one's descriptor and inode."""
+    found = set()
+    for each in membership.sockets_open():
+        with contextlib.suppress(OSError), membership.handle_of(each) or socket.socket() as handle:
+            if handle.getpeername()[:2] == lines.address[:2]:
+                found.add(each)
+    return found
+
+
+def break_off(lines):
+    """Break the only connection to a rank's lines, and return it."""
+    (each,) = connections_to(lines)
+    with membership.handle_of(each) as handle:
+        handle.shutdown(socket.SHUT_RDWR)
+    return {each}
 
 
 def until(there, seconds=5.0):
@@ -69,9 +88,8 @@ def test_a_connection_that_breaks_is_no_death():
     (_, mine), (b, theirs) = lines.items()
     try:
         for _ in range(3):
-            old = mine._sockets[b]
-            old.shutdown(socket.SHUT_RDWR)
-            until(lambda: not mine.dead() and mine._sockets.get(b, old) is not old)  # noqa: B023
+            old = break_off(theirs)
+            until(lambda: not mine.dead() and connections_to(theirs) - old)  # noqa: B023
             assert mine.cut_off(2, [b], True) == ()
         theirs.close()
         until(mine.dead)
@@ -104,7 +122,9 @@ def test_who_is_called_looks_at_once():
             waiting.join(30.0)
             assert not waiting.is_alive()
             theirs.wait(0.001)  # takes the other calls
-            assert not theirs._selector.select(0)
+            begin = time.monotonic()
+            theirs.wait(0.02)
+            assert time.monotonic() - begin >= 0.02
         waiting = waits(mine)
         third.call([b])  # this does not call `mine`
         third.close()  # a death does
@@ -125,7 +145,6 @@ def test_what_called_while_a_rank_looked_is_not_forgotten():
     (_, mine), (b, theirs) = lines.items()
     try:
         mine.call([b])
-        until(lambda: theirs._selector.select(0))
         theirs.dead()
         waiting = waits(theirs)
         waiting.join(30.0)
@@ -137,23 +156,20 @@ def test_what_called_while_a_rank_looked_is_not_forgotten():
 
 def test_a_connection_that_is_refused_calls_nobody():
     """Each look connects again. If a refusal ended the wait, looks would follow without a pause."""
-    lines = lines_between(2)
-    mine, b = lines[Life(0, 1)], Life(1, 1)
+    mine, b = membership.Lines(5.0), Life(1, 1)
     try:
-        mine._drop(b)
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             mine.watch({b}, lambda life: ("127.0.0.1", unused.getsockname()[1], 0))
             waiting = waits(mine)
-            until(lambda: b in mine._refused)
+            until(lambda: mine.cut_off(0, [], False) == (b,))
         waiting.join(0.02)
         assert waiting.is_alive()
         mine.wake()
         waiting.join(30.0)
         assert not waiting.is_alive()
     finally:
-        for each in lines.values():
-            each.close()
+        mine.close()
 
 
 def test_a_group_is_let_go_while_gloo_closes_its_sockets(monkeypatch):
@@ -269,7 +285,7 @@ def test_one_connection_to_the_store_builds_group_after_group():
             pass
 
     store = Cloned()
-    board = membership._Board(store)
+    board = membership.Board(store)
     first = board.lend(1.0)
     board.give_back(first)
     assert board.lend(1.0) is first
@@ -281,7 +297,7 @@ def test_one_connection_to_the_store_builds_group_after_group():
 def test_what_ranks_wrote_is_read():
     """Ranks read also if only some have written, and after the record was replaced."""
     store = Store()
-    boards = [membership._Board(store) for _ in range(3)]
+    boards = [membership.Board(store) for _ in range(3)]
     lives = [board.start(r, ("", 1, 2)) for r, board in enumerate(boards[:2])]
     assert lives == [Life(0, 1), Life(1, 1)]
     assert boards[2].newest(3) == boards[0].newest(3) == (1, 1, 0)
@@ -310,7 +326,7 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
     (_, mine), (b, theirs) = lines.items()
     try:
         monkeypatch.setattr(socket.socket, "connect_ex", lambda *_: errno.ECONNREFUSED)
-        mine._sockets[b].shutdown(socket.SHUT_RDWR)
+        break_off(theirs)
         until(mine.dead)
         # It may have died after its answer to epoch 3. But one to epoch 4 shows that it lives.
         assert mine.dead([b], 3) == mine.dead([b], 3) == {b}
@@ -322,7 +338,7 @@ def test_who_answers_behind_a_wall_is_not_dead(monkeypatch):
         assert mine.cut_off(2, [b], True) == (b,)
         monkeypatch.undo()
         mine.watch({b}, lambda life: theirs.address)
-        until(lambda: not mine.dead([b], 5) and not mine._begun)
+        until(lambda: not mine.dead([b], 5) and not mine.cut_off(2, [], True))
         assert mine.cut_off(2, [b], True) == ()
     finally:
         for each in lines.values():
@@ -405,26 +421,25 @@ class Driven(Members):
     """Members without threads."""
 
     def __init__(self, world, rank):
-        self.world = world
+        self.world, self.rank = world, rank
         super().__init__(world.store, rank, world.count, world.enough, world.deadline, settle=0.5)
 
     def join(self):
-        membership._Lines = lambda patience: Lines(self.world, self._rank)
+        membership.Lines = lambda patience: Lines(self.world, self.rank)
         super().join()
 
-    def _start(self):
-        self._begin()
-        self._thread = True  # as if its thread ran
-        self.world.alive[self._own.life] = self
+    def start(self):
+        self.begin()
+        self.world.alive[self.own.life] = self
 
-    def _await(self, found, otherwise):
+    def wait_until(self, found, otherwise):
         if not (value := found()):
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             raise NotYet
         return value
 
-    def _build(self, record, life):
+    def build(self, record, life):
         self.world.groups.setdefault(record.epoch, Group(record.members)).built.add(life)
 
 
@@ -441,19 +456,21 @@ class Rank:
         self.view, self.aligned, self.ended, self.stopped = None, False, None, False
         self.members = Driven(world, rank)
         self.members.join()
-        self.life = self.members._own.life
+        self.life = self.members.own.life
         world.ever.append(self)
 
     def thread(self):
-        if self.members._error is None:
-            self.members._move()
-        own = self.members._own
+        if self.members.error is None:
+            self.members.move()
+        own = self.members.own
         group = self.world.groups.get(own.built)
         if group is not None and own.built > getattr(self, "had", 0):
             if group.built >= set(group.members):
-                self.had, self.members._made = own.built, (own.built, object())
+                self.had = own.built
+                self.members.note_group(own.built, object())
             elif any(life not in self.world.alive for life in group.members):
-                self.had, self.members._made = own.built, (own.built, None)
+                self.had = own.built
+                self.members.note_group(own.built, None)
 
     def main(self):
         try:
@@ -489,12 +506,12 @@ class Rank:
             elif world.torn(group, at):
                 self.leave()
             return
-        if members._own.finished is not None or (step == world.steps and self.offered(group)):
+        if members.own.finished is not None or (step == world.steps and self.offered(group)):
             members.finish(step)
             self.end(FinishedError())
             return
         if group.offered.get(self.life) != step:
-            if at in self.history and members._view is not self.view:
+            if at in self.history and members.present is not self.view:
                 self.view, self.aligned = None, False
                 return
             group.offered[self.life] = step
@@ -546,8 +563,8 @@ class World:
             members = self.alive.get(life)
             if members is None:
                 return True
-            there = members._view is not None and members._view.number == epoch
-            if not there and life not in at_it and members._answered[0] >= epoch:
+            there = members.present is not None and members.present.number == epoch
+            if not there and life not in at_it and members.answered[0] >= epoch:
                 return True
         return False
 
@@ -611,7 +628,7 @@ def one_schedule(seed, monkeypatch, kind=World, faults=None):
     with monkeypatch.context() as patch:
         clock = SimpleNamespace(monotonic=lambda: 0.0 if world is None else world.now)
         patch.setattr(membership, "time", clock)
-        patch.setattr(membership, "_Lines", None)
+        patch.setattr(membership, "Lines", None)
         world = kind(seed)
         world.run(world.random.randrange(4) if faults is None else faults)
     record = json.loads(world.store.found.get("record", "[0, [], [], null, []]"))

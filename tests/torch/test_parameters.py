@@ -1,5 +1,8 @@
 """A module as parts of one vector: parameters, buffers, and what workers are not sent."""
 
+import contextlib
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,7 +13,135 @@ from coded_nets import (  # noqa: E402
     net,
 )
 
-from fastgc.torch.parameters import trainable, unchanged_buffers  # noqa: E402
+from fastgc.torch.parameters import (  # noqa: E402
+    Buffers,
+    apart,
+    as_tensor,
+    fingerprint,
+    require_known,
+    trainable,
+    unchanged_buffers,
+    views,
+    without_gradients,
+)
+
+
+def test_trainable_takes_tied_parameters_once_and_frozen_ones_never():
+    module = torch.nn.Sequential(*(torch.nn.Linear(3, 3) for _ in range(3)))
+    module[1].weight = module[0].weight
+    module[2].bias.requires_grad_(False)
+    found = trainable(module)
+    assert [id(p) for p in found] == [
+        id(p) for p in (module[0].weight, module[0].bias, module[1].bias, module[2].weight)
+    ]
+    module[0].weight.placements = ()  # as fully_shard does
+    assert len(trainable(module, cut=True)) == 4
+    with pytest.raises(TypeError, match=r"parameter 0\.weight"):
+        trainable(module)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "error"),
+    [
+        ([torch.float64, torch.float64], None),
+        ([torch.float32, torch.float64], r"torch\.float32, torch\.float64"),
+        ([torch.float32, torch.bfloat16], r"torch\.bfloat16, torch\.float32"),
+        ([torch.float16], r"torch\.float16"),
+        ([torch.complex64], "real.*view_as_complex"),
+        ([torch.float32, torch.complex64], "real.*view_as_complex"),
+    ],
+)
+def test_trainable_takes_parameters_of_one_real_dtype(dtypes, error):
+    module = torch.nn.ParameterList(torch.zeros(2, dtype=dtype) for dtype in dtypes)
+    if error is None:
+        assert len(trainable(module)) == len(dtypes)
+        return
+    with pytest.raises(TypeError, match=error):
+        trainable(module)
+
+
+def test_require_known():
+    module = net()
+    known = list(module.parameters())
+    require_known(module, known)
+    module.last.bias.requires_grad_(False)
+    require_known(module, known[:-1])
+    with pytest.raises(RuntimeError, match=r"parameter first\.weight"):
+        require_known(module, known[1:])
+
+
+def test_views_share_memory_and_apart_has_a_storage_each():
+    like = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
+    array = np.arange(11.0)
+    flat = torch.from_numpy(array)
+    for found in (views(flat, like), apart(array, like)):
+        assert [each.shape for each in found] == [each.shape for each in like]
+        assert [each.flatten().tolist() for each in found] == [
+            [0, 1, 2, 3, 4, 5],
+            [6],
+            [7, 8, 9, 10],
+        ]
+        found[2][0] = -1.0
+        assert array[7] == -1.0
+        array[7] = 7.0
+    assert [each.untyped_storage().nbytes() for each in apart(array, like)] == [48, 8, 32]
+
+
+def test_fingerprint_differs_where_any_bit_of_any_tensor_does():
+    tensors = [torch.arange(6.0).reshape(2, 3).T, torch.tensor(3), torch.zeros(2).bfloat16()]
+    right = fingerprint(tensors)
+    assert fingerprint([each.clone() for each in tensors]) == right
+    for at, each in enumerate(tensors):
+        wrong = each.clone()
+        wrong[(-1,) * wrong.ndim] += 1
+        assert fingerprint([*tensors[:at], wrong, *tensors[at + 1 :]]) != right
+    assert fingerprint(tensors[1:]) != right
+    assert fingerprint(tensors[:2]) != right
+
+
+def test_buffers_are_kept_from_the_end_of_a_step():
+    module = torch.nn.Module()
+    module.register_buffer("small", torch.zeros(2))
+    module.register_buffer("large", torch.zeros((1 << 16) + 1))
+    module.register_buffer("other", torch.zeros(2))
+    buffers = Buffers(module)
+
+    def now():
+        return [float(buffers.kept[name][0]) for name in ("small", "large", "other")]
+
+    module.small.data.add_(1)  # without a new version, as BatchNorm's kernels do
+    module.large.add_(1)
+    module.other = torch.ones(2)
+    assert now() == [0.0, 0.0, 0.0]
+    buffers.keep()
+    assert now() == [1.0, 1.0, 1.0]
+    module.small.add_(1), module.large.add_(1), module.other.add_(1)
+    assert now() == [1.0, 1.0, 1.0]
+    buffers.restore({"small": torch.full((2,), 5.0), "large": torch.full(((1 << 16) + 1,), 6.0)})
+    assert now() == [5.0, 6.0, 2.0]
+    assert [float(b[0]) for b in module.buffers()] == [5.0, 6.0, 2.0]
+
+
+def test_without_gradients_gives_them_back_also_after_an_error():
+    module = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
+    module[0].grad = kept = torch.ones(2)
+    with contextlib.suppress(ArithmeticError), without_gradients(list(module)):
+        assert module[0].grad is None
+        module[0].grad, module[1].grad = torch.zeros(2), torch.zeros(3)
+        raise ArithmeticError
+    assert module[0].grad is kept
+    assert module[1].grad is None
+
+
+def test_as_tensor_shares_memory():
+    array = np.arange(3.0)
+    as_tensor(array)[1] = 7.0
+    assert array.tolist() == [0.0, 7.0, 2.0]
+    array.flags.writeable = False
+    assert as_tensor(array).tolist() == [0.0, 7.0, 2.0]
+    half = pytest.importorskip("ml_dtypes").bfloat16
+    found = as_tensor(np.array([1.5, -2.0]).astype(half))
+    assert (found.dtype, found.tolist()) == (torch.bfloat16, [1.5, -2.0])
 
 
 @pytest.mark.parametrize(
