@@ -103,6 +103,102 @@ def plain(steps, make=net, of=1):
     return flat(module.parameters())
 
 
+def whole_and_error(module, step, of=1):
+    """Return a step's loss of the whole batch, and the relative error of the gradients found."""
+    data = samples()
+    whole = sum(losses(module, *data[order(of * step + each)]).sum() for each in range(of))
+    truth = flat(torch.autograd.grad(whole, list(module.parameters())))
+    error = (flat(p.grad for p in module.parameters()) - truth).norm()
+    return whole.item(), float(error / truth.norm())
+
+
+def loading(data, sampler, ahead):
+    """Yield batches for ever, like a DataLoader whose workers take `ahead` batches in advance."""
+    while True:
+        coming = []
+        for indices in sampler:
+            coming.append(indices)
+            if len(coming) > ahead:
+                yield data[coming.pop(0)]
+        while coming:
+            yield data[coming.pop(0)]
+
+
+def training(
+    code,
+    steps,
+    trouble=lambda moment, rank, step, life: None,
+    width=32,
+    comes_back=True,
+    of=1,
+    ahead=0,
+    reactive=False,
+    **options,
+):
+    """Return a rank's program, which returns its worst step's error and what became of the rank.
+
+    `steps`, of `of` batches each, is a number or a function that returns it.
+    """
+
+    def train(rank, store, life):
+        from fastgc.torch import CodedAllReduce, CodedSampler
+
+        end = steps if callable(steps) else lambda: steps
+        module, data = net(width), samples()
+        optimizer = Momentum(module)
+        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
+        worst, left_out, computed = 0.0, 0, []
+
+        def compute(x, y):
+            computed.append(len(x))
+            loss = (losses(module, x, y) * sampler.weights).sum()
+            loss.backward()
+            return [loss.item()]
+
+        settings = {"deadline": 30.0, "settle": 1.5, "sampler": sampler, "state": [optimizer]}
+        if reactive:
+            settings["redundancy"] = "reactive"
+            settings["recompute"] = lambda indices: compute(*data[indices])
+        settings |= {"accumulate": of, "store": store, "rank": rank, **options}
+        with CodedAllReduce(module, code, **settings) as all_reduce:
+            joined = all_reduce.joined
+            store.set(f"{rank}/life/{life}", b"")
+            batches = loading(data, sampler, ahead)
+            while (step := all_reduce.step) < end():
+                optimizer.zero_grad()
+                loss = sum(compute(*next(batches))[0] for _ in range(of))
+                store.set(f"{rank}/{step}", b"")
+                trouble("before", rank, step, life)
+                try:
+                    (total,) = all_reduce(loss)
+                except fastgc.LeftOutError:
+                    if not comes_back:
+                        raise
+                    left_out += 1
+                    all_reduce.join()
+                    batches = loading(data, sampler, ahead)
+                    continue
+                trouble("after", rank, step, life)
+                whole, error = whole_and_error(module, step, of)
+                worst = max(worst, error)
+                assert total == pytest.approx(whole, rel=1e-5)
+                optimizer.step()
+            trouble("end", rank, all_reduce.step, life)
+        return {
+            "worst": worst,
+            "steps": all_reduce.step,
+            "theta": flat(module.parameters()).numpy(),
+            "momentum": flat(optimizer.momentum).numpy(),
+            "ranks": all_reduce.ranks,
+            "joined": joined,
+            "left out": left_out,
+            "changes": len(all_reduce.changes) - 1,
+            "computed": sum(computed),
+        }
+
+    return train
+
+
 # -------------------------------------------------------------------------------- jobs of processes
 
 
@@ -168,6 +264,16 @@ class Ranks:
             while not (self.store.check([joined]) or self.ended(rank)):
                 time.sleep(0.005)
         self.store.delete_key(AWAITED)
+
+    def kill_and_start(self, *ranks, after=0.0):
+        """Kill ranks, start them again `after` so many seconds, and wait until they are back."""
+        self.store.set(AWAITED, b"")
+        for rank in ranks:
+            self.signal(rank)
+        time.sleep(after)
+        for rank in ranks:
+            self.start(rank)
+        self.until_back(*ranks)
 
     def ended(self, rank):
         return os.waitid(os.P_PID, self.pids[rank], os.WEXITED | os.WNOHANG | os.WNOWAIT)

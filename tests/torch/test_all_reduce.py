@@ -52,6 +52,7 @@ from groups_of_ranks import (  # noqa: E402
     kill,
     launch,
     launch_each,
+    loading,
     losses,
     net,
     order,
@@ -59,6 +60,8 @@ from groups_of_ranks import (  # noqa: E402
     samples,
     slowly,
     train_on_digits,
+    training,
+    whole_and_error,
     without,
 )
 
@@ -76,70 +79,6 @@ from fastgc.torch.membership import BrokenGroupError, View  # noqa: E402
 
 # Processes can import a test module only if the checkout happens to be on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-def training(
-    code, steps, trouble=lambda moment, rank, step, life: None, width=32, comes_back=True, **options
-):
-    """Return a rank's program, which returns its worst step's error and what became of the rank.
-
-    `steps` is a number or a function that returns it.
-    """
-
-    def train(rank, store, life):
-        end = steps if callable(steps) else lambda: steps
-        module, data = net(width), samples()
-        optimizer = Momentum(module)
-        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
-        loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
-        worst, left_out = 0.0, 0
-        settings = {
-            "deadline": 30.0,
-            "settle": 1.5,
-            "sampler": sampler,
-            "state": [optimizer],
-            **options,
-        }
-        with CodedAllReduce(module, code, store=store, rank=rank, **settings) as all_reduce:
-            joined = all_reduce.joined
-            store.set(f"{rank}/life/{life}", b"")
-            while all_reduce.step < end():
-                try:
-                    for x, y in loader:
-                        step = all_reduce.step
-                        if step == end():
-                            break
-                        optimizer.zero_grad()
-                        loss = (losses(module, x, y) * sampler.weights).sum()
-                        loss.backward()
-                        store.set(f"{rank}/{step}", b"")
-                        trouble("before", rank, step, life)
-                        (total,) = all_reduce(loss.item())
-                        trouble("after", rank, step, life)
-                        whole = losses(module, *data[order(step)]).sum()
-                        truth = flat(torch.autograd.grad(whole, list(module.parameters())))
-                        error = (flat(p.grad for p in module.parameters()) - truth).norm()
-                        worst = max(worst, float(error / truth.norm()))
-                        assert total == pytest.approx(whole.item(), rel=1e-5)
-                        optimizer.step()
-                except LeftOutError:
-                    if not comes_back:
-                        raise
-                    left_out += 1
-                    all_reduce.join()
-            trouble("end", rank, all_reduce.step, life)
-        return {
-            "worst": worst,
-            "steps": all_reduce.step,
-            "theta": flat(module.parameters()).numpy(),
-            "momentum": flat(optimizer.momentum).numpy(),
-            "ranks": all_reduce.ranks,
-            "joined": joined,
-            "left out": left_out,
-            "changes": len(all_reduce.changes) - 1,
-        }
-
-    return train
 
 
 def test_a_line_tells_of_a_death_once(tmp_path):
@@ -301,7 +240,7 @@ def test_a_rank_that_is_killed_in_the_first_or_the_last_step(tmp_path):
 
 
 def test_ranks_killed_at_random_instants_come_back(tmp_path):
-    deaths, between = 6 if strength.LONG else 2, 30
+    deaths, between = 6 if strength.LONG else 2, 20
 
     def director(ranks):
         rng = np.random.default_rng()
@@ -309,10 +248,8 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path):
             rank = int(rng.integers(N))
             ranks.until(f"{rank}/{10 + between * death}")
             time.sleep(0.1 * rng.random())
-            ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
-            ranks.start(rank)
-            ranks.until_back(rank)
+            # Before or after the others notice.
+            ranks.kill_and_start(rank, after=rng.choice([0.0, 0.5]))
 
     steps = 20 + between * (deaths + 1)
     found = launch(tmp_path, training(BinaryCode(N, stragglers=1), steps, slowly), director)
@@ -429,8 +366,8 @@ def test_ranks_that_start_again_at_once_join_those_who_run(tmp_path):
             time.sleep(0.25)
         ranks.until_back(0, 4)
 
-    found = launch(tmp_path, training(CyclicRepetition(N, stragglers=2), 60, slowly), director)
-    check(found, 60)
+    found = launch(tmp_path, training(CyclicRepetition(N, stragglers=2), 40, slowly), director)
+    check(found, 40)
     assert [found[r]["joined"] for r in range(N)] == [True, False, False, False, True, False]
     assert {each["left out"] for each in found.values()} == {0}
 
@@ -477,18 +414,17 @@ def test_a_rank_that_cannot_reach_the_others_is_shut_out(tmp_path):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (now + 4, now + 4))
 
             membership.Lines.__init__ = few
-        work = training(BinaryCode(N, stragglers=1), 60, slowly, deadline=6.0)
+        work = training(BinaryCode(N, stragglers=1), 30, slowly, deadline=6.0)
         return work(rank, store, life)
 
     def director(ranks):
         ranks.until("1/5")
-        ranks.signal(3)
-        ranks.start(3)
+        ranks.kill_and_start(3)
 
     trains = [functools.partial(train, how) for how in ("unreachable", "refused", "descriptors")]
     for found in launch_each(tmp_path, trains, [director] * 3):
         assert "LeftOutError: rank 3 and others cannot reach each other" in found.pop(3)
-        check(found, 60, without(3))
+        check(found, 30, without(3))
         assert {each["left out"] for each in found.values()} == {0}
 
 
@@ -865,75 +801,13 @@ def test_whatever_ranks_have_each_partition_is_in_the_sum_once(seed):
     assert sum(0.0 if p.grad is None else float(p.grad) for _, p in done.values()) == 20.0
 
 
-def reacting(code, steps, trouble=lambda moment, rank, step, life: None, ahead=0, of=1):
-    """Return a rank's program; like dropout, each gradient draws a random number of its own."""
-
-    def train(rank, store, life):
-        module, data = net(), samples()
-        optimizer = Momentum(module)
-        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
-        computed, worst = [], 0.0
-
-        def compute(x, y):
-            computed.append(len(x))
-            loss = losses(module, x, y).sum()
-            loss.backward()
-            return [loss.item()]
-
-        with CodedAllReduce(
-            module,
-            code,
-            store=store,
-            rank=rank,
-            sampler=sampler,
-            state=[optimizer],
-            redundancy="reactive",
-            recompute=lambda indices: compute(*data[indices]),
-            accumulate=of,
-            deadline=30.0,
-            settle=3.0,
-        ) as all_reduce:
-            joined = all_reduce.joined
-            store.set(f"{rank}/life/{life}", b"")
-            batches = loading(data, sampler, ahead)
-            while (step := all_reduce.step) < steps:
-                optimizer.zero_grad()
-                loss = sum(compute(*next(batches))[0] for _ in range(of))
-                store.set(f"{rank}/{step}", b"")
-                trouble("before", rank, step, life)
-                (total,) = all_reduce(loss)
-                trouble("after", rank, step, life)
-                whole = sum(
-                    losses(module, *data[order(of * step + each)]).sum() for each in range(of)
-                )
-                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
-                error = (flat(p.grad for p in module.parameters()) - truth).norm()
-                worst = max(worst, float(error / truth.norm()))
-                assert total == pytest.approx(whole.item(), rel=1e-5)
-                optimizer.step()
-        return {
-            "worst": worst,
-            "computed": sum(computed),
-            "theta": flat(module.parameters()).numpy(),
-            "joined": joined,
-            "ranks": all_reduce.ranks,
-        }
-
-    return train
-
-
-def check_reacting(found, ranks=range(N)):
-    assert sorted(found) == sorted(ranks)
-    for each in found.values():
-        assert isinstance(each, dict), each
-        assert each["worst"] <= EXACT
-        assert np.array_equal(each["theta"], found[min(found)]["theta"])
+reacting = functools.partial(training, reactive=True, settle=3.0)
 
 
 def test_nothing_is_computed_twice_while_nobody_dies(tmp_path):
     codes = [BinaryCode(N, stragglers=2), CyclicRepetition(N, stragglers=2), Uncoded(N)]
     for found in launch_each(tmp_path, [reacting(code, 8) for code in codes]):
-        check_reacting(found)
+        check(found, 8)
         # The first step computes two halves once more.
         assert sum(each["computed"] for each in found.values()) == (8 + 1) * BATCH
 
@@ -942,32 +816,29 @@ def test_what_a_rank_that_dies_owed_is_computed_in_the_same_step(tmp_path):
     code = BinaryCode(N, stragglers=1)
     trains = [reacting(code, 8, kill(*case)) for case in KILLS]
     for (rank, _), found in zip(KILLS, launch_each(tmp_path, trains), strict=True):
-        check_reacting(found, without(rank))
+        check(found, 8, without(rank))
         assert found[1]["ranks"] == without(rank)
 
 
 def test_batches_that_a_loader_took_of_the_owners_before(tmp_path):
     code = BinaryCode(N, stragglers=1)
     found = launch(tmp_path, reacting(code, 9, kill(4, ("before", 4)), ahead=2))
-    check_reacting(found, without(4))
+    check(found, 9, without(4))
 
 
 def test_two_that_die_at_once_and_come_back(tmp_path):
     def director(ranks):
         ranks.until("1/5")
-        for rank in (0, 3):
-            ranks.signal(rank)
-        for rank in (3, 0):
-            ranks.start(rank)
-        ranks.until_back(3, 0)
+        ranks.kill_and_start(0, 3)
 
     trains = [
-        reacting(CyclicRepetition(N, stragglers=2), 40, slowly),
-        reacting(BinaryCode(N, stragglers=2), 40, slowly, of=2),
-        reacting(BinaryCode(N, stragglers=2), 40, slowly, ahead=2),
+        reacting(CyclicRepetition(N, stragglers=2), 25, slowly),
+        reacting(BinaryCode(N, stragglers=2), 25, slowly, of=2),
+        reacting(BinaryCode(N, stragglers=2), 25, slowly, ahead=2),
     ]
-    for found in launch_each(tmp_path, trains, [director] * 3):
-        check_reacting(found)
+    each_train = launch_each(tmp_path, trains, [director] * 3)
+    for found, of in zip(each_train, (1, 2, 1), strict=True):
+        check(found, 25, of=of)
         assert [found[r]["joined"] for r in range(N)] == [r in (0, 3) for r in range(N)]
 
 
@@ -980,16 +851,11 @@ def test_owners_killed_at_random_instants_come_back(tmp_path):
             dying = rng.permutation(N)[: rng.integers(1, 3)].tolist()
             ranks.until(f"{dying[0]}/{10 + between * death}")
             time.sleep(0.1 * rng.random())
-            for rank in dying:
-                ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
-            for rank in dying:
-                ranks.start(rank)
-            ranks.until_back(*dying)
+            ranks.kill_and_start(*dying, after=rng.choice([0.0, 0.5]))
 
     steps = 20 + between * (deaths + 1)
     train = reacting(BinaryCode(N, stragglers=2), steps, slowly)
-    check_reacting(launch(tmp_path, train, director))
+    check(launch(tmp_path, train, director), steps)
 
 
 def test_what_reactive_redundancy_takes():
@@ -1065,12 +931,10 @@ def audited(
                     all_reduce.join()
                     batches = loading(data, sampler, ahead)
                     continue
-                whole = sum(losses(module, *data[order(at)]).sum() for at in steps_of(step, of))
-                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
-                error = (flat(p.grad for p in module.parameters()) - truth).norm()
-                errors.append(float(error / truth.norm()))
+                whole, error = whole_and_error(module, step, of)
+                errors.append(error)
                 if not errors[-1] > EXACT:
-                    assert total == pytest.approx(whole.item(), rel=1e-5)
+                    assert total == pytest.approx(whole, rel=1e-5)
                 if math.isfinite(errors[-1]):  # as a GradScaler does
                     optimizer.step()
                 erring(rank, step, module, None)
@@ -1086,11 +950,6 @@ def audited(
         }
 
     return train
-
-
-def steps_of(step, of):
-    """Return the batches of a step."""
-    return range(of * step, of * step + of)
 
 
 def times(factor, faulty, since, until=math.inf):
@@ -1358,12 +1217,10 @@ def comparing(code, steps, every, erring, state=()):
                         if error.suspects == (rank,):
                             raise
                         suspects.append((step, *error.suspects))
-                whole = losses(module, *data[order(step)]).sum()
-                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
-                error = (flat(p.grad for p in module.parameters()) - truth).norm()
-                errors.append(float(error / truth.norm()))
+                whole, error = whole_and_error(module, step)
+                errors.append(error)
                 if math.isfinite(errors[-1]):  # as a GradScaler does
-                    assert total == pytest.approx(whole.item(), rel=1e-5)
+                    assert total == pytest.approx(whole, rel=1e-5)
                     optimizer.step()
                 erring(rank, step, module, None)
         return {
@@ -1450,69 +1307,19 @@ def test_one_of_two_copies_errs_and_the_step_is_done_once_more(tmp_path):
 # ------------------------------------------------------------------ what ranks have in common
 
 
-def loading(data, sampler, ahead):
-    """Yield batches for ever, like a DataLoader whose workers take `ahead` batches in advance."""
-    while True:
-        coming = []
-        for indices in sampler:
-            coming.append(indices)
-            if len(coming) > ahead:
-                yield data[coming.pop(0)]
-        while coming:
-            yield data[coming.pop(0)]
-
-
-def accumulating(code, calls, of, ahead=0, told=None):
-    """Return a rank's program whose steps add up the gradients of `of` batches."""
-
-    def train(rank, store, life):
-        module, data = net(), samples()
-        optimizer = Momentum(module)
-        sampler = CodedSampler(data, code, BATCH, rank, seed=SEED)
-        options = {"sampler": sampler, "state": [optimizer], "deadline": 30.0, "settle": 1.5}
-        worst, joined = 0.0, False
-        with CodedAllReduce(
-            module, code, store=store, rank=rank, accumulate=of if told is None else told, **options
-        ) as all_reduce:
-            joined = all_reduce.joined
-            store.set(f"{rank}/life/{life}", b"")
-            batches = loading(data, sampler, ahead)
-            while (step := all_reduce.step) < calls:
-                optimizer.zero_grad()
-                for _ in range(of):
-                    losses(module, *next(batches)).sum().backward()
-                store.set(f"{rank}/{step}", b"")
-                slowly("before", rank, step, life)
-                all_reduce()
-                whole = sum(
-                    losses(module, *data[order(step * of + each)]).sum() for each in range(of)
-                )
-                truth = flat(torch.autograd.grad(whole, list(module.parameters())))
-                error = (flat(p.grad for p in module.parameters()) - truth).norm()
-                worst = max(worst, float(error / truth.norm()))
-                optimizer.step()
-        return {"worst": worst, "joined": joined, "theta": flat(module.parameters()).numpy()}
-
-    return train
-
-
 def starts_again(ranks):
     ranks.until("1/5")
-    ranks.signal(0)
-    ranks.start(0)
-    ranks.until_back(0)
+    ranks.kill_and_start(0)
 
 
 def test_a_rank_that_joins_takes_the_batches_of_the_others(tmp_path):
     """Steps may take several batches, and loaders may have taken batches in advance."""
     code = BinaryCode(N, stragglers=1)
-    trains = [accumulating(code, 30, of, ahead) for of, ahead in ((1, 0), (2, 0), (1, 2), (3, 2))]
-    for found in launch_each(tmp_path, trains, [starts_again] * len(trains)):
-        assert sorted(found) == list(range(N))
-        for each in found.values():
-            assert isinstance(each, dict), each
-            assert each["worst"] <= EXACT
-            assert np.array_equal(each["theta"], found[0]["theta"])
+    cases = [(1, 0), (2, 0), (1, 2), (3, 2)]
+    trains = [training(code, 20, slowly, of=of, ahead=ahead) for of, ahead in cases]
+    each_case = launch_each(tmp_path, trains, [starts_again] * len(trains))
+    for (of, _), found in zip(cases, each_case, strict=True):
+        check(found, 20, of=of)
         assert found[0]["joined"]
 
 

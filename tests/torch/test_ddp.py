@@ -31,7 +31,6 @@ from groups_of_ranks import (  # noqa: E402
     flat,
     here,
     losses,
-    order,
     samples,
     slowly,
 )
@@ -108,10 +107,6 @@ def training(
 
         module[4].weight.register_hook(within)
 
-        def truth(step):
-            whole = sum(losses(module, *data[order(of * step + each)]).sum() for each in range(of))
-            return flat(torch.autograd.grad(whole, list(module.parameters())))
-
         with until(
             coded_ddp(ddp, code, sampler=sampler, accumulate=of, state=[optimizer], **given)
         ) as coded:
@@ -134,8 +129,7 @@ def training(
                     continue
                 at.clear()
                 trouble("after", rank, step, life)
-                found, right = flat(p.grad for p in module.parameters()), truth(step)
-                worst = max(worst, float((found - right).norm() / right.norm()))
+                worst = max(worst, ranks.whole_and_error(module, step, of)[1])
                 optimizer.step()
         return {
             "worst": worst,
@@ -223,9 +217,9 @@ def test_ranks_that_die_while_others_are_recomputed_and_come_back(tmp_path):
 
     code = CyclicRepetition(N, stragglers=3)
     settings = {"gradient_as_bucket_view": True}
-    train = training(code, 60, trouble, of=2, settings=settings, redundancy="reactive")
+    train = training(code, 30, trouble, of=2, settings=settings, redundancy="reactive")
     found = ranks.launch(tmp_path, train, director)
-    check(found, 60, of=2)
+    check(found, 30, of=2)
     assert found[0]["joined"]
     assert found[1]["joined"]
     assert sum(each["joined"] for each in found.values()) == 3
@@ -305,10 +299,8 @@ def test_ranks_killed_at_random_instants_come_back(tmp_path, monkeypatch):
             rank = int(rng.integers(N))
             ranks.until(f"{rank}/{10 + between * death}")
             time.sleep(0.1 * rng.random())
-            ranks.signal(rank)
-            time.sleep(rng.choice([0.0, 0.5]))  # before or after the others notice
-            ranks.start(rank)
-            ranks.until_back(rank)
+            # Before or after the others notice.
+            ranks.kill_and_start(rank, after=rng.choice([0.0, 0.5]))
 
     steps = 20 + between * (deaths + 1)
     trains = [
@@ -439,10 +431,7 @@ def test_gradients_are_right_whatever_parameters_are_in_memory(tmp_path):
             for own in sampler:
                 module.zero_grad()
                 losses(ddp, *data[own]).sum().backward()
-                found = [p.grad.clone() for p in module.parameters()]
-                whole = losses(module, *data[order(coded.step - 1)]).sum()
-                right = torch.autograd.grad(whole, list(module.parameters()))
-                errors.append(float((flat(found) - flat(right)).norm() / flat(right).norm()))
+                errors.append(ranks.whole_and_error(module, coded.step - 1)[1])
         return errors
 
     trains = [functools.partial(train, each) for each in ({}, {"gradient_as_bucket_view": True})]
