@@ -4,7 +4,6 @@ import functools
 import importlib
 import itertools
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import mpmath
@@ -325,23 +324,6 @@ def test_minimum_norm_where_there_is_none():
     assert np.isnan(
         kernels.minimum_norm(kernels.Circulant.by_shifts(column, 2), np.array([2]))
     ).all()
-
-
-@pytest.mark.parametrize(
-    ("part", "other", "says"),
-    [
-        ("whole", np.ones(14, complex), r"projector .*\(2, 2, 7\).*\(2, 2, 6\)"),
-        ("projector", np.ones((2, 3, 6), complex), r"projector .*\(2, 2, 6\).*\(2, 3, 6\)"),
-        ("spectrum", np.ones(12), "spectrum .*complex128"),
-        ("energy", np.ones(6, complex), "energy .*float64"),
-        ("energy", np.ones(5), r"energy .*\(6,\).*\(5,\)"),
-    ],
-)
-def test_projector_check(part, other, says):
-    made = kernels.Circulant.by_shifts(np.arange(1, 13) + 0j, 2)
-    made.check()
-    with pytest.raises((TypeError, ValueError), match=says):
-        replace(made, **{part: other}).check()
 
 
 def test_table_of_the_bench():

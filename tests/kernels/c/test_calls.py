@@ -296,6 +296,16 @@ def test_bind_decoding_vector_spread_decodes_long_ones_anew():
     assert anew == 24
 
 
+def test_counts_of_calls_that_threads_share(split_over):
+    split_over(2)
+    before = compiled.counts()
+    for _ in range(3):
+        kernels.square_sum(np.ones(50_000))
+    called, shared = np.subtract(compiled.counts(), before)
+    assert called == 3
+    assert 0 <= shared <= 3
+
+
 @pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
 def test_select_simd_each_level(level):
     """A skipped test reports each level that this machine cannot test."""
