@@ -11,7 +11,7 @@ import fastgc
 # Imported by module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._base import text as shown
-from fastgc.plotting.curves import leaves_out
+from fastgc.plotting.curves import drawn_error, leaves_out
 from fastgc.plotting.panels import Panel
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -521,3 +521,109 @@ def test_cost_curves_are_points():
     assert "ignore" not in wrong.get_title()
     with pytest.raises(ValueError, match="no code was measured"):
         plotting.cost_curves([])
+
+
+def test_drawn_error_has_a_place_on_the_axis():
+    assert [drawn_error(each) for each in (0.0, 1e-17, 0.3, 2999, np.inf)] == [
+        *(1e-17, 1e-17, 0.3, 2999, 3000)
+    ]
+
+
+def test_circle_curves_axes():
+    values = fastgc.stability.circle_values(fastgc.ReedSolomon(12, stragglers=2), [0, 5])
+    ax = plotting.circle_curves(values)
+    assert ax.get_xlim() == (-0.5, 11.5)
+    exact, near, zero = ax.lines
+    assert (exact.get_linestyle(), near.get_linestyle()) == ("--", "-")
+    assert exact.get_color() != near.get_color()
+    assert exact.get_zorder() > near.get_zorder() > zero.get_zorder()
+    assert list(zero.get_ydata()) == [0, 0]
+    assert ax.yaxis.get_major_formatter()(-3.0) == "$10^{-3}$"
+    assert all(at == round(at) for at in ax.get_yticks())
+    [legend] = ax.figure.legends  # all entries side by side
+    ax.figure.canvas.draw()
+    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 1
+    assert all(patch.get_zorder() < zero.get_zorder() for patch in ax.patches)
+
+
+def test_spending_panels_count_rounds_that_were_not_evaluated():
+    run = spending("a", [1.0, 2.0, 3.0], [3.0, 2.0, 1.0], 4, 1, 40)
+    run.rounds[1] = replace(run.rounds[1], evaluated=False)
+    loss, sent, _, by_sent = plotting.spending_panels([run], True)
+    assert (list(loss.lines[0].x), list(loss.lines[0].y)) == ([1, 3], [3, 1])
+    assert (list(sent.lines[0].x), list(sent.lines[0].y)) == ([1, 2, 3], [5, 10, 15])
+    assert (list(by_sent.lines[0].x), list(by_sent.lines[0].y)) == ([5, 15], [3, 1])
+
+
+def test_cost_curves_bars_reach_from_the_median_to_the_largest():
+    row = rows_of(["binary"], [8], [1e-9])[0]._replace(mean_load=2.5, workers=6.0)
+    rough = row._replace(code="graph", left_out=0.2, workers=5.0, worst_error=1e-3)
+    waited, wrong = plotting.cost_curves([row, rough], "at random").axes
+    bars = np.array([each.get_segments()[0] for each in wrong.collections])
+    np.testing.assert_allclose(bars, [[[2.5, 1e-9], [2.5, 1e-8]], [[2.5, 1e-9], [2.5, 1e-3]]])
+    assert waited.get_title() == "fewest: graph, 5 workers"
+    assert wrong.get_title() == "least precise exact code: binary, 1e-08"
+    assert (waited.get_yscale(), wrong.get_yscale()) == ("linear", "log")
+    [legend] = waited.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "binary",
+        "graph (edges of a random graph): leaves out 20%",
+    ]
+    assert legend.get_title().get_text() == "at random"
+    for rows, title in (
+        ([row], "least precise: binary, 1e-08"),
+        ([rough], "least precise: graph, 1e-03"),
+    ):
+        assert plotting.cost_curves(rows).axes[1].get_title() == title
+
+
+def test_time_curves_of_approximate_codes_alone():
+    code = fastgc.Uncoded(6, tolerance=1 / 2)
+    late = fastgc.delays.Exponential(5.0)
+    found = {"ignore": fastgc.simulation.simulate(code, late, rounds=50)}
+    [ax] = plotting.time_curves(found).axes
+    assert ax.get_title().startswith("fastest: ignore, ")
+    assert ax.get_xlabel() == "time of a round (s)"
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), found["ignore"].quantile(
+        ax.lines[0].get_ydata()))  # fmt: skip
+    assert (ax.lines[0].get_ydata()[0], ax.lines[0].get_ydata()[-1]) == (0, 0.999)
+
+
+def test_load_curves_draw_the_best_of_a_load_and_no_time_below_zero():
+    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic"], rounds=50)
+    [first, *_] = plan.choices
+    wide = replace(first, standard_error=first.time)
+    slower = replace(first, wait=5 * first.wait)
+    plan.choices[:] = [wide, slower]
+    time, growth = plotting.load_curves(plan).axes
+    [bar] = time.collections[0].get_segments()
+    took = 1e3 * wide.time
+    np.testing.assert_allclose(bar[:, 1], [took, took * 2.96])
+    assert time.lines[0].get_ydata() == pytest.approx([took])
+    assert growth.get_title().startswith("rounding: most by cyclic, ")
+    assert time.get_ylabel() == "time of a round (ms)"
+    assert [ax.get_yscale() for ax in (time, growth)] == ["log", "log"]
+
+
+def test_sequential_curves_count_gradients_and_choices():
+    times = 1.0 + np.random.default_rng(0).exponential(size=(60, 4))
+    found = fastgc.sequential.compare(times, ["uncoded", "rs"], probe=20)
+    done, tried = plotting.sequential_curves(found).axes
+    for line, each in zip(done.lines, found, strict=True):
+        assert list(line.get_ydata()) == list(range(1, each.run.done.size + 1))
+    for line, each in zip(tried.lines, found, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.array(each.tried))
+    count = sum(len(each.tried) for each in found)
+    best = min(found, key=lambda each: each.run.seconds_per_job)
+    assert tried.get_title() == f"the best of {count} choices has load {best.scheme.load:.3g}"
+    assert tried.get_ylabel() == "time per gradient (s)"
+    assert (tried.get_xscale(), tried.get_yscale(), done.get_yscale()) == ("log", "log", "linear")
+
+
+def test_fit_curves_of_no_model():
+    [ax] = plotting.fit_curves([2.0, 3.0, 5.0], []).axes
+    assert ax.get_title() == ""
+    assert ax.get_xlabel() == "time (s)"
+    [line] = ax.lines
+    assert line.get_drawstyle() == "steps-post"
+    np.testing.assert_allclose(line.get_xdata(), np.quantile([2, 3, 5], line.get_ydata()))

@@ -14,7 +14,7 @@ import fastgc
 from fastgc import plotting
 from fastgc._base.extras import pip_install
 from fastgc.plotting.curves import leaves_out
-from fastgc.plotting.panels import Line, Panel, even_lines
+from fastgc.plotting.panels import Line, Panel, even_lines, shorten, spread, time_unit
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -269,8 +269,9 @@ def test_panel_figure_legend_has_the_columns_that_fit():
     for lines, columns in ((short, 4), (long, 1)):
         figure = plotting.panel_figure([Panel("", "x", "y", lines)])
         [legend] = figure.legends
-        assert legend._ncols == columns
-        figure.canvas.draw()
+        figure.draw_without_rendering()
+        left = {round(text.get_window_extent().x0) for text in legend.get_texts()}
+        assert len(left) == columns
         box = legend.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
         assert box.x0 >= 0
         assert box.x1 <= figure.get_figwidth()
@@ -350,3 +351,33 @@ def test_panel_figure_points_of_many_codes_differ():
     lines = [Line(f"code {at}", [at], [at], "points") for at in range(40)]
     [axes] = plotting.panel_figure([Panel("", "", "", lines)]).axes
     assert len({(line.get_color(), line.get_marker()) for line in axes.lines}) == 40
+
+
+def test_time_unit():
+    assert time_unit(1.0) == ("s", 1.0)
+    assert time_unit(0.999) == ("ms", 1e3)
+
+
+def test_shorten():
+    assert shorten("thirteen let.", 13) == "thirteen let."
+    assert shorten("fourteen lette", 13) == "fourteen let…"
+    assert shorten("a blank at the end", 9) == "a blank…"
+
+
+def test_spread_of_positive_values():
+    def of(*values, **options):
+        return spread([Line("a", range(len(values)), values)], **options)
+
+    assert of(1, 4.1)
+    assert not of(1, 4)
+    assert not of(1, 9, 0)
+    assert of(1, 9, 0, np.nan, np.inf, zeros=True)
+    assert not of(np.nan)
+    assert not of(0, -1, zeros=True)
+
+
+def test_check_path_knows_kinds_of_pictures():
+    for name in "a.png", "a.PDF", "b/a.svg", "a.eps":
+        plotting.check_path(name)
+    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, \.eps"):
+        plotting.check_path("a.tiff")

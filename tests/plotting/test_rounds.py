@@ -65,6 +65,42 @@ def test_assignment_writes_and_colours_coefficients():
     assert len(ax.figure.axes) == 2  # the second is the scale
 
 
+def test_assignment_writes_numbers_in_a_few_characters():
+    """On dark cells they are white; the key reaches as far as the coefficients do."""
+    B = np.array([[123.4, -99.6, 0], [0.125, 9999, 0], [12345.0, 0, 3e-7]])
+    ax = plotting.assignment(fastgc.LinearCode(B, wait=3))
+    texts = {text.get_position()[::-1]: text for text in ax.texts}
+    assert {at: text.get_text() for at, text in texts.items()} == {
+        (0, 0): "123",
+        (0, 1): "\N{MINUS SIGN}1e+02",
+        (1, 0): "0.12",
+        (1, 1): "9999",
+        (2, 0): "1.2e+04",
+        (2, 2): "3e\N{MINUS SIGN}07",
+    }
+    assert (texts[2, 0].get_color(), texts[1, 0].get_color()) == ("white", "black")
+    assert {(text.get_ha(), text.get_va()) for text in ax.texts} == {("center", "center")}
+    key = ax.figure.axes[1]
+    assert key.get_xlim() == (-12345, 12345)
+    assert key.get_xlabel() == "coefficient"
+    positive = plotting.assignment(fastgc.LinearCode(np.abs(B), wait=3)).figure.axes[1]
+    assert positive.get_xlim() == (0, 12345)
+    whole = plotting.assignment(fastgc.ReedSolomon(5, stragglers=1)).figure.axes[1]
+    assert whole.get_xlim() == (-180, 180)
+    assert list(whole.get_xticks()) == [-180, -90, 0, 90, 180]
+
+
+def test_assignment_numbers_workers_and_partitions():
+    for n, workers, partitions in (12, range(12), range(12)), (30, range(0, 30, 2), None):
+        ax = plotting.assignment(fastgc.BinaryCode(n, stragglers=1))
+        assert list(ax.get_yticks()) == list(workers)
+        if partitions is not None:
+            assert list(ax.get_xticks()) == list(partitions)
+    ax = plotting.assignment(fastgc.LagrangeCode(6, load=2))
+    assert ax.get_xlabel().startswith("coded block of data")
+    assert ax.get_title() == "LagrangeCode: n = 6 workers, load w = 2"
+
+
 def test_assignment_writes_no_angle_below_zero():
     """A coefficient of 1 may be rounded to a small negative angle."""
     ax = plotting.assignment(fastgc.ReedSolomon(6, stragglers=2, clusters="auto"))

@@ -47,7 +47,10 @@ def decodable_sets(code, rng, count):
 def products(code):
     """Return B, or for codes of the data the products of two basis polynomials; and its target."""
     if code.scheme.data.coded:
-        basis = code.scheme._basis
+        alpha, beta = code.alpha, code.beta
+        gaps = alpha[:, None] - alpha + np.eye(alpha.size)
+        parts = (beta[:, None, None] - alpha) / gaps  # the j-th polynomial has no factor j
+        basis = np.where(np.eye(alpha.size, dtype=bool), 1, parts).prod(axis=2)
         rows = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         return rows, np.eye(basis.shape[1]).ravel(), code.load // code.scheme.messages.per_worker
     return code.matrix(), np.ones(code.k), 1
