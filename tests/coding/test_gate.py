@@ -1,0 +1,62 @@
+"""Gates: rounds wait for better messages, but for no more workers than must come."""
+
+import numpy as np
+import pytest
+
+from fastgc import CyclicRepetition, LinearCode, ReedSolomon, Uncoded
+from fastgc.coding.gate import Gate
+
+
+class Doubtful(Gate):
+    """Doubts every set of fewer than five messages by as much as `off`."""
+
+    waits = True
+    off = 1.0
+
+    def doubt(self, survivors, vector, form):
+        return self.off if survivors.size < 5 else 0.0
+
+
+def beyond():
+    raise OverflowError
+
+
+def test_no_code_waits_by_itself():
+    gate = Gate(ReedSolomon(6, stragglers=2).scheme)
+    assert not gate.waits
+    assert gate.doubt(np.arange(4), np.ones(4), None) == 0
+    assert not gate.awaits_more(np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("code", "whole", "short"),
+    [
+        (ReedSolomon(6, stragglers=2), [0, 1, 2, 3], [0, 1, 2]),  # four workers always come
+        (Uncoded(2, 4, load=2), [0, 1, 2, 3], [0, 1, 2]),  # the second worker may send one more
+        (LinearCode(CyclicRepetition(60, stragglers=5).matrix()), range(60), range(4)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_awaits_more_until_all_workers_came_that_must(code, whole, short):
+    gate, whole, short = Doubtful(code.scheme), np.array(whole), np.array(short)
+    for vector in (lambda: None, beyond):
+        assert gate.awaits_more(short, vector)
+        assert not gate.awaits_more(whole, vector)
+    many = np.arange(min(5, code.scheme.messages.count))
+    assert gate.awaits_more(many, beyond) == (code.n == 60)
+    gate.off = 0.0
+    assert not gate.awaits_more(short, lambda: None)
+
+
+def test_awaits_more_asks_for_the_vector_of_the_scheme():
+    scheme = ReedSolomon(6, stragglers=3).scheme
+    asked = []
+
+    class Asking(Doubtful):
+        def doubt(self, survivors, vector, form):
+            asked.append((vector, form))
+            return 0.0
+
+    assert not Asking(scheme).awaits_more(np.arange(3))
+    np.testing.assert_array_equal(asked[0][0], scheme.vector(np.arange(3)))
+    assert asked[0][1] == scheme.format(1, np.float64)
