@@ -422,6 +422,14 @@ def slowly(moment, rank, step, life):
     time.sleep(0.1 if here[0].check([AWAITED]) else 0.01)
 
 
+def wait_until_back(store, was_late):
+    """Go on slowly until a rank that was late says that it is back."""
+    if was_late:
+        store.set("back", b"")
+    elif not store.check(["back"]):
+        time.sleep(0.1)
+
+
 def without(rank):
     return [r for r in range(N) if r != rank]
 

@@ -61,6 +61,7 @@ from groups_of_ranks import (  # noqa: E402
     slowly,
     train_on_digits,
     training,
+    wait_until_back,
     whole_and_error,
     without,
 )
@@ -441,14 +442,6 @@ def test_who_holds_the_interpreter_is_not_left_out(tmp_path):
     found = launch(tmp_path, training(code, 10, trouble, settle=0.3))
     check(found, 10, without(4))
     went_on_without(4, found)
-
-
-def wait_until_back(store, was_late):
-    """Go on slowly until a rank that was late says that it is back."""
-    if was_late:
-        store.set("back", b"")
-    elif not store.check(["back"]):
-        time.sleep(0.1)
 
 
 def test_who_is_late_by_the_pace_of_steps_is_left_out(tmp_path):

@@ -33,6 +33,8 @@ from groups_of_ranks import (  # noqa: E402
     losses,
     samples,
     slowly,
+    wait_until_back,
+    whole_and_error,
 )
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -129,7 +131,7 @@ def training(
                     continue
                 at.clear()
                 trouble("after", rank, step, life)
-                worst = max(worst, ranks.whole_and_error(module, step, of)[1])
+                worst = max(worst, whole_and_error(module, step, of)[1])
                 optimizer.step()
         return {
             "worst": worst,
@@ -318,8 +320,8 @@ def test_a_rank_that_is_left_out_is_told_by_backward_and_joins(redundancy, tmp_p
     def late(moment, rank, step, life):
         if (moment, rank, step) == ("within", 3, 5):
             time.sleep(2.0)
-        elif moment == "before":
-            time.sleep(0.1)  # the others are there when it joins
+        elif moment == "before" and step > 5:
+            wait_until_back(here[0], rank == 3)
 
     options = {"deadline": 0.7, "settle": 0.3, "redundancy": redundancy}
     train = training(BinaryCode(N, stragglers=1), 40, late, **options)
@@ -431,7 +433,7 @@ def test_gradients_are_right_whatever_parameters_are_in_memory(tmp_path):
             for own in sampler:
                 module.zero_grad()
                 losses(ddp, *data[own]).sum().backward()
-                errors.append(ranks.whole_and_error(module, coded.step - 1)[1])
+                errors.append(whole_and_error(module, coded.step - 1)[1])
         return errors
 
     trains = [functools.partial(train, each) for each in ({}, {"gradient_as_bucket_view": True})]

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +31,7 @@ from groups_of_ranks import (  # noqa: E402
     slowly,
     torchrun,
     train_on_digits,
+    wait_until_back,
 )
 
 from fastgc.torch import CodedDataParallel  # noqa: E402
@@ -192,10 +192,8 @@ def test_what_a_late_rank_owes_is_computed_by_others(tmp_path):
     def trouble(rank, step, life, store):
         if (rank, step) == (2, 25):
             store.wait(["0/35"])
-        if step > 35 and rank == 2:
-            store.set("back", b"")
-        if step > 35 and not store.check(["back"]):
-            time.sleep(0.1)
+        if step > 35:
+            wait_until_back(store, rank == 2)
 
     options = {"redundancy": "reactive", "deadline": "auto", "settle": 0.3}
     train = training(BinaryCode(N, stragglers=1), 80, trouble=trouble, **options)
