@@ -175,6 +175,8 @@ def test_figures_take_the_place_of_tables():
     assert not Path("-").exists()
     shown = done("train", *RESUMED, "--rounds", "1", "--markdown").stdout
     assert "| rs (Reed-Solomon) |" in shown
+    assert not shown.endswith("|\n\n")
+    assert done(*APPROXIMATE, "--markdown").stdout.count("|\n\n") == 2  # one after each table
 
 
 def test_codes_inside_groups(tmp_path):

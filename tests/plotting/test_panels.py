@@ -14,7 +14,15 @@ import fastgc
 from fastgc import plotting
 from fastgc._base.extras import pip_install
 from fastgc.plotting.curves import leaves_out
-from fastgc.plotting.panels import Line, Panel, even_lines, shorten, spread, time_unit
+from fastgc.plotting.panels import (
+    Line,
+    Panel,
+    even_lines,
+    legend_columns,
+    shorten,
+    spread,
+    time_unit,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -381,3 +389,30 @@ def test_check_path_knows_kinds_of_pictures():
         plotting.check_path(name)
     with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, \.eps"):
         plotting.check_path("a.tiff")
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [("single", [3, 2, 1, 1, 1, 1]), ("double", [4, 4, 4, 3, 2, 1]), ("slide", [4, 4, 3, 2, 2, 1])],
+)
+def test_legend_columns_are_as_many_as_fit(width, columns):
+    with matplotlib.rc_context(plotting.style(width)):
+        wide = matplotlib.rcParams["figure.figsize"][0]
+        letters = 5, 10, 20, 30, 40, 60
+        assert [legend_columns(["x" * n] * 9, wide) for n in letters] == columns
+        assert legend_columns(["x" * 5] * 2, wide) == 2
+        assert (
+            legend_columns(["x", "x" * 60], wide) == legend_columns(["x\n" + "x" * 60], wide) == 1
+        )
+
+
+def test_panel_figure_breaks_long_entries_of_many_lines():
+    """More than six have two columns."""
+    long = "{} with a long name, which is broken where there are many"
+    lines = [Line(long.format(m), [1, 2], [m, m + 1]) for m in range(7)]
+    for count, columns, broken in ((6, 1, 0), (7, 2, 1)):
+        figure = plotting.panel_figure([Panel("", "x", "y", lines[:count])])
+        figure.draw_without_rendering()
+        texts = figure.legends[0].get_texts()
+        assert len({round(text.get_window_extent().x0) for text in texts}) == columns
+        assert {text.get_text().count("\n") for text in texts} == {broken}
