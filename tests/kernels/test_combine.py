@@ -136,7 +136,8 @@ def test_combine_of_rows_from_memory(dtype, split, at_each_level, split_over):
     """The place of `out` changes no bit, nothing beyond it is written, all rows are checked."""
     split_over(2 if split else 1)
     rng = np.random.default_rng(7)
-    size = 2_200_004 // np.dtype(dtype).itemsize - 1  # with `out`, more than 8 MiB
+    # Written past the caches: rows and half of `out` are more than 8 MiB.
+    size = 2_900_004 // np.dtype(dtype).itemsize - 1
     coef = rng.standard_normal(2) + 1j * rng.standard_normal(2)
     arrays = [rng.standard_normal(size).astype(dtype) for _ in range(2)]
     kind = np.result_type(dtype, np.complex64)
