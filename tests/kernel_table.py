@@ -776,13 +776,7 @@ SOLVE = Kernel(
     truth=_solved_truly,
 )
 LEJA = Kernel(
-    "leja_order",
-    _unordered,
-    equal,
-    ("order",),
-    shapes(NODES, (1,)),
-    cases=KINDS,
-    wide=False,
+    "leja_order", _unordered, equal, ("order",), shapes(NODES, (1,)), cases=KINDS, wide=False
 )
 LAGRANGE = [
     Kernel(

@@ -490,8 +490,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     ),
     "GroupedRound.receive": _group_receive,
     "GroupedRound.gradient": lambda rng: Call(
-        _grouped(rng, part=False)[2].gradient,
-        {"group": 0, "out": np.zeros(FEATURES * OUTPUTS)},
+        _grouped(rng, part=False)[2].gradient, {"group": 0, "out": np.zeros(FEATURES * OUTPUTS)}
     ),
     "GroupedRound.of": lambda rng: Call(_grouped(rng)[2].of, {"group": 0}),
     "GroupedRound.reset": lambda rng: Call(_grouped(rng)[2].reset, {"groups": [0, 1]}),
@@ -520,9 +519,7 @@ NEEDS_BACKEND: dict[str, Callable[[np.random.Generator], Call]] = {
     "Functionals": _plain(interpolation.Functionals, nodes=LINE, points=LINE / 3),
     "Functionals.__call__": _plain(interpolation.Functionals(LINE, LINE / 3), chosen=[3, 0, 1]),
     "Functionals.bind": _plain(
-        interpolation.Functionals(LINE, LINE / 3).bind,
-        chosen=np.array([3, 0, 1]),
-        out=np.zeros(3),
+        interpolation.Functionals(LINE, LINE / 3).bind, chosen=np.array([3, 0, 1]), out=np.zeros(3)
     ),
     "Interpolator": _plain(interpolation.Interpolator, nodes=LINE),
     "Interpolator.__call__": _plain(

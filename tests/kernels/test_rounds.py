@@ -4,7 +4,6 @@ import math
 
 import mpmath
 import numpy as np
-import oracles
 import pytest
 from strength import much
 
@@ -109,14 +108,6 @@ def test_every_cut_gives_the_same():
         for cut in range(1, 9):
             parts = drawn(plan, 2, cut), drawn(plan, 2 + cut, 9 - cut)
             np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
-
-
-def test_every_level_rounds_as_the_oracle(at_each_level):
-    plan = plan_of(45, 11, 1.0, 0.1, 0.3, np.linspace(-0.5, 2, 45).clip(0), 2.0, 0.7)
-    with oracles.instead():
-        expected = drawn(plan, 1, 40)
-    for _ in at_each_level():
-        np.testing.assert_array_equal(drawn(plan, 1, 40), expected)
 
 
 def test_given_delays_are_only_drawn_apart():

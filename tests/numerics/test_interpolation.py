@@ -11,13 +11,7 @@ from kernel_table import nodes_of
 from strength import much
 
 from fastgc import interpolation, kernels
-from fastgc.numerics.interpolation import (
-    basis,
-    chebyshev,
-    functional,
-    roots_of_unity,
-    weights,
-)
+from fastgc.numerics.interpolation import basis, chebyshev, functional, roots_of_unity, weights
 
 pytestmark = pytest.mark.every_backend
 

@@ -20,15 +20,7 @@ def cyclic_product(table, m, index):
     return product, exponent
 
 
-def _turn_block(
-    tables,
-    b,
-    lookup,
-    count,
-    total,
-    product,
-    exponent,
-):
+def _turn_block(tables, b, lookup, count, total, product, exponent):
     """Entries from the products over `count` workers whose indices add up to `total`."""
     m, q = product.size, int(tables.q[b])
     # locator: factors 2 sin * exp(i (theta - pi/2)) over the stragglers, times 1/m;

@@ -84,15 +84,7 @@ def lagrange_weights(nodes, scaled, weights, exponent):
     return shift
 
 
-def lagrange_evaluate(
-    nodes,
-    weights,
-    weight_exponent,
-    values,
-    points,
-    scale,
-    out,
-):
+def lagrange_evaluate(nodes, weights, weight_exponent, values, points, scale, out):
     """Compute ``out[i] = sum_j values[j] l_j(scale * points[i])``, exactly if a point is a node."""
     with np.errstate(over="ignore", invalid="ignore"):
         points = points * scale

@@ -23,16 +23,7 @@ def _back(triangle, y):
 MARGIN, LARGER, NOTHING = 64.0, 4.0, 1e-18
 
 
-def cauchy_ridge(
-    x,
-    y,
-    g,
-    h,
-    b,
-    unit,
-    size,
-    out,
-):
+def cauchy_ridge(x, y, g, h, b, unit, size, out):
     """Write to `out` a short z that nearly solves ``C z = b``, C[i, k] = g_i h_k / (x_i - y_k)."""
     c = h.size
     left, g, h = b.copy(), g.copy(), h.copy()

@@ -27,16 +27,7 @@ def nesterov(theta, point, gradient, lr, momentum):
     return square_distance(point, before)
 
 
-def amsgrad(
-    theta,
-    h,
-    v,
-    gradient,
-    lr,
-    beta1,
-    beta2,
-    epsilon,
-):
+def amsgrad(theta, h, v, gradient, lr, beta1, beta2, epsilon):
     """One step of AMSGrad (Zhu et al. 2022, equations 8a to 8c); see `sgd`."""
     real, before = theta.dtype.type, theta.copy()
     with np.errstate(all="ignore"):

@@ -63,16 +63,7 @@ _CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
 _TINY = 2.0**-1074
 
 
-def solve_vandermonde(
-    nodes,
-    b,
-    order,
-    transpose,
-    out,
-    bound=None,
-    choose=False,
-    widely=False,
-):
+def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False, widely=False):
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True)."""
     m = nodes.size
     columns = b.reshape(m, -1)
@@ -121,15 +112,7 @@ def _times_power(x, exponent):
     return product
 
 
-def _solve_scaled(
-    nodes,
-    b,
-    errors,
-    order,
-    transpose,
-    bounded,
-    choose,
-):
+def _solve_scaled(nodes, b, errors, order, transpose, bounded, choose):
     """The solution and, if wanted, bounds of its errors; None if no order is shown to be good."""
     leja = np.empty(nodes.size, dtype=np.int64)
     if order is not None:
@@ -161,16 +144,7 @@ def _solve_scaled(
     return x, limits
 
 
-def _choose(
-    nodes,
-    b,
-    errors,
-    rising,
-    leja,
-    transpose,
-    bounded,
-    doubtful,
-):
+def _choose(nodes, b, errors, rising, leja, transpose, bounded, doubtful):
     """The solution in rising order where it is accurate, else the better one; None if in doubt."""
     found, limits = _solve_in_order(nodes, b, errors, rising, transpose, True)
     if not np.isfinite(found).all():
