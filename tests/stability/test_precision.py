@@ -564,3 +564,17 @@ def test_experiment_encodes_many_messages_together(monkeypatch):
         assert steps[-1] == (code.scheme.messages.count,) * 2
         if not code.scheme.data.coded:
             assert len(steps) == -(-code.scheme.messages.count // 3)
+
+
+@pytest.mark.parametrize(("room", "first"), [(9 * 4, 3), (9 * 4 - 1, 1)])
+def test_experiment_encodes_one_by_one_if_entries_are_too_many(room, first, monkeypatch):
+    code, steps = ReedSolomon(9, 12, stragglers=2), []
+    assert code.load == 4
+    for name, value in ("_ONE_BY_ONE", 8), ("_TOGETHER", 3), ("_ENTRIES", room):
+        monkeypatch.setattr(precision, name, value)
+    Experiment(code, p=5, progress=lambda *at: steps.append(at))
+    assert steps[0] == (first, 9)
+    monkeypatch.setattr(precision, "_ONE_BY_ONE", 9)
+    steps.clear()
+    Experiment(code, p=5, progress=lambda *at: steps.append(at))
+    assert steps[0] == (1, 9)

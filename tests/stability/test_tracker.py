@@ -325,6 +325,11 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
         tracker.record(code.scheme, survivors, vector, code.scheme.format(1, float), 1e-9)
     assert tracker.predicted.tolist() == [0.5]
+    tracker = StabilityTracker()  # up to ten times the prediction, it is believed
+    for predicted in 0.05, 0.0499:
+        form = code.scheme.format(1, float)
+        tracker.record(code.scheme, survivors, vector, form, predicted)
+    assert tracker.predicted.tolist() == [0.05, 0.5]
 
 
 def test_the_limit_itself_is_not_beyond_it():
