@@ -620,3 +620,30 @@ def test_batch_refuses_other_masks():
         code.decoding_vectors(np.ones((2, 6), dtype=bool), undecodable="skip")
     with pytest.raises(ValueError, match="unknown method"):
         code.decoding_vectors(np.ones((2, 6), dtype=bool), "guess")
+
+
+@pytest.mark.parametrize("partial", [None, "best"])
+def test_decode_tells_a_tracker(partial):
+    """What it decodes, from whom, and the error that it trusts the gradient to have."""
+    told = []
+
+    class Notes:
+        def record(self, scheme, survivors, vector, form, predicted):
+            told.append((survivors.tolist(), vector, predicted))
+
+    code = ReedSolomon(7, stragglers=2)
+    job, F = Job(code), [6, 1, 2, 3, 5]
+    found = job.decode(F, tracker=Notes(), partial=partial)
+    np.testing.assert_array_equal(found if partial is None else found.gradient, job.decode(F))
+    [(survivors, vector, predicted)] = told
+    assert survivors == F
+    np.testing.assert_allclose(vector, code.decoding_vector(F))
+    assert 0 < predicted < 1e-12
+
+
+def test_residuals_take_one_set_or_more():
+    code = Uncoded(5, 7, tolerance=0.3)
+    assert code.residuals(sets=1).sets == 1
+    for sets in (0, -1):
+        with pytest.raises(ValueError, match=f"sets must be at least 1, not {sets}"):
+            code.residuals(sets=sets)

@@ -598,3 +598,15 @@ def test_a_new_kind_of_round_runs_on_engines_as_they_are(engine):
             assert report.survivors.tolist() == rnd.numbers
         with pytest.raises(NotDecodableError, match="fewer than two workers"):
             cluster.collect(theta, Vote(code, 3), [0, 1, 3])
+
+
+def test_chosen_messages_must_suffice_and_come_from_those_asked():
+    code = ReedSolomon(6, stragglers=2)
+    everyone = frozenset(range(6))
+    with pytest.raises(NotDecodableError):
+        Chosen(code.round(P), [0, 3, 5], everyone, "raise")
+    assert not Chosen(code.round(P), [0, 3, 5], everyone, "best").ready
+    with pytest.raises(ValueError, match=r"workers \[0, 5\], which take no part"):
+        Chosen(code.round(P), [0, 3, 5], everyone - {0, 5}, "best")
+    with pytest.raises(ValueError, match=r"twice: \[3, 0, 3\]"):
+        Chosen(code.round(P), [3, 0, 3], everyone, "best")
