@@ -88,7 +88,8 @@ def test_parts_of_basis_are_rows_of_it(together, monkeypatch):
     nodes, points = chebyshev(24), np.linspace(-0.9, 0.9, 7)
     parts = [part.copy() for part in interpolation.parts_of_basis(nodes, points)]
     assert {part.shape[0] for part in parts[:-1]} <= {max(1, together // 24)}
-    np.testing.assert_array_equal(np.concatenate(parts), basis(nodes, points))
+    # Numba computes two rows at once, unless one is alone.
+    np.testing.assert_allclose(np.concatenate(parts), basis(nodes, points), rtol=1e-14)
 
 
 def test_exact_at_nodes():
