@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from fastgc import (
     errors,
 )
 from fastgc._base.arrays import check_dtype, check_index, check_integer, check_vector, check_workers
-from fastgc.coding.arguments import Recorded, arguments_of, shown
+from fastgc.coding.arguments import Recorded, arguments_of, check_sizes, shown, unasked
 from fastgc.errors import CorruptMessageError
 
 P = 5
@@ -406,3 +407,30 @@ def test_recorded_objects_are_their_arguments():
 )
 def test_shown(value, text):
     assert shown(value) == text
+
+
+def test_warns_once_of_each_code_that_is_made():
+    """Copies do not warn, nor codes that somebody else will check; strict ones raise there, too."""
+    given = {"n": 128, "stragglers": 12, "root": 1}
+
+    def made():
+        with pytest.warns(fastgc.InstabilityWarning):
+            return ReedSolomon(**given)
+
+    code = made()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pickle.loads(pickle.dumps(code)) == code
+        with unasked():
+            assert ReedSolomon(**given) == code
+            with pytest.raises(fastgc.UnstableCodeError):
+                ReedSolomon(**given, strict=True)
+    assert made() == code
+
+
+def test_check_sizes():
+    assert check_sizes(1, 1) == check_sizes(1, None, at_least_n=True) == (1, 1)
+    assert check_sizes(3, 2) == (3, 2)
+    for n, k, least in ((0, 1, False), (1, 0, False), (3, 2, True)):
+        with pytest.raises(ValueError, match=f"n={n}"):
+            check_sizes(n, k, at_least_n=least)

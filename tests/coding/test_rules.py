@@ -518,3 +518,15 @@ def test_spare_of_what_cannot_be_told():
     assert spare([[1, 1], [1, 1 + 1e-4]]) is not None
     assert spare(np.eye(513)) is None  # too many entries
     assert spare(np.eye(512)) is not None
+
+
+@pytest.mark.parametrize("code", [*SMALL, *WAITING], ids=repr)
+def test_tally_says_when_none_is_missing(code):
+    """In random orders, also again after `reset`, and beyond the message that suffices."""
+    rule, rng, count = code.scheme.rule, np.random.default_rng(0), code.scheme.messages.count
+    tally = rule.tally()
+    for _ in range(6):
+        tally.reset()
+        order = rng.permutation(count)
+        for f, message in enumerate(order.tolist(), 1):
+            assert tally.add(message) == (rule.missing(order[:f]) == 0)
