@@ -273,8 +273,10 @@ def test_a_worker_that_fails_says_where():
 
 
 @pytest.mark.filterwarnings("ignore:.*complex coefficients")
-@pytest.mark.parametrize("engine", ["simulated", "local"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("engine", "dtype"),
+    [("simulated", "float16"), ("simulated", "bfloat16"), ("local", "float16")],
+)
 @pytest.mark.parametrize(
     "code",
     [BinaryCode(4, stragglers=1), CyclicRepetition(4, stragglers=1), ReedSolomon(4, stragglers=1)],

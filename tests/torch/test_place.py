@@ -34,8 +34,8 @@ def nothing_is_told(monkeypatch):
 PLACES = [
     ({"RANK": "3", "WORLD_SIZE": "6"}, None, (3, 6)),
     ({"RANK": "3"}, None, (3, None)),
-    ({"RANK": "3", "WORLD_SIZE": "6"}, (2, 4), (2, 4)),
-    ({}, (2, 4), (2, 4)),
+    ({"RANK": "3", "WORLD_SIZE": "6"}, (1, 2), (1, 2)),
+    ({}, (1, 2), (1, 2)),
     ({"RANK": "3", "WORLD_SIZE": "6"}, (0, 1), (3, 6)),  # as coded_ddp needs it
     ({}, (0, 1), (0, 1)),
 ]
