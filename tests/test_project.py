@@ -149,6 +149,14 @@ def test_folders_of_the_guide_are_all_there_are():
     assert [name for name in sorted(packages) if f"`fastgc/{name}/`" not in table] == []
 
 
+def test_long_modules_have_a_test_file_of_their_name():
+    package = ROOT / "fastgc"
+    for path in sorted(package.rglob("*.py")):
+        if path.name != "__init__.py" and path.read_text("utf-8").count("\n") > 150:
+            mirrored = Path("tests", path.relative_to(package)).with_name(f"test_{path.name}")
+            assert (ROOT / mirrored).exists(), mirrored
+
+
 def shown(*words):
     """Return the help of a command of Python."""
     command = [sys.executable, *words, "--help"]

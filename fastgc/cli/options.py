@@ -225,6 +225,8 @@ def _sizes(text: str, stragglers: str | None) -> list[tuple[int, int | None]]:
         numbers, slash, own = part.partition("/")
         s = one_count("--workers", own) if slash else None
         found += [(n, s) for n in counts("--workers", numbers)]
+    if min(n for n, _ in found) < 1:
+        raise ValueError(f"--workers: there must be at least one worker, not {text!r}")
     if stragglers is not None and all(s is not None for _, s in found):
         raise ValueError(f"--workers {text} names the stragglers: leave out --stragglers")
     return found
@@ -250,8 +252,6 @@ def counts(option: str, text: str, n: int | None = None) -> list[int]:
             raise ValueError(
                 f"{option}: {part!r} is neither a number nor a range such as 0:8 or 0:8:2{more}"
             )
-    if option == "--workers" and min(found) < 1:
-        raise ValueError(f"{option}: there must be at least one worker, not {text!r}")
     return found
 
 

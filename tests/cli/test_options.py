@@ -41,12 +41,14 @@ def test_codes_and_sizes_are_written_alike(command):
         ("rs", "binary", "--workers=8", "--stragglers", "2"),
     ):
         assert figures(*arguments) == expected, arguments
+    assert figures("-n", "4/0", "uncoded") == figures("-n", "4", "-s", "0", "uncoded")
 
 
 @pytest.mark.parametrize("command", TOLERATING)
 def test_sizes_that_cannot_be_are_one_line(command):
     assert "--workers: 'x' is neither a number" in refused(command, "rs", "-n", "x")
     assert "leave out --stragglers" in refused(command, "rs", "-n", "8/2", "-s", "1")
+    assert "at least one worker, not '0:2'" in refused(command, "rs", "-n", "0:2")
     if command != "stability":
         assert "takes one size, as in 20 or 20/4, not '8,9'" in refused(command, "-n", "8,9")
         assert "takes one number, as in 4, not '0:2'" in refused(command, "-n", "8", "-s", "0:2")
@@ -83,7 +85,6 @@ def test_counts_of_numbers():
         ("-s", "0.5", None, "'0.5' is neither .* or 0:8:2$"),
         ("-s", "1.5", 8, "'1.5' is neither .*, nor a fraction of n"),
         ("-s", "0:8:0", 8, "'0:8:0' is neither"),
-        ("--workers", "0:2", None, "--workers: there must be at least one worker, not '0:2'"),
     ):
         with pytest.raises(ValueError, match=says):
             counts(option, text, n)

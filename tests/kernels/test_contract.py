@@ -163,14 +163,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(what):
 
 
 @pytest.mark.every_backend
-@pytest.mark.parametrize("dtype", [float, complex])
-def test_a_sum_of_bases_over_no_points_is_zero(dtype):
-    nodes, out = np.arange(3, dtype=dtype), np.full(3, np.nan, dtype)
-    kernels.lagrange_basis(nodes, nodes, np.zeros(3, int), nodes[:0], out)
-    np.testing.assert_array_equal(out, 0)
-
-
-@pytest.mark.every_backend
 def test_what_fits_in_other_ways_is_taken():
     """Views, arrays of subclasses, and NumPy's numbers."""
     whole, own = np.arange(8.0), np.arange(3.0).view(type("Own", (np.ndarray,), {}))
