@@ -193,6 +193,10 @@ def test_decide_who_replaces_the_record_and_when():
     seen = Seen(record, True, (1, 1, 1), answers)
     following = Record(4, (a, b, c), (a,))
     assert decide(Own(a, holds=True), seen, all_enough) == agreement.Replace(following)
+    both = seen._replace(answers=answers | {b: Answer(holds=True)})  # b has got the state meanwhile
+    assert decide(Own(a, holds=True), both, all_enough) == agreement.Replace(
+        following._replace(carriers=(a, b))
+    )
     assert decide(Own(b), seen, all_enough) == agreement.Wait()  # a member without the state
     assert decide(Own(c), seen, all_enough) == agreement.Wait()
 
