@@ -87,7 +87,8 @@ def pytest_cmdline_main(config):
     if option.long and option.timeout is None:
         option.timeout = 1200  # seconds, ten times those of pyproject.toml
     whole = config.args_source is config.ArgsSource.TESTPATHS and not option.collectonly
-    if whole and not option.usepdb and getattr(option, "numprocesses", 0) is None:
+    ours = "PYTEST_XDIST_WORKER" not in os.environ  # else this is one of the two
+    if whole and ours and not option.usepdb and getattr(option, "numprocesses", 0) is None:
         option.numprocesses = 2
         option.dist = "worksteal"  # neither waits long for the other at the end
 
