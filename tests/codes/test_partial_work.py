@@ -80,13 +80,13 @@ def test_orders_are_the_best_or_one_computation_short_of_it():
 
 
 @pytest.mark.parametrize(("n", "load"), [(5, 2), (7, 3), (30, 8), (60, 20), (4, 4)])
-def test_where_each_is_held_as_often_as_workers_hold_orders_are_one_short_of_the_best(n, load):
+def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load):
     rng = np.random.default_rng(n)
     renamed, shifts = rng.permutation(n), rng.permutation(n)[:load]
     held = [rng.permutation(renamed[(i + shifts) % n]).tolist() for i in range(n)]
     mean = load * (load + 1) // 2  # the mean of the sums, which bounds the least of them
-    assert mean - 1 <= least_sum(in_good_order(held, n), n) <= mean
-    assert least_sum(held, n) < mean
+    assert least_sum(in_good_order(held, n), n) == mean
+    assert least_sum(held, n) < mean or load == 1
     # The default order, around the circle, is one of the best.
     assert PartialWork(n, load=load).threshold == n * load - mean + 1
 
