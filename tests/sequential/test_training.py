@@ -66,10 +66,10 @@ def test_train_models_as_if_alone(name, dtype):
         )  # fmt: skip
         assert run.theta.dtype == dtype
         assert run.theta.shape == (model.size,)
-        assert run.theta == pytest.approx(alone.theta, abs=1e3 * np.finfo(dtype).eps)
+        assert run.theta == pytest.approx(alone.theta, abs=1e3 * float(np.finfo(dtype).eps))
         for mine, its in zip(run.rounds, alone.rounds, strict=True):
             assert mine.round == its.round
-            assert mine.loss == pytest.approx(its.loss, rel=1e4 * np.finfo(dtype).eps)
+            assert mine.loss == pytest.approx(its.loss, rel=1e4 * float(np.finfo(dtype).eps))
         assert [r for at, r in seen if at == number] == run.rounds
         times = [r.time for r in run.rounds]
         assert times == sorted(times)
