@@ -308,10 +308,8 @@ def _listed(held: Any) -> _Table:
 # --------------------------------------------------------------------------------- named columns
 
 
-def _columns(names: Sequence[str] | None) -> slice:
+def _columns(names: Sequence[str]) -> slice:
     """Return which columns are times, by their names."""
-    if names is None:
-        return slice(None)
     known = [name.strip().lower() for name in names]
     if listed := _WORKER.intersection(known):
         raise ValueError(
