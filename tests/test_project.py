@@ -143,6 +143,13 @@ def test_files_that_are_named_exist(name):
     assert [path for path in named if not there_is(path)] == []
 
 
+def test_tests_that_ci_names_exist():
+    for path in (ROOT / ".ci").glob("*"):
+        if path.is_file():
+            named = re.findall(r"tests/\w[\w/]*(?:\.py)?", path.read_text("utf-8"))
+            assert [name for name in named if not (ROOT / name).exists()] == [], path
+
+
 def test_folders_of_the_guide_are_all_there_are():
     table = GUIDE.partition("## Where things are")[2].partition("\n## ")[0]
     packages = {path.parent.name for path in (ROOT / "fastgc").glob("*/__init__.py")}
