@@ -1,6 +1,7 @@
 """Compiled code is kept on disk, until its sources change."""
 
 import pickle
+from pathlib import Path
 
 import programs
 import pytest
@@ -64,7 +65,7 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
 
 LOOP = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 import numpy as np
 import fastgc
 from test_decoding import arrays, rounds
@@ -81,7 +82,8 @@ print(sum(rounds.stats.cache_hits.values()), sum(rounds.stats.cache_misses.value
 def test_a_loop_is_kept_on_disk(tmp_path, monkeypatch):
     """A second process compiles nothing."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    source = LOOP.format(folder=__file__.rpartition("/")[0])
+    here = Path(__file__).parent
+    source = LOOP.format(folders=[str(here), str(here.parents[1])])
     for kept in ("0 1", "1 0"):
         done = programs.run(programs.python("-W", "error", "-c", source), seconds=600)
         assert done.stdout.strip() == kept
