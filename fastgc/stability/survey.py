@@ -66,7 +66,7 @@ class StabilityRow(NamedTuple):
         Median and largest amplification, with the vector of this method.
     left_out, worst_left_out : float
         Root mean square and maximum of `Code.residual`, the part of the gradient that is left out.
-        0 for codes that decode only exactly.
+        NaN if coefficients or vectors are beyond float64.
     """
 
     code: str
@@ -216,13 +216,14 @@ def _measure(
         decoded.append((survivors, vector))
         factor = math.inf if vector is None else amplification_of(code, survivors, vector)
         factors.append(factor)
-        left_out.append(code.residual(survivors, vector) if code.scheme.approximate else 0.0)
         if vector is None or experiment is None or math.isinf(factor):
             errors.append(math.inf)
             predicted.append(math.inf)
+            left_out.append(math.nan)
             continue
         errors.append(experiment.error(survivors, vector).relative)
         predicted.append(experiment.trust(survivors, vector))
+        left_out.append(code.residual(survivors, vector))
     if not factors:
         return None
     bound = math.inf

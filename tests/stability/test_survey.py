@@ -44,7 +44,9 @@ def test_compare_is_tidy():
         assert row.error / 30 < row.predicted < 30 * row.error
         assert row.sets == (1 if row.pattern == "adversarial" else 9)
         assert (row.load, row.mean_load, row.message_size) == (3, 3.0, 1.0)
-        assert (row.left_out, row.worst_left_out) == (0, 0)
+        # Computed, not claimed: sums leave nothing out, other coefficients only what is rounded.
+        assert 0 <= row.left_out <= row.worst_left_out < 1e-14
+        assert (row.left_out > 0) == (row.code != "binary")
         assert row.decode_seconds > 0
     assert [row.messages for row in rows[:20]] == [row.workers for row in rows[:20]] == [10.0] * 20
     assert all(4 <= row.messages == row.workers < 10 for row in rows[20:])
