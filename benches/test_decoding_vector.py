@@ -47,7 +47,7 @@ def case(n, s):
 
 
 def error(code, survivors, vector):
-    blocks = [(c.m, c.q, 0) for c in code.scheme._clusters]
+    blocks = [(c.m, c.q, 0) for c in code.scheme.parts]
     truth = decoding_truth(blocks, survivors)
     return float((np.abs(vector - truth) / np.abs(truth)).max())
 
@@ -62,7 +62,7 @@ def truth_is_true():
     with mpmath.workdps(40):
         for n, s in SIZES[:4]:
             code, survivors = case(n, s)
-            q = code.scheme._clusters[0].q
+            q = code.scheme.parts[0].q
             lost = sorted(set(range(n)) - set(survivors.tolist()))
             factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / n) for t in range(n)]
             exact = [
@@ -85,7 +85,7 @@ def test_method(benchmark, note, n, s, method):
     code, survivors = case(n, s)
     benchmark.group = f"decoding vector, n={n:4d} s={s}"
     if method.startswith("linalg"):
-        power = code.scheme._clusters[0].q * np.outer(np.arange(n - s), survivors) % n
+        power = code.scheme.parts[0].q * np.outer(np.arange(n - s), survivors) % n
         moment = np.zeros(n - s)
         moment[0] = 1
         call, arguments = np.linalg.solve, (np.exp(2j * np.pi / n * power), moment)

@@ -22,7 +22,7 @@ def measure(benchmark, note, name, n, s, dtype, group):
         survivors = rng.permutation(n)[: n - s]
         vector = code.decoding_vector(survivors)
         errors.append(experiment.error(survivors, vector).relative)
-        trusted.append(experiment.trust(survivors))
+        trusted.append(experiment.trust(survivors, vector))
     benchmark.group = group
     benchmark(code.decode, survivors, experiment.messages[survivors], p=experiment.p)
     note(
