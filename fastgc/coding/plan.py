@@ -29,7 +29,6 @@ from .._base.arrays import (
     check_dtype,
     check_integer,
     check_vector,
-    check_workers,
     is_half,
     view_of,
 )
@@ -68,11 +67,8 @@ class Plan:
         """Decode the gradient. Returns `out`, or a new array."""
         form, run, decoder = self.form, self.run, self.decoder
         target = None if run is None else fitting(out, form.gradient_dtype, self.shape)
-        if type(survivors) is not np.ndarray:
-            survivors = check_workers("survivors", survivors, decoder.survivors.size)
-        f = decoder._take(survivors)
+        f = decoder._compute(survivors, method)
         _check_count(f, messages)
-        decoder._fill(f, method)
         if run is not None and target is not None and not run(messages, target, f):
             return target
         came, vector = decoder.survivors[:f].copy(), decoder.vector[:f].copy()
@@ -151,10 +147,15 @@ def planned(
         came = scheme.check_survivors(survivors)
         _check_count(came.size, given)
         scheme.raise_too_few(came)
-    first, known = as_array("a message", given[0]), scheme._kept.thread.plans
-    key = first.dtype, first.shape, (size := _size_of(out, p)), check_finite
+    known, size = scheme._kept.thread.plans, _size_of(out, p)
+    if type(given) is np.ndarray:  # its first row takes longer to make than to describe
+        key = given.dtype, given.shape[1:], size, check_finite
+    else:
+        first = as_array("a message", given[0])
+        key = first.dtype, first.shape, size, check_finite
     plan = known.get(key)
     if plan is None:
+        first = as_array("a message", given[0])
         if first.ndim != 1:
             raise ValueError(f"a message must be a vector, not of shape {first.shape}")
         form = format_of(scheme, first, size)
@@ -385,10 +386,11 @@ def planned_encoding(
 ) -> tuple[EncodingPlan, Any]:
     """Return the plan for such partial gradients, made at their first call, and them as rows."""
     given = as_rows("the partial gradients", partials)
-    known, key, count = scheme._kept.encodings, None, len(given)
-    first = given[0] if count else None
-    if type(first) is np.ndarray and type(worker) is type(index) is int:
-        key = worker, index, first.dtype, first.shape, count, message_dtype
+    known, key, numbered = scheme._kept.encodings, None, type(worker) is type(index) is int
+    if numbered and type(given) is np.ndarray:  # its first row takes longer to make
+        key = worker, index, given.dtype, given.shape, message_dtype
+    elif numbered and len(given) and type(first := given[0]) is np.ndarray:
+        key = worker, index, first.dtype, (len(given), *first.shape), message_dtype
     try:
         return known[key], given
     except (KeyError, TypeError):  # TypeError: message_dtype cannot be hashed

@@ -663,6 +663,8 @@ class Decoder:
 
     def _take(self, survivors: Any) -> int:
         """Write `survivors`, whose numbers are not checked. Returns how many there are."""
+        if type(survivors) is not np.ndarray:
+            survivors = check_workers("survivors", survivors, self.survivors.size)
         try:  # a memoryview takes aligned vectors of int64 only, and no more than fit
             f = len(survivors)
             self._buffer[:f] = survivors
