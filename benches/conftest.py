@@ -15,7 +15,6 @@ HERE = Path(__file__).parent
 TESTS = HERE.parent / "tests"
 for name, path in {
     "oracles": TESTS / "oracles" / "__init__.py",
-    "kernel_table": TESTS / "kernel_table.py",
     "measure": HERE / "measure.py",
     "report": HERE / "report.py",
 }.items():

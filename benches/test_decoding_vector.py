@@ -5,8 +5,8 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from kernel_table import decoding_truth
 from measure import one_blas_thread
+from oracles.decoding import decoding_truth
 
 import fastgc
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_table import KERNELS, SPLIT, named
+from oracles import KERNELS, SPLIT, named
 
 # Length and number of vectors, or numbers of workers and stragglers, nodes and points.
 SHAPES = {"combine": (20000, 13), "bind_combine": (20000, 13)}

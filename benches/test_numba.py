@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from kernel_table import KERNELS, named
+from oracles import KERNELS, named
 
 from fastgc.kernels import unchecked
 from fastgc.kernels.numba import calls

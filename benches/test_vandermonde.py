@@ -4,8 +4,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from kernel_table import bjorck_pereyra, decoding_truth, nodes_of
 from measure import one_blas_thread
+from oracles.decoding import decoding_truth
+from oracles.table import nodes_of
+from oracles.vandermonde import bjorck_pereyra
 
 from fastgc import vandermonde
 

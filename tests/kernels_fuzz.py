@@ -1,7 +1,7 @@
 """Call kernels with arguments that do not fit: each must say so, or do what its oracle does.
 
 ``python tests/kernels_fuzz.py --seconds 60`` starts from calls that succeed, of every public
-function of `fastgc.kernels` (among them the calls of `kernel_table`). It changes up to two
+function of `fastgc.kernels` (among them the calls of the oracles' table). It changes up to two
 arguments: by one element, by dtype, by layout, by value, or to something else altogether. Then the
 call must raise TypeError or ValueError and write nothing; or it must return what its oracle
 returns for the same arguments. Memory around its arrays must stay unchanged.
@@ -31,7 +31,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import oracles
-from kernel_table import KERNELS, SPLIT, named
+from oracles import KERNELS, SPLIT, named
 
 from fastgc import kernels
 
@@ -65,7 +65,7 @@ class Listed:
 
 
 def _of_the_table(known, rng):
-    """Return calls with arguments of `kernel_table`."""
+    """Return calls with arguments of the oracles' table."""
     calls = []
     for kernel, case, dtype in named(KERNELS)["argvalues"]:
         if kernel.name not in known:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import programs
 import pytest
-from kernel_table import HALVES
+from oracles.table import HALVES
 
 import fastgc
 from fastgc import (

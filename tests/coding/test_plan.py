@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from kernel_table import HALVES
+from oracles.table import HALVES
 from tables import EVERY_SMALL, Job
 
 import fastgc

@@ -11,7 +11,7 @@ import pytest
 from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import HALVES
+from oracles.table import HALVES
 from strength import much
 
 import fastgc

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import HALVES
 from liars import (
     EVERY_VERIFIED,
     KINDS,
@@ -17,6 +16,7 @@ from liars import (
     receive,
     spoilt,
 )
+from oracles.table import HALVES
 from strength import much
 from tables import EVERY_LARGE, LARGE, SMALL, Job
 

@@ -7,13 +7,13 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_table import HALVES
 from liars import (
     cancelling,
     dense,
     told,
     verifiable,
 )
+from oracles.table import HALVES
 from strength import much
 from tables import EVERY_LARGE, EVERY_SMALL, SMALL, Job
 

@@ -5,16 +5,8 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import (
-    BIND_COMBINE,
-    COMBINE,
-    HALVES,
-    SQUARE_SUM,
-    UNIT,
-    WIDE,
-    WIDE_COMPLEX,
-    named,
-)
+from oracles.combine import BIND_COMBINE, COMBINE, SQUARE_SUM
+from oracles.table import HALVES, UNIT, WIDE, WIDE_COMPLEX, named
 from strength import much
 
 from fastgc import kernels

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from kernel_table import DECODING, near_vector
+from oracles.decoding import DECODING, near_vector
 
 from fastgc.kernels import Status, fourier
 from fastgc.kernels.fourier import Transform, transform_length

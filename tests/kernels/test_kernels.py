@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from kernel_table import KERNELS, SPLIT, named
+from oracles import KERNELS, SPLIT, named
 
 from fastgc import kernels
 from fastgc.kernels.c import calls

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import STEPS, UNIT, exact_square_distance, named
+from oracles import named
+from oracles.optimize import STEPS, exact_square_distance
+from oracles.table import UNIT
 
 from fastgc import kernels
 

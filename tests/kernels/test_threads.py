@@ -13,7 +13,9 @@ import programs
 import pytest
 from beside import beside
 from completions import COMPLETIONS
-from kernel_table import BIND_COMBINE, COMBINE, KERNELS, STEPS, named
+from oracles import KERNELS, named
+from oracles.combine import BIND_COMBINE, COMBINE
+from oracles.optimize import STEPS
 from strength import much
 from tables import EVERY_SMALL, Job
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_table import nodes_of
+from oracles.table import nodes_of
 from strength import much
 
 from fastgc import interpolation, kernels

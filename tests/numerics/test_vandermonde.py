@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from kernel_table import decoding_truth, nodes_of, solved_by_steps
+from oracles.decoding import decoding_truth
+from oracles.table import nodes_of
+from oracles.vandermonde import solved_by_steps
 from strength import much
 
 from fastgc import interpolation, kernels, vandermonde

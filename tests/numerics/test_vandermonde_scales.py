@@ -10,7 +10,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from kernel_table import solved_by_steps
+from oracles.vandermonde import solved_by_steps
 from strength import much
 
 from fastgc import kernels

@@ -1,6 +1,7 @@
 """What kernels compute, in plain NumPy: one file for each family, with C's names and parameters.
 
-Arrays may be of extended precision: `kernel_table` takes what comes out as the truth.
+Arrays may be of extended precision. Below its oracles, each file has their entries of the table of
+kernels, `KERNELS`: how to make arguments, and how far results may be from the oracle's.
 """
 
 from contextlib import contextmanager
@@ -9,10 +10,17 @@ from unittest import mock
 from fastgc.kernels import unchecked
 
 from . import combine, cover, decoding, lagrange, near_exact, optimize, rounds, vandermonde
+from .table import named
+
+__all__ = ["KERNELS", "NAMED", "SPLIT", "instead", "named"]
+
+FAMILIES = combine, cover, decoding, lagrange, near_exact, optimize, rounds, vandermonde
+KERNELS = [kernel for family in FAMILIES for kernel in family.KERNELS]
+SPLIT = [kernel for kernel in KERNELS if kernel.split]
 
 NAMED = {
     name: function
-    for family in (combine, cover, decoding, lagrange, near_exact, optimize, rounds, vandermonde)
+    for family in FAMILIES
     for name, function in vars(family).items()
     if not name.startswith("_") and callable(function) and hasattr(unchecked, name)
 }

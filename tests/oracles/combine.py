@@ -4,8 +4,24 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from fastgc import kernels
 from fastgc.kernels import Status
 from fastgc.kernels.rows import LARGEST_GROUP, PACKED, REAL_PART
+
+from .table import (
+    HALVES,
+    LONG,
+    REALS,
+    UNIT,
+    WIDE,
+    WIDE_COMPLEX,
+    Kernel,
+    U,
+    equal,
+    shapes,
+    vectors,
+    within,
+)
 
 
 def combine(mode, rows, coef, out, accumulate=False, check=False):
@@ -85,3 +101,175 @@ def hash_and_scale(x, factor, keys, product, out):
         np.multiply(x, by, out=product)
     if by == 0:
         product.fill(0)
+
+
+# ------------------------------------------------------------ the table
+
+
+def listed(rows):
+    """Return vectors as `kernels.Rows`; those in extended precision as oracles take them."""
+    if rows[0].dtype in (WIDE, WIDE_COMPLEX):
+        return SimpleNamespace(arrays=rows, length=rows[0].size)
+    return kernels.Rows.of(rows, rows[0].size, rows[0].dtype)
+
+
+def _combination(rng, size, count, dtype, mode, accumulate=None, stacked=None):
+    rows = vectors(rng, size, count, dtype, complex_=mode == kernels.REAL_PART)
+    if rng.random() < 0.5 if stacked is None else stacked:
+        wide = np.zeros((count, size + 3), rows[0].dtype)  # gaps between rows
+        wide[:, :size] = rows
+        rows = wide[:, :size]
+    coef = rng.standard_normal(count)
+    if mode != kernels.REAL:
+        coef = coef + 1j * rng.standard_normal(count)
+    out = rng.standard_normal(size + size % 2 if mode == kernels.PACKED else size)
+    kind = np.result_type(dtype, np.complex64 if mode == kernels.EXPAND else np.float32)
+    return {
+        "mode": mode,
+        "rows": rows,
+        "coef": coef,
+        "out": out.astype(kind),
+        "accumulate": bool(rng.random() < 0.5) if accumulate is None else accumulate,
+        "check": False,
+    }
+
+
+def _chosen(rng, size, count, dtype, mode, accumulate=None):
+    """Choose rows from a table with rows of NaN: their coefficients are 0, so none may be read."""
+    given = _combination(rng, size, count, dtype, mode, accumulate, stacked=False)
+    coef, unread = given["coef"], np.full(size, np.nan).astype(given["rows"][0].dtype)
+    table = [each for row in reversed(list(given["rows"])) for each in (unread, row)]
+    return given | {
+        "rows": table,
+        "numbers": np.arange(2 * count)[::-1].copy(),
+        "coef": np.stack([coef, np.zeros_like(coef)], axis=1).ravel(),
+    }
+
+
+def _near_combination(given, found, truth):
+    """Each element is a sum of products: its error is bounded by the sum of their moduli."""
+    dtype = given["rows"][0].real.dtype.type
+    used = np.flatnonzero(given["coef"])
+    rows = given["rows"] if "numbers" not in given else given["rows"][::-1]
+    scale = sum(abs(given["coef"][at]) * float(np.abs(rows[at]).max()) for at in used)
+    scale = 2 * scale + np.abs(given["out"]).max()
+    within((used.size + 4) * UNIT[dtype] * scale, found["out"], truth["out"])
+    assert found["returned"] == truth["returned"]
+
+
+def near_sum(given, found, truth):
+    size = given["x"].size
+    within((size + 4) * U * truth["returned"], found["returned"], truth["returned"])
+
+
+def _halves(rng, size, count, dtype):
+    """Draw numbers in and beyond float16's range, many of them half-way between two float16."""
+    x = rng.standard_normal(size) * 2.0 ** rng.integers(-28, 18, size)
+    x[1::3] = (2 * rng.integers(0, 2048, x[1::3].size) + 1) * 2.0 ** rng.integers(-25, 6)
+    x[2::3] = np.resize([65520, 65519, -np.inf, np.nan, -0.0, 2.0**-25, 1e-40], x[2::3].size)
+    with np.errstate(over="ignore", under="ignore"):
+        return {"x": x.astype(dtype), "out": np.zeros(size, np.float16)}
+
+
+def _words(rng, size, count, dtype, keys):
+    """Draw words and keys, some of them the largest."""
+    words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
+    words[::5] = 2**64 - 1
+    key[:1] = 2**32 - 1
+    return {"words": words[:size], "keys": key[:keys], "out": np.zeros(-(-size // keys), np.uint64)}
+
+
+def _hashed(rng, size, count, dtype, keys, factor):
+    """Draw a vector, some numbers of which are not finite."""
+    x = rng.standard_normal(size).astype(dtype)
+    x[3::7] = np.resize(np.array([np.nan, np.inf, 0.0, -0.0], dtype), x[3::7].size)
+    return {
+        "x": x,
+        "factor": factor,
+        "keys": rng.integers(2**64, size=keys, dtype=np.uint64),
+        "product": np.zeros_like(x),
+        "out": np.zeros(-(-x.nbytes // (8 * keys)), np.uint64),
+    }
+
+
+MODES = tuple(
+    {"mode": m} for m in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
+)
+
+COMBINED = (
+    *shapes(LONG[:10], (1, 2, 3, 4, 5, 8, 13)),
+    *shapes((1025, 4097), (1, 2, 4, 5, 13)),
+    *shapes((16385,), (1, 5)),
+)
+
+COMBINE = Kernel(
+    "combine",
+    _combination,
+    _near_combination,
+    ("out",),
+    COMBINED,
+    (*REALS, *HALVES),
+    MODES,
+    call=lambda function, given: function(**given | {"rows": listed(given["rows"])}),
+    split=True,
+)
+
+BIND_COMBINE = Kernel(
+    "bind_combine",
+    _chosen,
+    _near_combination,
+    ("out",),
+    COMBINED,
+    (*REALS, *HALVES),
+    MODES,
+    call=lambda function, given: function(**given | {"rows": listed(given["rows"])})(
+        given["coef"].size
+    ),
+    split=True,
+)
+
+SQUARE_SUM = Kernel(
+    "square_sum",
+    lambda rng, size, count, dtype: {"x": vectors(rng, size, 1, dtype)[0]},
+    near_sum,
+    (),
+    shapes(LONG, (1,)),
+    (*REALS, *HALVES),
+    split=True,
+)
+
+BIND_SQUARE_SUM = Kernel(
+    "bind_square_sum",
+    SQUARE_SUM.make,
+    near_sum,
+    (),
+    shapes(LONG[:11], (1,)),
+    (*REALS, *HALVES),
+    call=lambda function, given: function(**given)(),
+)
+
+HASHES = [
+    Kernel(
+        "hash_words",
+        _words,
+        equal,
+        ("out",),
+        shapes(LONG[:-1], (1,)),
+        (np.uint64,),
+        tuple({"keys": keys} for keys in (1, 5, 64)),
+        wide=False,
+    ),
+    Kernel(
+        "hash_and_scale",
+        _hashed,
+        equal,
+        ("product", "out"),
+        shapes(LONG[:-1], (1,)),
+        REALS,
+        tuple({"keys": k, "factor": f} for k, f in ((5, 1 / 3), (64, 0.0), (64, 1.0))),
+        wide=False,
+    ),
+]
+
+TO_HALVES = Kernel("to_halves", _halves, equal, ("out",), shapes(LONG, (1,)), REALS, wide=False)
+KERNELS = [COMBINE, BIND_COMBINE, SQUARE_SUM, BIND_SQUARE_SUM, *HASHES, TO_HALVES]

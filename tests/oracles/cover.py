@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastgc import kernels
 from fastgc.kernels import Status
+
+from .table import Kernel, shapes, within
 
 
 def _fault(survivors, messages):
@@ -205,3 +208,55 @@ def bind_edges(plan, survivors, out):
         return Status.OK
 
     return fill
+
+
+# ------------------------------------------------------------ the table
+
+
+def _heard(rng, plan, messages):
+    """Draw some of the messages; once in four times the last number is one that may not come."""
+    survivors = rng.permutation(messages)[: rng.integers(messages + 1)]
+    if survivors.size and rng.random() < 0.25:
+        survivors[-1] = rng.choice([survivors[0], -1, messages])
+    return {"plan": plan, "survivors": survivors, "out": np.full(survivors.size, 7.0)}
+
+
+def _cells(rng, size, count, dtype):
+    weight = rng.integers(1, 5, count + 1)
+    cell, need = rng.integers(count + 1, size=size), int(rng.integers(weight.sum() + 1))
+    whole = float(weight.sum() * rng.integers(2))
+    return _heard(rng, kernels.cover.CellsPlan(cell, weight, need, whole), size)
+
+
+def _intervals(rng, size, count, dtype):
+    ends = np.sort([rng.permutation(count + 1)[:2] for _ in range(size)], axis=1)
+    plan = kernels.cover.tiling_plan(*ends.T.copy(), count)
+    return _heard(rng, plan, size)
+
+
+def _edges(rng, size, count, dtype):
+    start = rng.integers(count + 1, size=size)
+    other = (start + rng.integers(1, count + 1, size=size)) % (count + 1)
+    weight, need = rng.integers(1, 5, count + 1).astype(float), int(rng.integers(size + 1))
+    plan = kernels.cover.EdgesPlan(np.stack([start, other], axis=1), weight, need)
+    return _heard(rng, plan, size)
+
+
+def _near_plain(given, found, truth):
+    assert found["returned"] == truth["returned"]
+    if found["returned"] == Status.OK:
+        within(1e-9, found["out"], truth["out"])
+
+
+KERNELS = [
+    Kernel(
+        name,
+        make,
+        _near_plain,
+        ("out",),
+        shapes((1, 2, 3, 5, 8, 13, 30), (1, 2, 3, 4, 6)),
+        call=lambda function, given: function(**given)(given["survivors"].size),
+        wide=False,
+    )
+    for name, make in (("bind_cells", _cells), ("bind_tiling", _intervals), ("bind_edges", _edges))
+]

@@ -6,6 +6,8 @@ import numpy as np
 
 from fastgc.kernels import Status
 
+from .table import KINDS, NODES, WIDE, Kernel, U, nodes_of, shapes, widened, within
+
 
 def lagrange_products(nodes, points, mantissa, exponent, hit):
     """Compute ``mantissa[i] 2^exponent[i] = prod_j (points[i] - nodes[j])``."""
@@ -115,3 +117,156 @@ def bind_functional(nodes, points, chosen, out):
         return Status.OK
 
     return run
+
+
+# ------------------------------------------------------------ the table
+
+
+def _basis(rng, size, count, dtype, complex_, ndim=2):
+    given = _products(rng, size, count + 2, dtype, complex_)
+    nodes, points = given["nodes"], given["points"]
+    own = widened(nodes)
+    mantissa, (exponent, hit) = np.empty_like(own), np.zeros((2, size), np.int64)
+    lagrange_products(own, own, mantissa, exponent, hit)
+    return {
+        "nodes": nodes,
+        "weights": (1 / mantissa).astype(nodes.dtype),
+        "weight_exponent": -exponent,
+        "points": points,
+        "out": np.zeros((points.size, size)[2 - ndim :], nodes.dtype),
+    }
+
+
+def _products(rng, size, count, dtype, complex_):
+    """Draw nodes and points, one of which is a node."""
+    nodes = nodes_of(rng, size, complex_) / 2
+    points = rng.uniform(-1, 1, count).astype(nodes.dtype)
+    if complex_:
+        points += 1j * rng.uniform(-1, 1, count)
+    points[count // 2] = nodes[size // 2]
+    return {
+        "nodes": nodes,
+        "points": points,
+        "mantissa": np.zeros_like(points),
+        "exponent": np.zeros(count, np.int64),
+        "hit": np.zeros(count, np.int64),
+    }
+
+
+def _times_two(mantissa, exponent):
+    wide = mantissa.astype(np.result_type(mantissa, WIDE))
+    return wide * np.ldexp(WIDE(1), exponent.astype(np.intc))
+
+
+def _near_product(given, found, truth):
+    assert ((_larger_part(found["mantissa"]) >= 1) & (_larger_part(found["mantissa"]) < 2)).all()
+    np.testing.assert_array_equal(found["hit"], truth["hit"])
+    one, other = (_times_two(each["mantissa"], each["exponent"]) for each in (found, truth))
+    within(2 * (given["nodes"].size + 2) * U * np.abs(other), one, other)
+
+
+def _near_basis(given, found, truth):
+    bound = 6 * (given["nodes"].size + 2) * U * np.abs(truth["out"])
+    if truth["out"].ndim == 1:
+        bound = given["points"].size * bound.max()
+    within(bound, found["out"], truth["out"])
+
+
+def _weighed(rng, size, count, dtype, complex_, together=False):
+    nodes = nodes_of(rng, size, complex_) * 2.0 ** rng.integers(-600, 600)
+    return {
+        "nodes": nodes,
+        "scaled": np.zeros_like(nodes),
+        "weights": np.zeros_like(nodes),
+        "exponent": None if together else np.zeros(size, np.int64),
+    }
+
+
+def _near_weights(given, found, truth):
+    assert found["returned"] == truth["returned"]
+    np.testing.assert_array_equal(found["scaled"], truth["scaled"])
+    assert 0.5 <= _larger_part(found["scaled"]).max() < 1
+    one, other = found["weights"], truth["weights"]
+    if "exponent" in found:
+        one, other = (_times_two(each["weights"], each["exponent"]) for each in (found, truth))
+    within(2 * (one.size + 2) * U * np.abs(other), one, other)
+
+
+def _values(rng, size, count, dtype, complex_):
+    given = _basis(rng, size, count, dtype, complex_)
+    return given | {
+        "values": 3e-200 * given["nodes"] + 1e-200,
+        "points": given["points"] * 4,
+        "scale": 0.25,
+        "out": np.zeros_like(given["points"]),
+    }
+
+
+def _near_values(given, found, truth):
+    assert found["returned"]
+    wide = {name: widened(value) for name, value in given.items() if name != "values"}
+    basis = np.zeros((wide["points"].size, wide["nodes"].size), wide["nodes"].dtype)
+    points = wide["points"] * given["scale"]
+    names = (wide["nodes"], wide["weights"], given["weight_exponent"])
+    lagrange_basis(*names, points, basis)
+    scale = np.abs(basis) @ np.abs(given["values"])
+    within(8 * (wide["nodes"].size + 2) * U * scale, found["out"], truth["out"])
+
+
+def _functional(rng, size, count, dtype, complex_):
+    """Choose all nodes of a table that has others between them, in reversed order."""
+    given = _products(rng, size, count + 2, dtype, complex_)
+    spread, chosen = np.full(2 * size, 9, given["nodes"].dtype), np.arange(2 * size)[::-2].copy()
+    spread[chosen] = given["nodes"]
+    return {
+        "nodes": spread,
+        "points": given["points"],
+        "chosen": chosen,
+        "out": np.zeros(size, spread.dtype),
+    }
+
+
+def _near_functional(given, found, truth):
+    assert found["returned"] == truth["returned"] == Status.OK
+    size = 6 * (given["out"].size + 2) * U * np.abs(truth["out"]).max()
+    within(size * given["points"].size, found["out"], truth["out"])
+
+
+POINTS = (*shapes(NODES[:8], (1, 2, 3, 4, 5, 9)), *shapes(NODES[8:], (1, 66)))
+
+KERNELS = [
+    Kernel(
+        "lagrange_products",
+        _products,
+        _near_product,
+        ("mantissa", "exponent", "hit"),
+        POINTS,
+        cases=KINDS,
+    ),
+    Kernel(
+        "lagrange_basis",
+        _basis,
+        _near_basis,
+        ("out",),
+        POINTS,
+        cases=tuple(kind | {"ndim": n} for n in (1, 2) for kind in KINDS),
+    ),
+    Kernel(
+        "lagrange_weights",
+        _weighed,
+        _near_weights,
+        ("scaled", "weights", "exponent"),
+        shapes(NODES, (1,)),
+        cases=tuple(kind | {"together": t} for t in (False, True) for kind in KINDS),
+    ),
+    Kernel("lagrange_evaluate", _values, _near_values, ("out",), POINTS, cases=KINDS),
+    Kernel(
+        "bind_functional",
+        _functional,
+        _near_functional,
+        ("out",),
+        POINTS,
+        cases=KINDS,
+        call=lambda function, given: function(**given)(given["out"].size),
+    ),
+]

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from .table import Kernel, shapes, within
+
 BLOCK = 64  # unknowns of a triangular system that are solved for at a time
 
 
@@ -87,3 +89,37 @@ def _pivot(x, g, y, h):
 def _apart(nodes, node):
     found = (nodes[0] - node[0]) + (nodes[1] - node[1])
     return found
+
+
+# ------------------------------------------------------------ the table
+
+
+def _equations(rng, size, count, dtype):
+    x, y = np.zeros((2, size)), np.zeros((2, count))
+    x[0], y[0] = 2 + np.arange(size), -2 - np.arange(count)
+    return {
+        "x": x,
+        "y": y,
+        "g": rng.random(size),
+        "h": rng.random(count),
+        "b": rng.standard_normal(size) + 1j * rng.standard_normal(size),
+        "unit": 1e-2,
+        "size": 1.0,
+        "out": np.zeros(count, complex),
+    }
+
+
+def _near_ridge(given, found, truth):
+    within(1e-6 * np.abs(truth["out"]).max(), found["out"], truth["out"])
+
+
+KERNELS = [
+    Kernel(
+        "cauchy_ridge",
+        _equations,
+        _near_ridge,
+        ("out",),
+        shapes((*range(1, 10), 17, 33, 64), (1, 3, 8, 17)),
+        wide=False,
+    )
+]

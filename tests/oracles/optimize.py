@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .combine import square_sum
+from .combine import near_sum, square_sum
+from .table import LONG, REALS, UNIT, WIDE, Kernel, U, shapes, vectors, within
 
 
 def sgd(theta, velocity, gradient, lr, momentum):
@@ -52,3 +53,68 @@ def square_distance(x, y):
     """Sum of the squares of ``x - y``, in float64; not finite if a difference is not."""
     with np.errstate(over="ignore", invalid="ignore"):
         return square_sum(np.subtract(x, y, dtype=np.promote_types(x.dtype, np.float64)))
+
+
+# ------------------------------------------------------------ the table
+
+
+def exact_square_distance(x, y):
+    return float(np.sum((x.astype(WIDE) - y.astype(WIDE)) ** 2))
+
+
+def _step(name, moves, writes, reads, cases=({},), **numbers):
+    """Return the entry of an optimizer's step; numbers of a case are arguments, too."""
+
+    def make(rng, size, count, dtype, **case):
+        given = {each: vectors(rng, size, 1, dtype)[0] for each in (*writes, *reads)}
+        if "v" in given:
+            given["v"] = np.abs(given["v"]) + dtype(0.5)
+        return given | numbers | case
+
+    def check(given, found, truth):
+        dtype = given[moves].dtype.type
+        for name in found.keys() - {"returned"}:
+            # A few roundings of numbers up to 10, and one of each coefficient.
+            within(40 * UNIT[dtype], found[name], truth[name])
+        # The distance of the stored vectors, not of the move before it was rounded.
+        exact = exact_square_distance(found[moves], given[moves])
+        rough = 2.0**-20 if dtype == np.float32 and "gradient" in given else 0
+        within((rough + (found[moves].size + 4) * U) * exact, found["returned"], exact)
+
+    sizes = shapes(LONG, (1,))
+    return Kernel(name, make, check, writes, sizes, REALS, cases, moves=moves, split=True)
+
+
+STEPS = [
+    _step(
+        "sgd",
+        "theta",
+        ("theta", "velocity"),
+        ("gradient",),
+        ({"velocity": None, "momentum": 0.0}, {"momentum": 0.9}),
+        lr=0.1,
+    ),
+    _step("nesterov", "point", ("theta", "point"), ("gradient",), lr=0.1, momentum=0.8),
+    _step(
+        "amsgrad",
+        "theta",
+        ("theta", "h", "v"),
+        ("gradient",),
+        lr=0.1,
+        beta1=0.9,
+        beta2=0.75,
+        epsilon=1e-3,
+    ),
+    _step("replace", "old", ("old", "total"), ("new",), ({}, {"total": None})),
+]
+
+SQUARE_DISTANCE = Kernel(
+    "square_distance",
+    lambda rng, size, count, dtype: dict(zip("xy", vectors(rng, size, 2, dtype), strict=True)),
+    near_sum,
+    (),
+    shapes(LONG, (1,)),
+    REALS,
+    split=True,
+)
+KERNELS = [*STEPS, SQUARE_DISTANCE]

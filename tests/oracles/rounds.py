@@ -2,6 +2,10 @@
 
 import numpy as np
 
+from fastgc import kernels
+
+from .table import Kernel, equal, shapes
+
 # csrc/delays.c explains these, and the polynomials. Every backend rounds alike.
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (
@@ -100,3 +104,33 @@ def _power_of_e(x):
     p = 1 + (r + r * r * q)
     power = (p.view(np.uint64) + (shifted.view(np.uint64) << 52)).view(np.float64)
     return power
+
+
+# ------------------------------------------------------------ the table
+
+
+def _drawn(rng, size, count, dtype, given):
+    """Draw a plan of `size` workers: random delays, given ones, or given ones exactly."""
+    rounds = kernels.rounds
+    key, numbers = rng.integers(2**64, dtype=np.uint64), rng.random((5, size))
+    numbers[2] *= rng.random(size) < 0.5
+    plan = rounds.DelayPlan.of(key, 1.0 + rng.random(), *numbers)
+    if given:
+        plan = plan._replace(given=rng.random((count + 2, size)), start=5)
+    if given == "exactly":
+        plan = plan._replace(whole=rng.random((count + 2, size)))
+    wait, whole = np.zeros((2, count, size))
+    return {"delays": plan, "first": 6, "wait": wait, "whole": whole}
+
+
+KERNELS = [
+    Kernel(
+        "draw",
+        _drawn,
+        equal,
+        ("wait", "whole"),
+        shapes((1, 2, 7, 8, 9, 33), (1, 3, 9)),
+        cases=tuple({"given": given} for given in (None, "nearly", "exactly")),
+        wide=False,
+    )
+]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .lagrange import _larger_part
+from .table import KINDS, NODES, WIDE, WIDE_COMPLEX, Kernel, equal, nodes_of, shapes
 
 
 def leja_order(nodes, order):
@@ -248,3 +249,107 @@ def _better(first, second, doubtful):
     # A number's error is at most its distance from another one, plus that one's bound.
     e, others = np.fmin(e, 1.001 * (far + others)), np.fmin(others, 1.001 * (far + e))
     return np.where(better, x, other), np.where(better, e, others)
+
+
+# ------------------------------------------------------------ the table
+
+
+def bjorck_pereyra(x, b, transpose):
+    """Solve a system by the published algorithm, in extended precision, nodes in Leja order."""
+    wide = WIDE_COMPLEX if np.iscomplexobj(x) else WIDE
+    order, product = [int(np.argmax(np.abs(x)))], np.ones(x.size, WIDE)
+    while len(order) < x.size:
+        product = product * np.abs(x - x[order[-1]])
+        order.append(int(np.argmax(product)))
+    c = solved_by_steps(
+        x[order].astype(wide), (b if transpose else b[order]).astype(wide), transpose
+    )
+    if not transpose:
+        return c
+    solved = np.empty_like(c)
+    solved[order] = c
+    return solved
+
+
+def solved_by_steps(x, c, transpose):
+    """Solve a system by the published algorithm, in the order of the nodes and the arrays' dtype.
+
+    `c` is overwritten. With `transpose`, the solution has a number for each node, in their order.
+    """
+    m = len(x)
+    if transpose:
+        for k in range(m - 1):
+            c[k + 1 :] -= c[k:-1] * x[k]
+        for k in range(m - 2, -1, -1):
+            c[k + 1 :] /= x[k + 1 :] - x[: m - k - 1]
+            c[k:-1] -= c[k + 1 :]
+        return c
+    for k in range(m - 1):
+        c[k + 1 :] = (c[k + 1 :] - c[k:-1]) / (x[k + 1 :] - x[: m - k - 1])
+    for k in range(m - 2, -1, -1):
+        c[k:-1] -= c[k + 1 :] * x[k]
+    return c
+
+
+def _system(rng, size, count, dtype, transpose, complex_, plain=None):
+    """Draw a system; unless `plain`, it may be asked for bounds, in a given order, and so on."""
+    nodes = nodes_of(rng, size, complex_)
+    b = rng.standard_normal((size, max(count, 1))).astype(nodes.dtype)
+    if complex_:
+        b += 1j * rng.standard_normal(b.shape)
+    if count == 1:
+        b = b[:, 0].copy()
+    more = rng.random(4) < 0.25 if plain is None else [not plain] * 4
+    order = np.arange(size) if more[3] else None
+    if more[3]:
+        leja_order(nodes, order)
+    return {
+        "nodes": nodes,
+        "b": b,
+        "order": order,
+        "transpose": transpose,
+        "out": np.zeros_like(b),
+        "bound": np.zeros(b.shape) if more[0] else None,
+        "choose": bool(more[1]),
+        "widely": bool(more[2]),
+    }
+
+
+def _solved_truly(given):
+    nodes, b = given["nodes"], given["b"]
+    columns = b.reshape(nodes.size, -1).T
+    solved = [bjorck_pereyra(nodes, column, given["transpose"]) for column in columns]
+    return {"returned": True, "out": np.array(solved).T.reshape(b.shape)}
+
+
+def _near_solution(given, found, truth):
+    assert found["returned"]
+    error = np.abs(found["out"] - truth["out"])
+    assert (error.max(axis=0) <= 3e-14 * len(error) * np.abs(truth["out"]).max(axis=0)).all()
+    if given["bound"] is not None:
+        assert (error <= found["bound"]).all()
+
+
+def _unordered(rng, size, count, dtype, complex_):
+    nodes = rng.standard_normal(size)
+    if complex_:
+        nodes = nodes + 1j * rng.standard_normal(size)
+    return {"nodes": nodes, "order": np.zeros(size, np.int64)}
+
+
+COLUMNS = (*shapes(NODES[:8], (1, 2, 3, 4, 5, 9)), *shapes(NODES[8:], (1, 6)))
+
+SOLVE = Kernel(
+    "solve_vandermonde",
+    _system,
+    _near_solution,
+    ("out", "bound"),
+    COLUMNS,
+    cases=tuple(kind | {"transpose": t} for t in (False, True) for kind in KINDS),
+    truth=_solved_truly,
+)
+
+LEJA = Kernel(
+    "leja_order", _unordered, equal, ("order",), shapes(NODES, (1,)), cases=KINDS, wide=False
+)
+KERNELS = [SOLVE, LEJA]

@@ -15,7 +15,9 @@ import oracles
 import programs
 import pytest
 from completions import COMPLETIONS
-from kernel_table import HALVES, KERNELS, WIDE, decoding_truth, named
+from oracles import KERNELS, named
+from oracles.decoding import decoding_truth
+from oracles.table import HALVES, WIDE
 
 import fastgc
 from fastgc import kernels

@@ -5,7 +5,9 @@ import inspect
 
 import numpy as np
 import pytest
-from kernel_table import COMBINE, DECODING, KERNELS
+from oracles import KERNELS
+from oracles.combine import COMBINE
+from oracles.decoding import DECODING
 
 from fastgc import kernels
 from fastgc.kernels.c import calls as c

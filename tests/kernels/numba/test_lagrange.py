@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_table import nodes_of
+from oracles.table import nodes_of
 
 from fastgc import interpolation, vandermonde
 from fastgc.kernels import Status
