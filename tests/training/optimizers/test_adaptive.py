@@ -4,9 +4,9 @@ import copy
 import itertools
 import json
 import math
-import pickle
 import tracemalloc
 from array import array
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,6 @@ from toys import METHODS
 from fastgc import kernels
 from fastgc.training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
-BOTH = pytest.mark.parametrize("method", [CADA, GCADA])
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -89,32 +88,6 @@ class Algorithm1:
 
     def newest(self):
         return np.array([sent[-1][1] for sent in self.gradients])
-
-
-class Following:
-    """The optimizers' steps in float64, by their definitions."""
-
-    def __init__(self, optimizer, theta0):
-        self.by = optimizer
-        self.theta = np.array(theta0, np.float64)
-        self.point = self.theta.copy()
-        self.v, self.h = np.zeros((2, theta0.size))
-        self.t = 1.0
-
-    def step(self, g):
-        by = self.by
-        if isinstance(by, SGD):
-            self.v = by.momentum * self.v - by.lr * g
-            self.theta = self.point = self.theta + self.v
-        elif isinstance(by, Nesterov):
-            t, self.t = self.t, (1 + math.sqrt(1 + 4 * self.t**2)) / 2
-            beta = (t - 1) / self.t if by.momentum is None else by.momentum
-            before, self.theta = self.theta, self.point - by.lr * g
-            self.point = self.theta + beta * (self.theta - before)
-        else:
-            self.h = by.beta1 * self.h + (1 - by.beta1) * g
-            self.v = np.maximum(self.v, by.beta2 * self.v + (1 - by.beta2) * g**2)
-            self.theta = self.point = self.theta - by.lr * self.h / np.sqrt(by.epsilon + self.v)
 
 
 class Walk:
@@ -213,10 +186,11 @@ def test_selected_by_algorithm_1(
     oracle = Algorithm1(groups, c, max_age, smoothness, relative)
     theta0 = rng.standard_normal(p).astype(dtype)
     tested.reset(theta0)
-    follower = Following(optimizer, theta0)
+    follower = copy.copy(optimizer)  # the same in doubles, along sums that nobody kept
+    follower.reset(theta0.astype(np.float64))
     lr, rounds, largest = optimizer.lr, 150, 1.0
     for k in range(rounds):
-        optimizer.lr = lr / (1 + k // 50)
+        optimizer.lr = follower.lr = lr / (1 + k // 50)
         assert oracle.selects(tested.point, tested.selected)
         np.testing.assert_array_equal(tested.ages, oracle.ages())
         still = pauses and k % 40 > 25  # gradients vanish, so steps end
@@ -237,30 +211,6 @@ def test_selected_by_algorithm_1(
         largest = max(largest, np.abs(follower.theta).max(), np.abs(total).max())
         for ours, theirs in ((tested.theta, follower.theta), (tested.point, follower.point)):
             assert np.abs(ours - theirs).max() <= 20 * (k + 1) * np.finfo(dtype).eps * largest
-
-
-@BOTH
-@pytest.mark.parametrize("smoothness", ["given", "estimated"])
-def test_selected_by_an_independent_run(method, smoothness):
-    """Its own points suffice if no decision is close, which is checked."""
-    groups, p, c, max_age = 5, 6, 0.7, 8
-    gradient, A, _ = quadratics(groups, p, seed=3)
-    L = np.linalg.norm(A, 2, axis=(1, 2))
-    given = L if smoothness == "given" else None
-    theta = np.ones(p)
-    _, selected = run(
-        method(groups, SGD(0.02), c=c, max_age=max_age, smoothness=given), theta, gradient, 300
-    )
-    oracle = Algorithm1(groups, c, max_age, given)
-    oracle.TIE = 0.0
-    for chosen in selected:
-        assert oracle.selects(theta, chosen)
-        for group in chosen:
-            oracle.receive(group, gradient(group, theta))
-        theta = theta - 0.02 * oracle.newest().sum(axis=0)
-    assert 0.1 < np.mean([len(chosen) for chosen in selected]) / groups < 0.9
-    tested = method(groups, SGD(0.02), c=c, max_age=max_age, smoothness=given)
-    np.testing.assert_allclose(run(tested, np.ones(p), gradient, 300)[0][-1], theta, rtol=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(much(4, 1)))
@@ -312,33 +262,6 @@ def test_selected_without_ties_by_rounding():
     assert ties > 100
 
 
-@pytest.mark.parametrize("max_age", [1, 2, 3, 7])
-def test_selected_every_max_age_rounds_at_least(max_age):
-    method = GCADA(3, SGD(0.01), c=1e12, max_age=max_age, smoothness=1)
-    method.reset(np.ones(4))
-    for k in range(30):
-        assert method.ages.tolist() == [(k - 1) % max_age + 1 if k else max_age] * 3
-        assert method.selected.tolist() == ([] if k % max_age else [0, 1, 2])
-        for group in method.selected:
-            method.receive(group, method.point)
-        method.step()
-
-
-@BOTH
-@DTYPES
-def test_gcada_without_c_is_distributed_adam(method, dtype):
-    gradient, _, _ = quadratics(5, 8)
-    tested = method(5, AMSGrad(0.01), c=0)
-    iterates, selected = run(tested, np.ones(8, dtype), gradient, 200)
-    assert selected == [[0, 1, 2, 3, 4]] * 200
-    plain = AMSGrad(0.01)
-    plain.reset(np.ones(8, dtype))
-    for theta in iterates:
-        parts = [gradient(group, plain.point) for group in range(5)]
-        plain.step(np.sum(parts, axis=0, dtype=np.float64).astype(dtype))
-        np.testing.assert_allclose(theta, plain.theta, atol=200 * np.finfo(dtype).eps)
-
-
 @pytest.mark.parametrize("smoothness", [None, 1e-160])
 def test_selected_without_c_where_no_gradient_changes(smoothness):
     method = GCADA(2, SGD(0.01), c=0, smoothness=smoothness, relative=False)
@@ -349,89 +272,49 @@ def test_selected_without_c_where_no_gradient_changes(smoothness):
     assert selected == [[0, 1], *[[]] * 9, [0, 1]]
 
 
-def test_cada_is_of_groups_of_one_worker():
-    gradient, _, _ = quadratics(6, 9)
-    runs = [run(method(6, c=0.6), np.ones(9), gradient, 200) for method in (CADA, GCADA)]
-    np.testing.assert_array_equal(runs[0][0], runs[1][0])
-    assert runs[0][1] == runs[1][1]
-
-
-def test_the_maximum_is_element_wise():
-    """The maximum of (2, 0) and (1, 8) is (2, 8), not (2, 0) as for lists."""
-    method = CADA(1, AMSGrad(lr=1.0, beta1=0.0, beta2=0.5, epsilon=1e-300), c=0)
-    gradients = iter(np.array([[2.0, 0.0], [0.0, 4.0]]))
-    iterates, _ = run(method, np.zeros(2), lambda group, x: next(gradients), 2)
-    np.testing.assert_allclose(iterates[1], [-2 / math.sqrt(2), -4 / math.sqrt(8)], rtol=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("moves", "c", "selected"),
-    [
-        ([1, -1.5, 1], 0.5, False),  # 1 <= 0.5 (1 + 2.25 + 1), but 1 > 0.5 (1 - 1.5 + 1)^2
-        ([1, 1.5, 2], 0.5, True),  # 4 > 0.5 (1 + 2.25 + 4), but 4 <= 0.5 (1 + 1.5 + 2)^2
-    ],
-)
-def test_selected_by_sums_of_squared_norms(moves, c, selected):
-    method = GCADA(1, Walk(moves), c=c, smoothness=1)
-    _, before = run(method, np.zeros(1), lambda group, x: x, 3)
-    assert before == [[0]] * 3  # so its gradient is one step old
-    assert method.selected.tolist() == [0] * selected
-
-
-class Counted:
+@pytest.fixture
+def counted(monkeypatch):
     """Counts calls of kernels by name."""
+    calls = Counter()
 
-    def __init__(self, monkeypatch):
-        self.calls = {}
-        for name in ("replace", "square_distance", "square_sum", "combine", "sgd"):
-            monkeypatch.setattr(
-                kernels.unchecked, name, self.counting(name, getattr(kernels.unchecked, name))
-            )
-
-    def counting(self, name, kernel):
+    def counting(name, kernel):
         def call(*arguments):
-            self.calls[name] = self.calls.get(name, 0) + 1
+            calls[name] += 1
             return kernel(*arguments)
 
         return call
 
-    def of(self, name):
-        return self.calls.get(name, 0)
+    for name in ("replace", "square_distance", "square_sum", "combine", "sgd"):
+        kernel = getattr(kernels.unchecked, name)
+        monkeypatch.setattr(kernels.unchecked, name, counting(name, kernel))
+    return calls
 
 
 @pytest.mark.parametrize("smoothness", [None, np.geomspace(0.1, 3, 8)])
-def test_step_computes_a_distance_for_each_age_at_most(monkeypatch, smoothness):
-    counted = Counted(monkeypatch)
+def test_step_computes_a_distance_for_each_age_at_most(counted, smoothness):
     gradient, _, _ = quadratics(8, 5)
     method = GCADA(8, SGD(0.01), c=0.5, max_age=30, smoothness=smoothness)
     method.reset(np.ones(5))
     most = 0
     for _ in range(400):
-        before, ages = counted.of("square_distance"), set(method.ages.tolist())
+        before, ages = counted["square_distance"], set(method.ages.tolist())
         go_on(method, gradient, 1)
         ages |= set(method.ages.tolist())
-        assert counted.of("square_distance") - before <= len(ages)
+        assert counted["square_distance"] - before <= len(ages)
         most += len(set(method.ages.tolist()))
-    assert counted.of("square_distance") < most / 3
+    assert counted["square_distance"] < most / 3
 
 
-def test_step_computes_no_distance_where_all_are_selected(monkeypatch):
-    counted = Counted(monkeypatch)
-    method = GCADA(4, SGD(0.01), c=0)
-    run(method, np.ones(3), lambda group, x: x, 100)
-    assert counted.of("square_distance") == 0
-    assert counted.of("combine") == counted.of("sgd") == 100
-
-
-@pytest.mark.parametrize("max_age", [10, 1000])
-def test_step_alone_without_gradients(monkeypatch, max_age):
-    counted = Counted(monkeypatch)
-    method = GCADA(4, SGD(1e-4), c=100, max_age=max_age, smoothness=1)
+def test_step_computes_no_distance_where_all_or_none_are_selected(counted):
+    run(GCADA(4, SGD(0.01), c=0), np.ones(3), lambda group, x: x, 100)
+    assert counted["square_distance"] == 0
+    assert counted["combine"] == counted["sgd"] == 100
+    method = GCADA(4, SGD(1e-4), c=100, smoothness=1)
     run(method, np.ones(3), lambda group, x: x, 1)
-    counted.calls.clear()
+    counted.clear()
     _, selected = go_on(method, None, 9)
     assert selected == [[]] * 9
-    assert counted.calls == {"sgd": 9}
+    assert counted == {"sgd": 9}
 
 
 @DTYPES
@@ -518,61 +401,23 @@ def test_gradient_adds_up_small_changes():
         method.step()
 
 
-def estimated(method):
-    """Return each group's constant, of the changes and moves that it has met."""
-    state = method.state()
-    return np.sqrt(np.divide(state["changes"], state["moves"]))
-
-
-def test_estimates_lie_between_the_eigenvalues():
-    gradient, A, _ = quadratics(5, 7)
-    values = np.linalg.eigvalsh(A)
-    method = GCADA(5, AMSGrad(0.01), c=0.5, relative=False)
-    method.reset(np.ones(7))
-    for k in range(300):
-        go_on(method, gradient, 1)
-        if k > 10:  # each group has been asked twice
-            estimates = estimated(method)
-            assert np.all(estimates > values[:, 0] * (1 - 1e-9))
-            assert np.all(estimates < values[:, -1] * (1 + 1e-9))
-
-
-def test_estimates_become_the_curvatures_along_the_path():
-    """Gradient descent ends along the axis on which the sum of the functions is least curved.
-
-    Its moves must shrink slowly: if they shrink faster than their weights, the first ones count for
-    ever.
-    """
-    rng = np.random.default_rng(0)
-    curvature = rng.uniform(1, 3, (4, 3))
-    curvature[:, 1] /= 5
-    method = GCADA(4, SGD(0.002), c=0.1, relative=False)
-    run(method, np.ones(3), lambda group, x: curvature[group] * x, 3000)
-    np.testing.assert_allclose(estimated(method), curvature[:, 1], rtol=1e-6)
-
-
-def test_selected_in_any_units_of_gradients():
-    gradient, _, _ = quadratics(5, 6)
-
-    def selections(scale, **options):
-        method = GCADA(5, SGD(0.01 / scale), c=0.5, **options)
-        return run(method, np.ones(6), lambda group, x: scale * gradient(group, x), 200)[1]
-
-    assert selections(1.0) == selections(2.0**12)
-    assert selections(1.0, relative=False) != selections(2.0**12, relative=False)
-
-
-def test_selected_in_any_units_of_constants():
-    gradient, A, _ = quadratics(5, 6)
-    L = np.linalg.norm(A, 2, axis=(1, 2))
-
-    def selections(**options):
-        return run(GCADA(5, SGD(0.01), c=0.5, **options), np.ones(6), gradient, 200)[1]
-
-    relative = selections(smoothness=L)
-    assert relative == selections(smoothness=1024 * L)
-    assert relative == selections(smoothness=L / math.sqrt(np.mean(L**2)), relative=False)
-    assert relative != selections(smoothness=1024 * L, relative=False)
+def test_gradient_is_formed_anew_when_its_bound_is_reached():
+    """Each update may round both vectors and the sum: the bound of all G gradients is 4 times G."""
+    # The first group is selected in each round, and the others once.
+    method = GCADA(4, Walk(np.ones((90, 1))), c=0.01, max_age=99, smoothness=[9, 1e-6, 1e-6, 1e-6])
+    run(method, np.zeros(1), lambda group, x: np.ones(1), 2)
+    anew = 0
+    for size in np.random.default_rng(0).exponential(size=80):
+        before = method.state()
+        method.receive(0, np.array([size]))
+        rounded = before["rounded"] + before["norms"][0] + 2 * size + 3
+        assert method.state()["rounded"] == pytest.approx(rounded)
+        method.step()
+        anew += rounded > 4 * 4 * (size + 3)
+        after = 4 * (size + 3) if rounded > 4 * 4 * (size + 3) else rounded
+        assert method.state()["rounded"] == pytest.approx(after)
+        assert method.selected.tolist() == [0]
+    assert 3 < anew < 40
 
 
 def test_selected_of_a_linear_function():
@@ -582,37 +427,6 @@ def test_selected_of_a_linear_function():
     asked = [k for k, chosen in enumerate(selected) if 1 in chosen]
     assert asked[:2] == [0, 1]  # all groups, until there is an estimate
     assert set(np.diff(asked[1:])) == {5}
-
-
-@pytest.mark.parametrize("smoothness", ["given", None])
-@pytest.mark.parametrize("c", much([0.1, 0.5], [0.5]))
-def test_gcada_converges_with_old_gradients(smoothness, c):
-    groups, p = 6, 5
-    gradient, A, b = quadratics(groups, p)
-    L = np.linalg.norm(A, 2, axis=(1, 2))
-    method = GCADA(groups, SGD(0.1 / L.sum()), c=c, smoothness=L if smoothness == "given" else None)
-    iterates, selected = run(method, np.ones(p), gradient, 4000)
-    best = np.linalg.solve(A.sum(axis=0), b.sum(axis=0))
-    np.testing.assert_allclose(iterates[-1], best, rtol=0, atol=1e-8)
-    assert np.mean([len(chosen) for chosen in selected]) < 0.6 * groups
-
-
-def test_ages_are_of_the_point():
-    """Gradients are taken at `point`, so its moves count, not theta's."""
-    method = GCADA(1, Nesterov(0.1, 0.9), c=0.9, smoothness=1)
-    method.reset(np.ones(2))
-    points, chosen = [method.point.copy()], []
-    for _ in range(30):
-        chosen.append(bool(method.selected.size))
-        go_on(method, lambda group, x: x, 1)
-        points.append(method.point.copy())
-        assert not np.array_equal(method.point, method.theta)
-    last = 0
-    for k in range(1, 30):
-        steps = np.diff(points[max(0, k - 10) : k + 1], axis=0)
-        assert chosen[k] == (np.sum((points[k] - points[last]) ** 2) > 0.9 * np.sum(steps**2))
-        last = k if chosen[k] else last
-    assert 3 < sum(chosen) < 25
 
 
 @DTYPES
@@ -656,37 +470,6 @@ def test_receive_copies():
     method.ages[:] = 9
     assert method.selected.tolist() == [0, 1]
     assert method.ages.tolist() == [10, 10]
-
-
-@pytest.mark.parametrize("smoothness", [None, [0.3, 1, 3]])
-def test_step_after_copying(smoothness):
-    gradient, _, _ = quadratics(3, 4)
-    method = GCADA(3, AMSGrad(0.01), smoothness=smoothness)
-    run(method, np.ones(4), gradient, 25)
-    for group in method.selected[:1]:  # leaves a round unfinished
-        method.receive(group, gradient(group, method.point))
-    copies = [pickle.loads(pickle.dumps(method)), copy.deepcopy(method)]
-    for each in (method, *copies):
-        for group in method.selected[1:] if each is method else each.selected[1:]:
-            each.receive(group, gradient(group, each.point))
-        each.step()
-        each.last = go_on(each, gradient, 40)
-    for each in copies:
-        np.testing.assert_array_equal(each.last[0], method.last[0])
-        assert each.last[1] == method.last[1]
-        assert not np.shares_memory(each.theta, method.theta)
-
-
-def test_reset_forgets():
-    gradient, _, _ = quadratics(3, 4)
-    method = GCADA(3, AMSGrad(0.01))
-    first = run(method, np.ones(4), gradient, 40)
-    for group in method.selected[:1]:
-        method.receive(group, np.full(4, 1e6))
-    again = run(method, np.ones(4), gradient, 40)
-    np.testing.assert_array_equal(first[0], again[0])
-    assert first[1] == again[1]
-    assert run(method, np.ones(2, np.float32), lambda group, x: x, 3)[0].dtype == np.float32
 
 
 def test_reset_forgets_the_steps():
@@ -746,7 +529,7 @@ def test_selected_after_a_step_along_nan():
         method.receive(1, method.point)
 
 
-@BOTH
+@pytest.mark.parametrize("method", [CADA, GCADA])
 def test_repr_round_trips(method):
     for made in (
         method(3),
@@ -766,26 +549,18 @@ def test_repr_round_trips(method):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: GCADA(0), ValueError, "groups must .*not 0"),
-        (lambda: GCADA(2.0), TypeError, "groups must .*not 2.0"),
-        (lambda: CADA(0), ValueError, "workers must .*not 0"),
-        (lambda: CADA("3"), TypeError, "workers must .*not '3'"),
-        (lambda: GCADA(2, 0.1), TypeError, "optimizer must be such as .*, not 0.1"),
-        (lambda: GCADA(2, SGD), TypeError, "optimizer must be such as .*, not <class"),
-        (lambda: GCADA(2, CADA(2)), TypeError, r"optimizer must be such as .*, not CADA\(2"),
-        (lambda: GCADA(2, c=-1), ValueError, "c must .*not -1"),
-        (lambda: GCADA(2, c=math.nan), ValueError, "c must be finite .*, not nan"),
-        (lambda: GCADA(2, c=math.inf), ValueError, "c must be finite .*, not inf"),
-        (lambda: GCADA(2, c="1"), TypeError, "c must .*not '1'"),
-        (lambda: GCADA(2, max_age=0), ValueError, "max_age must .*not 0"),
-        (lambda: GCADA(2, max_age=1.5), TypeError, "max_age must .*not 1.5"),
-        (lambda: GCADA(2, smoothness=[1, 2, 3]), ValueError, r"one for each of 2 groups.*\(3,\)"),
-        (lambda: GCADA(2, smoothness=0), ValueError, "smoothness must be positive and .*, not 0"),
-        (lambda: GCADA(2, smoothness=[1, math.inf]), ValueError, "positive and finite"),
-        (lambda: GCADA(2, smoothness=[1, math.nan]), ValueError, "positive and finite"),
-        (lambda: GCADA(2, smoothness=1e-200), ValueError, "as must be its square, not 1e-200"),
-        (lambda: GCADA(2, smoothness=1e200), ValueError, r"as must be its square, not 1e\+200"),
-        (lambda: GCADA(2, smoothness="1"), TypeError, "smoothness must be"),
+        (lambda: GCADA(0), ValueError, "groups .*not 0"),
+        (lambda: CADA(0), ValueError, "workers .*not 0"),
+        (lambda: GCADA(2, 0.1), TypeError, "optimizer .*, not 0.1"),
+        (lambda: GCADA(2, SGD), TypeError, "optimizer .*, not <class"),
+        (lambda: GCADA(2, CADA(2)), TypeError, r"optimizer .*, not CADA\(2"),
+        (lambda: GCADA(2, c=-1), ValueError, "c .*not -1"),
+        (lambda: GCADA(2, max_age=0), ValueError, "max_age .*not 0"),
+        (lambda: GCADA(2, smoothness=[1, 2, 3]), ValueError, r"smoothness .*\(3,\)"),
+        (lambda: GCADA(2, smoothness=[1, 0]), ValueError, "smoothness .*0"),
+        (lambda: GCADA(2, smoothness=[1, math.nan]), ValueError, "smoothness .*nan"),
+        (lambda: GCADA(2, smoothness=1e-200), ValueError, "smoothness .*not 1e-200"),
+        (lambda: GCADA(2, smoothness=1e200), ValueError, r"smoothness .*not 1e\+200"),
     ],
 )
 def test_gcada_refused(make, error, message):
@@ -793,51 +568,35 @@ def test_gcada_refused(make, error, message):
         make()
 
 
-@BOTH
-def test_gcada_without_a_run(method):
-    tested = method(2)
-    for use in (
-        lambda: tested.selected,
-        lambda: tested.ages,
-        lambda: tested.receive(0, np.ones(2)),
-        lambda: tested.gradient(),
-        lambda: tested.step(),
+def test_gcada_without_a_run():
+    for name, arguments in (
+        ("selected", None),
+        ("ages", None),
+        ("receive", (0, np.ones(2))),
+        ("gradient", ()),
+        ("step", ()),
+        ("state", ()),
     ):
-        with pytest.raises(RuntimeError, match=rf"{method.__name__}: reset\(theta0\) begins a run"):
-            use()
-    with pytest.raises(RuntimeError, match=r"AMSGrad: reset\(theta0\) begins a run"):
-        tested.point  # noqa: B018
+        with pytest.raises(RuntimeError, match=r"CADA: reset\(theta0\) begins a run"):
+            getattr(CADA(2), name)(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("theta0", "error"),
-    [
-        (np.zeros(3, int), TypeError),
-        (np.zeros((3, 1)), ValueError),
-        (np.full(3, np.nan), ValueError),
-    ],
-)
-def test_reset_refused_changes_nothing(theta0, error):
+def test_reset_refused_changes_nothing():
     method = GCADA(2, Walk(np.ones((5, 2))))
     run(method, np.ones(2), lambda group, x: x, 2)
-    with pytest.raises(error, match="theta0"):
-        method.reset(theta0)
+    with pytest.raises(ValueError, match="theta0"):
+        method.reset(np.full(3, np.nan))
     np.testing.assert_array_equal(method.theta, 3)
 
 
 @pytest.mark.parametrize(
     ("group", "gradient", "error", "message"),
     [
-        (3, np.ones(2), ValueError, "group 3 does not exist: they are numbered 0 to 2"),
-        (-1, np.ones(2), ValueError, "group -1 does not exist"),
-        (1.0, np.ones(2), TypeError, "group must be"),
-        (0, np.ones(2), ValueError, r"group 0 has sent its gradient in this round; due are \[1\]"),
-        (2, np.ones(2), ValueError, r"group 2 was not selected in this round; due are \[1\]"),
-        (1, np.ones(3), ValueError, r"gradient of group 1 must have shape \(2,\), not \(3,\)"),
-        (1, np.ones((2, 1)), ValueError, "gradient of group 1 must have shape"),
-        (1, np.ones(2, np.float32), TypeError, "gradient of group 1 must have dtype float64"),
-        (1, [1, 2], TypeError, "gradient of group 1 must have dtype float64, not int64"),
-        (1, np.array([1, np.nan]), ValueError, r"gradient of group 1\[1\] is nan: .* finite"),
+        (3, np.ones(2), ValueError, "group 3 "),
+        (0, np.ones(2), ValueError, r"group 0 has sent .* due are \[1\]"),
+        (2, np.ones(2), ValueError, r"group 2 was not selected .* due are \[1\]"),
+        (1, np.ones(3), ValueError, r"gradient of group 1 .*not \(3,\)"),
+        (1, np.ones(2, np.float32), TypeError, "gradient of group 1 .*not float32"),
         (1, np.array([-np.inf, 1]), ValueError, r"gradient of group 1\[0\] is -inf"),
     ],
 )
@@ -861,9 +620,7 @@ def test_step_while_gradients_are_due():
     method.reset(np.ones(2))
     method.receive(1, np.ones(2))
     for use in (method.step, method.gradient, lambda: method.step(np.ones(2))):
-        with pytest.raises(
-            RuntimeError, match=r"groups \[0, 2\] were selected and have not sent their gradients"
-        ):
+        with pytest.raises(RuntimeError, match=r"groups \[0, 2\] "):
             use()
     np.testing.assert_array_equal(method.theta, 1)
 
@@ -878,9 +635,9 @@ def test_step_refused_changes_nothing():
             for group in each.selected:
                 each.receive(group, gradient(group, each.point))
         bad = np.ones(2) if k % 2 else np.ones(3, np.float32)
-        with pytest.raises((TypeError, ValueError), match="gradient must have"):
+        with pytest.raises((TypeError, ValueError), match="gradient must"):
             method.step(bad)
-        with pytest.raises((TypeError, ValueError), match="out must have"):
+        with pytest.raises((TypeError, ValueError), match="out must"):
             method.gradient(out=bad)
         for each in (method, wanted):
             each.step()
@@ -889,7 +646,7 @@ def test_step_refused_changes_nothing():
         assert repr(method.state()) == repr(wanted.state())
 
 
-@pytest.mark.parametrize("returned", [None, "0", -1.0, np.ones(1)])
+@pytest.mark.parametrize("returned", [None, -1.0, np.ones(1)])
 def test_step_of_optimizers_without_a_distance(returned):
     class Silent(Walk):
         def step(self, gradient):
@@ -898,22 +655,17 @@ def test_step_of_optimizers_without_a_distance(returned):
     method = GCADA(1, Silent([1.0]))
     method.reset(np.ones(1))
     method.receive(0, np.ones(1))
-    with pytest.raises(TypeError, match="step must return the squared distance that point has mov"):
+    with pytest.raises(TypeError, match="step must return "):
         method.step()
 
 
-@pytest.mark.parametrize("number", [int, np.float32, np.float64])
-def test_step_of_optimizers_with_other_numbers(number):
+def test_step_of_optimizers_with_numbers_that_json_lacks():
     class Other(Walk):
         def step(self, gradient):
-            return number(super().step(gradient))
+            return np.float32(super().step(gradient))
 
     method = GCADA(2, Other(np.ones((12, 1))), c=0.7, smoothness=1)
-    wanted = GCADA(2, Walk(np.ones((12, 1))), c=0.7, smoothness=1)
-    assert (
-        run(method, np.zeros(1), lambda group, x: x, 12)[1]
-        == (run(wanted, np.zeros(1), lambda group, x: x, 12)[1])
-    )
+    run(method, np.zeros(1), lambda group, x: x, 12)
     assert {type(moved) for moved in method.state()["steps"]} == {float}
 
 
@@ -1031,23 +783,19 @@ def test_restore_refused_changes_nothing(name):
     drive(method, 4, np.random.default_rng(0))
     good, before = method.state(), repr(method.state())
     array = "total" if "ada" in name else "theta"
+    rate = "optimizer.lr" if "ada" in name else "lr"
     bad = [
         (3, TypeError, "state must be what state"),
-        ({}, ValueError, f"state of {type(method).__name__} consists of .*{array}"),
-        (good | {"more": 1}, ValueError, "consists of"),
+        ({}, ValueError, f"{type(method).__name__} consists of .*{array}"),
+        (good | {"more": 1}, ValueError, "more"),
+        (good | {rate: "x"}, TypeError, "lr .*not 'x'"),
     ]
     if name != "plain sgd":  # plain SGD keeps no state of any size
         bad += [(good | {array: np.zeros(4)}, ValueError, "shape")]
     if "ada" in name:
-        bad += [
-            (good | {"ages": [1]}, ValueError, "ages of the state must have shape"),
-            (good | {"optimizer.lr": "x"}, TypeError, "lr must .*not 'x'"),
-        ]
+        bad += [(good | {"ages": [1]}, ValueError, "ages of the state")]
     else:
-        bad += [
-            (good | {"lr": "x"}, TypeError, "lr must .*not 'x'"),
-            (good | {"theta": np.zeros(3, int)}, TypeError, "float32 or float64|dtype int64"),
-        ]
+        bad += [(good | {"theta": np.zeros(3, int)}, TypeError, "float32 or float64|dtype int64")]
     for state, error, match in bad:
         with pytest.raises(error, match=match):
             method.restore(state)

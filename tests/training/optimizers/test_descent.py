@@ -1,10 +1,6 @@
-"""Optimizers: iterates agree with closed forms on quadratics, rates with theory, and AMSGrad with
-its equations, written down again, and with torch's.
-"""
+"""Optimizers: iterates agree with closed forms on quadratics, and AMSGrad with mpmath and torch."""
 
-import array
 import math
-import pickle
 
 import mpmath
 import numpy as np
@@ -14,7 +10,7 @@ from fastgc import kernels
 from fastgc.training.optimizers import SGD, AMSGrad, Nesterov
 
 EACH = pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
-BOTH_WITH_MOMENTUM = pytest.mark.parametrize("method", [SGD, Nesterov])
+FIVE = [SGD(0.1), SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)]
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -35,27 +31,20 @@ def two_term_recurrence(trace, determinant, start, rounds):
     return ((roots[:, None] ** np.arange(rounds + 1)) * weights[:, None]).sum(axis=0).real
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
-def test_sgd_closed_form(momentum):
+@pytest.mark.parametrize("method", [SGD, Nesterov])
+@pytest.mark.parametrize("momentum", [0.0, 0.3, 0.9])
+def test_step_with_momentum_in_closed_form(method, momentum):
     curvature, lr = np.array([0.3, 2.0, 7.0]), 0.11
     theta0 = np.array([1.0, -2.0, 0.5])
-    iterates = run(SGD(lr, momentum), theta0, lambda x: curvature * x, 60)
-    for column, c, start in zip(iterates.T, curvature, theta0, strict=True):
-        if momentum:
-            exact = two_term_recurrence(1 + momentum - lr * c, momentum, start, 60)
-        else:
-            exact = start * (1 - lr * c) ** np.arange(61)
-        np.testing.assert_allclose(column, exact, atol=1e-12)
-
-
-@pytest.mark.parametrize("momentum", [0.3, 0.9])
-def test_nesterov_fixed_momentum_closed_form(momentum):
-    curvature, lr = np.array([0.3, 2.0, 7.0]), 0.11
-    theta0 = np.array([1.0, -2.0, 0.5])
-    iterates = run(Nesterov(lr, momentum), theta0, lambda x: curvature * x, 60)
+    iterates = run(method(lr, momentum), theta0, lambda x: curvature * x, 60)
     for column, c, start in zip(iterates.T, curvature, theta0, strict=True):
         shrink = 1 - lr * c
-        exact = two_term_recurrence(shrink * (1 + momentum), shrink * momentum, start, 60)
+        if not momentum:
+            exact = start * shrink ** np.arange(61)
+        elif method is SGD:
+            exact = two_term_recurrence(shrink + momentum, momentum, start, 60)
+        else:
+            exact = two_term_recurrence(shrink * (1 + momentum), shrink * momentum, start, 60)
         np.testing.assert_allclose(column, exact, atol=1e-12)
 
 
@@ -68,69 +57,6 @@ def test_nesterov_sequence_by_hand():
     x3 = (x2 + beta1 * (x2 - x1)) / 2
     iterates = run(Nesterov(0.5), np.array([1.0]), lambda x: x, 3)
     np.testing.assert_allclose(iterates[:, 0], [1, x1, x2, x3], rtol=1e-15)
-
-
-def test_nesterov_keeps_its_bound():
-    # Nesterov's worst function: the bound 2 L |x_0 - x*|^2 / (k + 1)^2 is tight to a constant.
-    p, L = 200, 4.0
-    A = 2 * np.eye(p) - np.eye(p, k=1) - np.eye(p, k=-1)
-    b = np.eye(p)[0]
-    best = np.linalg.solve(A, b)
-
-    def excess(x):
-        return np.einsum("ki,ij,kj->k", x - best, A, x - best) / 2
-
-    rounds = 400
-    bound = 2 * L * (best @ best) / (np.arange(rounds + 1) + 1) ** 2
-    accelerated, plain = (
-        excess(run(optimizer, np.zeros(p), lambda x: A @ x - b, rounds))
-        for optimizer in (Nesterov(1 / L), SGD(1 / L))
-    )
-    assert np.all(accelerated <= bound)
-    assert accelerated[-1] < plain[-1] / 20
-
-
-def test_nesterov_fixed_momentum_converges_linearly():
-    curvature = np.geomspace(1e-4, 1, 30)
-    root = math.sqrt(1e4)
-    momentum = (root - 1) / (root + 1)
-    theta0 = np.ones(30)
-    iterates = run(Nesterov(1.0, momentum), theta0, lambda x: curvature * x, 1500)
-    # Nesterov's bound: f_k <= (f_0 + mu |x_0|^2 / 2) (1 - 1 / sqrt(kappa))^k.
-    excess = (curvature * iterates**2).sum(axis=1) / 2
-    bound = (excess[0] + 1e-4 * 30 / 2) * (1 - 1 / root) ** np.arange(1501)
-    assert np.all(excess <= bound)
-
-
-def transcription(theta, gradients, lr, beta1, beta2, epsilon):
-    """Yield theta_1, theta_2, ... by equations 8a to 8c in NumPy."""
-    h, v_hat = np.zeros_like(theta), np.zeros_like(theta)
-    for gradient in gradients:
-        h = beta1 * h + (1 - beta1) * gradient
-        v = beta2 * v_hat + (1 - beta2) * gradient**2
-        v_hat = np.maximum(v_hat, v)
-        theta = theta - lr * (epsilon + v_hat) ** -0.5 * h
-        yield theta
-
-
-@DTYPES
-def test_amsgrad_over_a_thousand_steps(dtype):
-    rng = np.random.default_rng(0)
-    sizes = np.geomspace(1e-3, 1e3, 37) * rng.exponential(size=(1000, 1))  # below, above epsilon
-    gradients = (sizes * (rng.standard_normal((1000, 37)) + 0.3)).astype(dtype)
-    theta0 = rng.standard_normal(37).astype(dtype)
-    optimizer = AMSGrad(lr=0.01, beta1=0.9, beta2=0.99, epsilon=1e-6)
-    optimizer.reset(theta0)
-    unit, scale = np.finfo(dtype).eps / 2, np.abs(theta0).max()
-    for k, (gradient, theta) in enumerate(
-        zip(gradients, transcription(theta0, gradients, 0.01, 0.9, 0.99, 1e-6), strict=True), 1
-    ):
-        assert theta.dtype == dtype
-        optimizer.step(gradient)
-        # Each step rounds theta once on both sides, and itself, at most 0.1 long, a few times.
-        scale = max(scale, np.abs(theta).max())
-        assert np.abs(optimizer.theta - theta).max() <= unit * k * (2 * scale + 10 * 0.1)
-    assert scale > 1  # theta moved
 
 
 def test_amsgrad_against_mpmath():
@@ -152,14 +78,6 @@ def test_amsgrad_against_mpmath():
             np.testing.assert_allclose(optimizer.theta, [float(x) for x in theta], atol=2e-15)
             distance = sum((a - b) ** 2 for a, b in zip(theta, before, strict=True))
             assert moved == pytest.approx(float(distance), rel=1e-13)
-
-
-def test_amsgrad_closed_form():
-    """For a constant gradient, h_k = (1 - beta1^k) g and v_k = (1 - beta2^k) g^2."""
-    g, k = np.array([0.3, -2.0, 1e-5]), np.arange(1, 41)[:, None]
-    iterates = run(AMSGrad(0.1, 0.9, 0.99, 1e-8), np.zeros(3), lambda x: g, 40)
-    steps = 0.1 * (1 - 0.9**k) * g / np.sqrt(1e-8 + (1 - 0.99**k) * g**2)
-    np.testing.assert_allclose(iterates[1:], -np.cumsum(steps, axis=0), rtol=1e-12)
 
 
 def torch_iterates(theta0, gradients, lr, beta1, beta2, correct):
@@ -242,11 +160,7 @@ def test_amsgrad_lr_may_change():
 
 
 @DTYPES
-@pytest.mark.parametrize(
-    "optimizer",
-    [SGD(0.1), SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)],
-    ids=repr,
-)
+@pytest.mark.parametrize("optimizer", FIVE, ids=repr)
 def test_step_returns_how_far_the_point_moved(optimizer, dtype):
     rng = np.random.default_rng(4)
     optimizer.reset(rng.standard_normal(1000).astype(dtype))
@@ -292,82 +206,33 @@ def test_step_keeps_arrays_in_place(method, dtype):
     np.testing.assert_array_equal(gradient, 1)
 
 
-@pytest.mark.parametrize(
-    "optimizer", [SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1)], ids=repr
-)
+@pytest.mark.parametrize("optimizer", FIVE, ids=repr)
 def test_reset_forgets(optimizer):
     theta0 = np.array([1.0, -1.0])
     first = run(optimizer, theta0, lambda x: 2 * x, 10)
     np.testing.assert_array_equal(run(optimizer, theta0, lambda x: 2 * x, 10), first)
 
 
-@pytest.mark.parametrize("optimizer", [SGD(0.1, 0.9), Nesterov(0.1), AMSGrad(0.1)], ids=repr)
-def test_step_after_pickling(optimizer):
-    run(optimizer, np.array([1.0, -1.0]), lambda x: 2 * x, 5)
-    copy = pickle.loads(pickle.dumps(optimizer))
-    for each in (optimizer, copy):
-        for _ in range(5):
-            each.step(2 * each.point)
-    np.testing.assert_array_equal(copy.theta, optimizer.theta)
-    assert not np.shares_memory(copy.theta, optimizer.theta)
-
-
 def test_repr_round_trips():
-    for optimizer in (
-        SGD(0.1),
-        SGD(0.1, 0.9),
-        Nesterov(0.1),
-        Nesterov(0.1, momentum=0.9),
-        AMSGrad(),
-        AMSGrad(0.1, 0.5, 0.75, 1e-3),
-    ):
+    made = SGD(0.1, 0.9), Nesterov(0.1), Nesterov(0.1, 0.9), AMSGrad(0.1, 0.5, 0.75, 1e-3)
+    for optimizer in made:
         again = eval(repr(optimizer))
         assert type(again) is type(optimizer)
         assert vars(again) == vars(optimizer)
 
 
-@pytest.mark.parametrize("method", [SGD, Nesterov, AMSGrad])
-def test_step_of_other_memory(method):
-    optimizer, gradient = method(0.1), array.array("d", [1.0, -2.0])
-    optimizer.reset(array.array("d", [0.5, 0.25]))
-    expected = method(0.1)
-    expected.reset(np.array([0.5, 0.25]))
-    assert optimizer.step(gradient) == expected.step(np.array([1.0, -2.0]))
-    np.testing.assert_array_equal(optimizer.theta, expected.theta)
-
-
-@EACH
-@pytest.mark.parametrize("lr", [0, -1, math.inf, math.nan])
-def test_lr_refused(method, lr):
-    with pytest.raises(ValueError, match="lr must be"):
-        method(lr)
-
-
-def test_lr_of_another_type():
-    with pytest.raises(TypeError, match=r"lr must .*not '0\.1'"):
-        AMSGrad("0.1")
-
-
-@BOTH_WITH_MOMENTUM
-@pytest.mark.parametrize("momentum", [-0.1, 1, math.nan])
-def test_momentum_refused(method, momentum):
-    with pytest.raises(ValueError, match=rf"momentum must .*, not {momentum}"):
-        method(0.1, momentum)
-
-
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("method", "name", "value"),
     [
-        ({"beta1": 1}, r"beta1 must lie in \[0, 1\), not 1"),
-        ({"beta2": 1.5}, r"beta2 must lie in \[0, 1\), not 1.5"),
-        ({"beta2": -0.5}, "beta2 must .*not -0.5"),
-        ({"epsilon": 0}, "epsilon must .*not 0"),
-        ({"epsilon": math.nan}, "epsilon must .*not nan"),
+        *((method, "lr", value) for method in (SGD, Nesterov, AMSGrad) for value in (0, math.inf)),
+        *((method, "momentum", value) for method in (SGD, Nesterov) for value in (-0.1, 1)),
+        *((AMSGrad, name, value) for name in ("beta1", "beta2") for value in (-0.5, 1)),
+        (AMSGrad, "epsilon", 0),
     ],
 )
-def test_amsgrad_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        AMSGrad(**given)
+def test_parameters_refused(method, name, value):
+    with pytest.raises(ValueError, match=f"{name} must .*not {value}"):
+        method(**({"lr": 0.1} | {name: value}))
 
 
 def test_reset_refuses_an_epsilon_that_theta_cannot_hold():
@@ -394,14 +259,11 @@ def test_step_without_a_run(method):
 @pytest.mark.parametrize(
     ("theta0", "error", "message"),
     [
-        (np.zeros(3, int), TypeError, "theta0 must be an array of float32 or float64, got int64"),
-        ([0, 1], TypeError, "theta0 must be an array of .*, got int64"),
-        ("zero", TypeError, "theta0 must be an array of .*, got <U4"),
-        (np.zeros(3, complex), TypeError, "theta0 must be an array of .*, got complex128"),
-        (np.zeros(3, np.float16), TypeError, "theta0 must be an array of .*, got float16"),
-        (np.zeros(3, ">f8"), TypeError, "theta0 must be an array of .*, got >f8"),
-        (np.zeros((3, 1)), ValueError, r"theta0 must be one-dimensional, got shape \(3, 1\)"),
-        (np.array([0, np.nan]), ValueError, "theta0 holds NaN or Inf"),
+        ([0, 1], TypeError, "theta0 .*, got int64"),
+        (np.zeros(3, np.float16), TypeError, "theta0 .*, got float16"),
+        (np.zeros(3, ">f8"), TypeError, "theta0 .*, got >f8"),
+        (np.zeros((3, 1)), ValueError, r"theta0 .*, got shape \(3, 1\)"),
+        (np.array([0, np.nan]), ValueError, "theta0 holds NaN"),
     ],
 )
 def test_reset_refuses_theta0(method, theta0, error, message):
@@ -410,20 +272,11 @@ def test_reset_refuses_theta0(method, theta0, error, message):
 
 
 @EACH
-@pytest.mark.parametrize(
-    ("gradient", "error", "message"),
-    [
-        (np.ones(2), ValueError, r"gradient must have shape \(3,\), not \(2,\)"),
-        (np.ones((3, 1)), ValueError, r"gradient must have shape \(3,\), not \(3, 1\)"),
-        (np.ones(()), ValueError, r"gradient must have shape \(3,\), not \(\)"),
-        (np.ones(3, np.float32), TypeError, "gradient must have dtype float64, not float32"),
-        (np.ones(3, complex), TypeError, "gradient must have dtype float64, not complex128"),
-    ],
-)
-def test_step_refused_changes_nothing(method, gradient, error, message):
+@pytest.mark.parametrize("gradient", [np.ones((3, 1)), np.ones(3, np.float32)])
+def test_step_refused_changes_nothing(method, gradient):
     optimizer = method(0.1)
     optimizer.reset(np.ones(3))
-    with pytest.raises(error, match=message):
+    with pytest.raises((TypeError, ValueError), match="gradient must"):
         optimizer.step(gradient)
     np.testing.assert_array_equal(optimizer.theta, 1)
     np.testing.assert_array_equal(optimizer.point, 1)
