@@ -225,17 +225,16 @@ class _Processes(Answering):
         return Event(Kind(kind), worker, round, text=text)
 
     def _expelled(self, worker: int) -> Event:
-        """Kill a worker that does what no worker's program does; it counts as dead."""
-        with contextlib.suppress(OSError):
-            os.kill(self._processes[worker].pid, signal.SIGKILL)
+        """End a worker that does what no worker's program does; it counts as dead."""
         self._hang_up(worker)
         return Event(Kind.DIED, worker, text=": it was ended, for it told what no worker tells")
 
     def _hang_up(self, worker: int) -> None:
+        """End a worker that is not heard of any more; it may live though its line has closed."""
         line = self._lines.pop(worker)
         self._selector.unregister(line)
         line.close()
-        self._processes.pop(worker).release()
+        self._processes.pop(worker).kill()
 
     def _stop(self) -> None:
         """End the workers: by their channels, by signals, and at last by what they live by."""

@@ -50,6 +50,14 @@ class Process(NamedTuple):
             _lives.remove(self.life)
             os.close(self.life)
 
+    def kill(self) -> None:
+        """End the process, if it runs, also one that closed the file it lives by; release it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # Its number may be another program's by now, if it has ended: not one of our group.
+            if self.life in _lives and os.getpgid(self.pid) == os.getpgrp():
+                os.kill(self.pid, signal.SIGKILL)
+        self.release()
+
 
 # Of processes that run. A fork of the program closes its copies.
 _lives: set[int] = set()

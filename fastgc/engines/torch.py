@@ -353,6 +353,7 @@ class _Link:
             if not self.over:
                 text = f": {str(error).splitlines()[0]}"
                 self._events.put(Event(Kind.DIED, self.worker, text=text))
+                self._stop()  # it may live, and would not come back
         self.orders.put((_END, _NONE, 0, 0.0, None))
 
     def _connect(self) -> _Wire | None:

@@ -112,11 +112,26 @@ for number in range(10**6):
     expelled(lie, FractionalRepetition(4, stragglers=3), verify=1)
 
 
+@pytest.mark.parametrize(
+    "closed", ["os.close(me['line'])", "os.closerange(3, 256)"], ids=["line", "every file"]
+)
+def test_one_that_lives_on_after_its_line_closed_is_ended(closed):
+    """A program that closes every file closes also what its worker lives by."""
+    code, out = FractionalRepetition(4, stragglers=1), np.empty(P)
+    with LocalCluster(code, [1.0] * 4, liar(f"{closed}\ntime.sleep(600)"), P) as cluster:
+        first = cluster.transport.pids()[1]
+        until = time.monotonic() + 10.0
+        while cluster.step(np.ones(P), out).deaths < 1:
+            assert time.monotonic() < until
+        np.testing.assert_allclose(out, 4.0)
+        wait_for_ends(first)
+
+
 @pytest.mark.parametrize("what", ["memfd", "pipe", "socket"])
 def test_nobody_reopens_what_others_read(what):
     """A worker closes or spoils every file that it can reopen: only it takes harm."""
     lie = f"""
-for name in os.listdir("/proc/self/fd"):
+for name in attempt(os.listdir, "/proc/self/fd") or ():  # it has opened too many in the end
     again = attempt(os.open, f"/proc/self/fd/{{name}}", os.O_RDWR | os.O_NONBLOCK)
     if again is not None and {what!r} in attempt(os.readlink, f"/proc/self/fd/{{name}}"):
         attempt(os.write, again, bytes(64))
