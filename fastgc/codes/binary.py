@@ -79,9 +79,9 @@ class BinaryCode(Code):
     and "spread" may take 15 % longer. `fastgc.planning.plan` with ``speeds=`` simulates
     all of them.
 
-    If s + 1 does not divide n, some workers have more than others: without speeds the only member of
-    a class has all of it (`CyclicRepetition` has equal loads), and with "spread" the slowest workers
-    have most. For speeds 3, 2, 1 and s = 1 a round without delays takes 2/3 as long as with
+    If s + 1 does not divide n, some workers have more than others: without speeds the only member
+    of a class has all of it (`CyclicRepetition` has equal loads), and with "spread" the slowest
+    workers have most. For speeds 3, 2, 1 and s = 1 a round without delays takes 2/3 as long as with
     "classes", because the slowest worker is not waited for, and three times as long while the
     fastest is dead.
 
