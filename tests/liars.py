@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tables import SMALL, Job
+from tables import SMALL, Job, streamed
 
 
 def verifiable(code, liars=1):
@@ -82,10 +82,30 @@ def spoilt(job, bad, kinds, rng):
     return messages
 
 
-def receive(rnd, number, message):
+def receive(rnd, number, message, energy=np.nan):
     """Hand a message to a round unless its worker is not wanted, as engines do."""
     worker, index = rnd.code.scheme.messages.sender(number)
-    return rnd.receive(worker, message, index) if rnd.wants(worker) else rnd.ready
+    return rnd.receive(worker, message, index, energy=energy) if rnd.wants(worker) else rnd.ready
+
+
+def receive_until_ready(rnd, numbers, messages):
+    """Hand messages to a round until it is ready; return how many it was handed."""
+    for at, number in enumerate(numbers):
+        if receive(rnd, number, messages[number]):
+            return at + 1
+    return len(numbers)
+
+
+def play(rnd, rng, partials, lie=None, told=True):
+    """Hand a round all messages of partial gradients in random order, with energies if `told`.
+
+    ``lie(number, message, energy)`` returns what is sent instead.
+    """
+    rnd.reset()
+    for number in in_random_order(rnd.code, rng):
+        sent = streamed(rnd.code, number, partials, rnd.form.message_dtype)
+        message, energy = sent if lie is None else lie(number, *sent)
+        receive(rnd, number, message, energy if told else np.nan)
 
 
 def in_random_order(code, rng):
@@ -97,11 +117,3 @@ def cancelling(code, rng, dtype, size=1e-4):
     g = rng.standard_normal((code.k, 32))
     g[1::2] = -g[: 2 * (code.k // 2) : 2] + size * rng.standard_normal(g[1::2].shape)
     return g.astype(dtype)
-
-
-def told(code, worker, g, dtype):
-    """Return a worker's message and its energy."""
-    encoder = code.encoder(worker, g.shape[1], dtype)
-    for j in code.partitions(worker).tolist():
-        encoder.add(j, g[j])
-    return encoder.message().copy(), encoder.energy

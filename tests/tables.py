@@ -123,10 +123,7 @@ class Job:
         assert len(shards) == code.scheme.data.shards
         self.partials = [least_squares_gradient(theta, *shard) for shard in shards]
         self.gradient = least_squares_gradient(theta, X.astype(np.longdouble), y)
-        self.messages = [
-            code.encode(w, [self.partials[j] for j in code.partitions(w, t)], index=t)
-            for w, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
-        ]
+        self.messages = encoded(code, np.array(self.partials))
 
     def decode(self, survivors, **options):
         messages = [self.messages[m] for m in survivors]
@@ -136,6 +133,33 @@ class Job:
         """Return the norm of the error, relative to the gradient's."""
         difference = (gradient - self.gradient).astype(float)
         return float(np.linalg.norm(difference) / np.linalg.norm(self.gradient.astype(float)))
+
+
+def partial_gradients(code, p, dtype=np.float64, seed=0):
+    """Return random partial gradients for a code, as rows."""
+    rng = np.random.default_rng(seed)
+    partials = rng.standard_normal((code.scheme.data.shards, p))
+    if np.dtype(dtype).kind == "c":
+        partials = partials + 1j * rng.standard_normal(partials.shape)
+    return partials.astype(dtype)
+
+
+def encoded(code, partials, **options):
+    """Return all messages of partial gradients."""
+    return [
+        code.encode(w, partials[code.partitions(w, t)], index=t, **options)
+        for w, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
+    ]
+
+
+def streamed(code, number, partials, message_dtype=None):
+    """Return a message whose terms are added one by one, and its energy."""
+    worker, index = code.scheme.messages.sender(number)
+    kinds = {"index": index, "message_dtype": message_dtype}
+    encoder = code.encoder(worker, partials.shape[1], partials.dtype, **kinds)
+    for j in code.partitions(worker, index).tolist():
+        encoder.add(j, partials[j])
+    return encoder.message(), encoder.energy
 
 
 def spans(code, survivors):

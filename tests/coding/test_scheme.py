@@ -1,53 +1,22 @@
 """Users' codes: one method makes a code for all of fastgc, and wrong codes are found out."""
 
 import copy
-import json
 import pickle
 import sys
-import textwrap
 
 import numpy as np
 import programs
 import pytest
+from examples import EXAMPLES
 
 import fastgc
 from fastgc import CyclicRepetition
-from fastgc.codes import Precision, Scheme, catalogue
+from fastgc.codes import Scheme
 from fastgc.coding import scheme
 from fastgc.coding.messages import Messages
 from fastgc.coding.rules import Span, Waiting
 from fastgc.errors import NotDecodableError
 from fastgc.testing.codes import check
-
-CODE = '''
-import numpy as np
-import fastgc
-
-
-class RegularGraph(fastgc.Code):
-    """Worker i computes what node i of a random regular graph is joined to."""
-
-    def __init__(self, n, *, load, stragglers, seed=0):
-        if n * load % 2 or not 0 < load < n:
-            raise ValueError(f"no graph of {n} nodes is {load}-regular")
-        self.n = self.k = n
-        self.wait = n - stragglers
-        steps = np.random.default_rng(seed).permutation(np.arange(1, (n + 1) // 2))[: load // 2]
-        self._steps = np.array([*steps, *-steps] + [n // 2] * (load % 2))
-
-    def row(self, worker):
-        held = (worker + self._steps) % self.n
-        return held, np.full(held.size, 1 / held.size)
-
-
-class Weibull:
-    def __init__(self, shape=0.7, scale=0.01):
-        self.shape, self.scale = shape, scale
-
-    def sample(self, round, workers, seed):
-        rng = np.random.default_rng([seed, round])
-        return self.scale * rng.weibull(self.shape, workers)
-'''
 
 
 class Ring(fastgc.Code):
@@ -104,20 +73,10 @@ def test_only_rows_are_needed():
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        Ring(6),
-        Ring(5, 7, load=2),
-        Graph(9),
-        fastgc.Code(Chunks(4)),
-    ],
-    ids=repr,
+    "code", [Ring(6), Ring(5, 7, load=2), Graph(9), fastgc.Code(Chunks(4))], ids=repr
 )
-def test_conformance(code, capsys):
-    check(code, engines=["simulated"])
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(fastgc.testing.codes.CHECKS) + 1
-    assert said[-1].startswith("engines run it: simulated")
+def test_conformance(code):
+    check(code, engines=["simulated"], report=lambda line: None)
 
 
 def test_an_approximate_code_says_so():
@@ -174,28 +133,21 @@ def test_large_codes_do_not_know_what_they_tolerate():
     assert fastgc.simulation.simulate(code, fastgc.delays.Exponential(1.0), rounds=5).mean > 0
 
 
-def test_arguments_are_recorded():
-    code = Ring(6, load=2)
+def test_a_code_is_compared_and_copied_by_its_arguments():
+    code, own = Ring(6, load=2), fastgc.Code(RingScheme(6, load=2))
     assert repr(code) == "Ring(n=6, load=2)"
-    assert code == Ring(6, None, load=2) == Ring(n=6, load=2)
-    assert code != Ring(6)
-    assert code != fastgc.Uncoded(6)
-    assert len({code, Ring(6, load=2), Ring(6)}) == 2
-    for again in (pickle.loads(pickle.dumps(code)), copy.copy(code), copy.deepcopy(code)):
-        assert again == code
-        assert again is not code
-    B = np.eye(3)
-    matrix = fastgc.LinearCode(B)
-    B[0, 0] = 5  # the caller's matrix, which the code has copied
-    assert pickle.loads(pickle.dumps(matrix)).coefficients(0).tolist() == [1]
-    assert fastgc.LinearCode(np.eye(3)) == matrix != fastgc.LinearCode(2 * np.eye(3))
-    speeds = fastgc.BinaryCode(20, stragglers=1, speeds=range(1, 21))
-    assert pickle.loads(pickle.dumps(speeds)).scheme.loads.tolist() == speeds.scheme.loads.tolist()
-    many = repr(fastgc.BinaryCode(20, stragglers=1, speeds=list(range(1, 21))))
-    assert many == (
-        "BinaryCode(n=20, stragglers=1, "
-        "speeds=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, … 20 in all])"
-    )
+    assert repr(own) == "Code(scheme=RingScheme(n=6, load=2))"
+    assert code == Ring(6, None, load=2) != Ring(6)
+    assert own == fastgc.Code(RingScheme(6, 2)) != fastgc.Code(RingScheme(6))
+    assert len({code, own, Ring(6, load=2), Ring(6)}) == 3
+    for each in (code, own):
+        for again in (pickle.loads(pickle.dumps(each)), copy.copy(each), copy.deepcopy(each)):
+            assert again == each
+            assert again is not each
+    assert copy.deepcopy(own).scheme is not own.scheme
+    built_in = fastgc.BinaryCode(6, stragglers=1)
+    assert repr(built_in.scheme) == repr(built_in)
+    assert pickle.loads(pickle.dumps(built_in.scheme)) == built_in.scheme
 
 
 class Forgetful(fastgc.Code):
@@ -260,25 +212,10 @@ def test_more_than_rows_is_said_by_a_scheme(name):
         fastgc.Code(Ring(4))
 
 
-def test_a_code_is_compared_and_copied_by_its_scheme():
-    code = fastgc.Code(RingScheme(6, load=2))
-    assert repr(code) == "Code(scheme=RingScheme(n=6, load=2))"
-    assert code == fastgc.Code(RingScheme(6, 2)) != fastgc.Code(RingScheme(6))
-    for again in (pickle.loads(pickle.dumps(code)), copy.deepcopy(code)):
-        assert again == code
-        assert again.scheme is not code.scheme
-    built_in = fastgc.BinaryCode(6, stragglers=1)
-    assert repr(built_in.scheme) == repr(built_in)
-    assert pickle.loads(pickle.dumps(built_in.scheme)) == built_in.scheme
-
-
 def test_what_users_call_is_a_page():
     """A code's verbs fit on a page, as its scheme has a namespace of its own."""
     names = [name for name in dir(fastgc.ReedSolomon(8, stragglers=2)) if not name.startswith("_")]
     assert len(names) <= 30
-
-
-# -------------------------------------------------------------------- codes that are wrong
 
 
 class RingScheme(Scheme):
@@ -291,18 +228,6 @@ class RingScheme(Scheme):
     def row(self, worker):
         held = np.flatnonzero(self._matrix[worker])
         return held, self._matrix[worker][held]
-
-
-class GraphScheme(RingScheme):
-    """The scheme of `Graph`."""
-
-    def __init__(self, n):
-        super().__init__(n)
-        self.stragglers = 1
-
-    def row(self, worker):
-        held = np.flatnonzero(self._matrix[worker])
-        return held, np.ones(held.size) / held.size
 
 
 class Lying(RingScheme):
@@ -318,59 +243,6 @@ class Lying(RingScheme):
         return fill_less
 
 
-class Boasting(GraphScheme):
-    exact = True
-
-
-class Hasty(RingScheme):
-    """A scheme that claims that fewer messages suffice than do."""
-
-    exact = True
-
-    @property
-    def rule(self):
-        return fastgc.coding.rules.Blocks.one(self.n, self.n - 3)
-
-
-class NothingLeft(Precision):
-    def left_out(self, survivors, vector):
-        return 0.0
-
-
-class Silent(GraphScheme):
-    """A scheme that claims that nothing is left out."""
-
-    wait = 7
-
-    @property
-    def precision(self):
-        return NothingLeft(self)
-
-
-class Deaf(RingScheme):
-    def parity(self, survivors, most=8):
-        check = super().parity(survivors, most)
-        return check._replace(coefficient=check.coefficient * 1.5 + 1)
-
-
-class Fickle(Ring):
-    def __init__(self, n, *, load=3):
-        super().__init__(n, load=load)
-        self._factor = np.random.default_rng().uniform(1, 2)
-
-    def row(self, worker):
-        held, values = super().row(worker)
-        return held, values * self._factor
-
-
-class Partial(Ring):
-    """A code in which nobody computes the last partition."""
-
-    def row(self, worker):
-        held, values = super().row(worker)
-        return held[held < self.k - 1], values[held < self.k - 1]
-
-
 def test_a_vector_that_is_off_is_told_by_residual_and_trust():
     code = fastgc.Code(Lying(8))
     heard = list(range(8))
@@ -379,145 +251,13 @@ def test_a_vector_that_is_off_is_told_by_residual_and_trust():
     assert code.best_vector(heard)[1] == pytest.approx(0.04)
 
 
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        (fastgc.Code(Boasting(8)), "is not in what they span, and the code is said to be exact"),
-        (fastgc.Code(Hasty(7)), "is said to be exact"),
-        (fastgc.Code(Silent(8)), "is left out, but trust counts 0"),
-        (Graph(9, stragglers=3), "declares stragglers=3, which does not hold: declare fewer, or"),
-        (fastgc.Code(Deaf(7)), "good messages are called corrupt"),
-        (Fickle(7), "sends otherwise"),
-        (Partial(7), "nobody holds partition 6"),
-    ],
-    ids=lambda value: repr(value) if isinstance(value, fastgc.Code) else "",
-)
-def test_conformance_finds_what_is_wrong(code, says):
-    with pytest.raises(AssertionError, match=says):
-        check(code, engines=["simulated"], report=lambda line: None)
-
-
-def test_what_is_checked_must_be_a_code():
-    with pytest.raises(TypeError, match=r"must be a fastgc\.Code"):
-        check("rs")
-    with pytest.raises(ValueError, match="unknown engine 'gpu'"):
-        check(Ring(4), engines=["gpu"])
-
-
-# -------------------------------------------------------------------------------- by name
-
-
-@pytest.fixture
-def registered():
-    fastgc.codes.register("spread", Graph, "a graph")
-    return "spread"
-
-
-def test_registered_codes_work_by_name(registered):
-    assert "spread" in fastgc.codes.names()
-    assert catalogue.describe("spread:load=2") == "spread:load=2 (a graph)"
-    code = fastgc.codes.make("spread", 12, stragglers=2)
-    assert code == Graph(12, load=3, stragglers=2)
-    assert fastgc.codes.make("spread:load=5,stragglers=1", 12) == Graph(12, load=5, stragglers=1)
-    with pytest.raises(ValueError, match="takes load, stragglers, once each; got 'seed=1'"):
-        fastgc.codes.make("spread:seed=1", 12)
-    with pytest.raises(ValueError, match="registered already"):
-        fastgc.codes.register("spread", Ring)
-    fastgc.codes.register("spread", Ring, replace=True)
-    assert fastgc.codes.make("spread", 6, stragglers=1) == Ring(6, load=2)
-    found = fastgc.planning.plan(6, codes=["spread", "rs"], rounds=20)
-    assert {choice.name for choice in found.choices} == {"spread", "rs"}
-    fastgc.codes.register("spread", lambda n: 5, replace=True)
-    with pytest.raises(TypeError, match="makes 5, which is no"):
-        fastgc.codes.make("spread", 3)
-
-
-def test_plans_rank_codes_that_are_given():
-    code = Ring(6)
-    found = fastgc.planning.plan(6, codes=[code, "uncoded"], rounds=20)
-    assert code in [choice.code for choice in found.choices]
-    with pytest.raises(ValueError, match="has n=6, k=6, not n=7, k=7"):
-        fastgc.planning.plan(7, codes=[code], rounds=20)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "mine.py").write_text(CODE)
-    return tmp_path
-
-
-def run(folder, *words):
-    return programs.run([sys.executable, "-m", *words], status=None, folder=folder)
-
-
-NAME = "mine:RegularGraph:load=4,stragglers=3"
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("simulate", f"{NAME},rs", "-n", "12", "--rounds", "100", "--json"),
-        ("plan", f"{NAME},rs", "-n", "12", "--rounds", "50", "--json"),
-        ("stability", NAME, "-n", "12/3", "--trials", "5", "--json"),
-        ("codes", NAME, "-n", "12", "--trials", "10", "--json"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_command_line_takes_any_class(folder, words):
-    delays = ("--delays", "mine:Weibull:shape=0.9") if words[0] in ("simulate", "plan") else ()
-    done = run(folder, "fastgc", *words, *delays)
-    assert done.returncode == 0, done.stderr
-    assert "mine:RegularGraph" in done.stdout
-    json.loads(done.stdout)
-
-
-def test_command_line_trains_with_any_class(folder):
-    history = folder / "history.json"
-    done = run(
-        folder,
-        *("fastgc", "train", NAME, "-n", "12", "--rounds", "3"),
-        *("--delays", "mine:Weibull", "--json", str(history)),
-    )
-    assert done.returncode == 0, done.stderr
-    (trained,) = json.loads(history.read_text())
-    assert trained["code"] == "RegularGraph(n=12, load=4, stragglers=3, seed=0)"
-    left = [record["residual"] for record in trained["rounds"]]
-    assert all(0 < each < 1 for each in left)
-    assert max(left) > 0.01
-
-
-def test_conformance_on_the_command_line(folder):
-    words = ("fastgc.testing.codes", "mine:RegularGraph", "--arg", "n=8", "load=3")
-    done = run(folder, *words, "stragglers=2", "--engines", "simulated,local")
-    assert done.returncode == 0, done.stderr
-    assert "engines run it: simulated, local" in done.stdout
-    wrong = run(folder, *words, "stragglers=2", "size=3")
-    assert wrong.returncode == 1
-    assert wrong.stderr.startswith("TypeError")
-    assert "Traceback" not in wrong.stderr
-
-
-def test_packages_offer_codes_as_entry_points(folder):
-    """An installed package's codes need no registering, and a broken package harms no other."""
-    about = folder / "mine-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    offers = "[fastgc.codes]\nregular = mine:RegularGraph\nbroken = nowhere:Nothing\n"
-    (about / "entry_points.txt").write_text(offers)
-    source = """
-        import fastgc
-        assert {"regular", "broken"} < set(fastgc.codes.names())
-        print(fastgc.codes.make("regular", 8, stragglers=1))
-        try:
-            fastgc.codes.make("broken", 8)
-        except ImportError as error:
-            print(error)
-    """
-    done = programs.run([sys.executable, "-c", textwrap.dedent(source)], folder=folder)
-    first, second = done.stdout.splitlines()
-    assert first == "RegularGraph(n=8, load=2, stragglers=1, seed=0)"
-    assert "'broken' is the entry point 'nowhere:Nothing'" in second
+@pytest.mark.parametrize("command", ["simulate", "train"])
+def test_command_line_takes_any_class(command):
+    """A class in the folder where the command runs."""
+    words = ["own_approximation:Permuted:load=4,wait=9", "-n", "12", "--rounds", "3"]
+    words += ["--delays", "own_approximation:Weibull:shape=0.9"]
+    done = programs.run([sys.executable, "-m", "fastgc", command, *words], folder=EXAMPLES)
+    assert "Permuted" in done.stdout
 
 
 class Named(fastgc.Code):
@@ -551,64 +291,42 @@ def test_names_of_ones_own_are_free():
 
 
 @pytest.mark.parametrize(
-    ("base", "options"),
+    "plain",
     [
-        (fastgc.BinaryCode, {"stragglers": 2}),
-        (fastgc.FractionalRepetition, {"stragglers": 2}),
-        (fastgc.LagrangeCode, {"load": 3}),
-        (fastgc.ReedSolomon, {"stragglers": 2}),
-        (fastgc.CyclicRepetition, {"stragglers": 2}),
-    ],
-)
-def test_a_vector_that_is_said_anew_is_what_all_decode_by(base, options):
-    """A new `bind_vector` is the only source of vectors."""
-    asked = []
-
-    plain = base(9, **options)
-
-    class Counting(type(plain.scheme)):
-        def __init__(self):
-            vars(self).update(vars(base(9, **options).scheme))
-            vars(self).pop("_kept", None)  # bound to the base's hooks
-
-        def bind_vector(self, survivors, vector, unit=2.0**-53):
-            fill = super().bind_vector(survivors, vector, unit)
-
-            def fill_and_count(f, method):
-                asked.append(survivors[:f].copy())
-                fill(f, method)
-
-            return fill_and_count
-
-    code = fastgc.Code(Counting())
-    survivors = np.array([8, 0, 3, 4, 5, 6, 7])
-    mask = np.isin(np.arange(9), survivors)
-    for given, vector in [
-        (survivors, lambda: code.decoding_vector(survivors)),
-        (survivors, lambda: code.decoder()(survivors)),
-        (np.sort(survivors), lambda: code.decoding_vectors(mask[None])[0][mask]),
-    ]:
-        asked.clear()
-        found = vector()
-        np.testing.assert_array_equal(asked[-1], given)
-        assert code.residual(given, found) < 1e-9
-    if base is not fastgc.ReedSolomon:  # here, its own vector is by least squares
-        np.testing.assert_allclose(
-            code.decoding_vector(survivors), plain.decoding_vector(survivors), atol=1e-12
-        )
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        fastgc.PartialWork(4, load=2),
-        fastgc.Reactive(4, holders=2),
+        fastgc.BinaryCode(9, stragglers=2),
+        fastgc.FractionalRepetition(9, stragglers=2),
+        fastgc.LagrangeCode(9, load=3),
+        fastgc.ReedSolomon(9, stragglers=2),
+        fastgc.CyclicRepetition(9, stragglers=2),
     ],
     ids=lambda code: type(code).__name__,
 )
-def test_codes_whose_workers_are_asked(code):
-    """With "auto", simulated rounds ask; rounds that cannot ask differ."""
-    check(code, engines=["simulated"], report=lambda line: None)
+def test_bind_vector_said_anew_is_what_all_decode_by(plain):
+    """A subclass inherits none of its base's faster paths: its vectors are twice as long."""
+
+    class Doubled(type(plain.scheme)):
+        def bind_vector(self, survivors, vector, unit=2.0**-53):
+            fill = super().bind_vector(survivors, vector, unit)
+
+            def twice(f, method):
+                fill(f, method)
+                vector[:f] *= 2
+
+            return twice
+
+    scheme = copy.copy(plain.scheme)
+    scheme.__class__ = Doubled
+    code, survivors = fastgc.Code(scheme), np.array([8, 0, 3, 4, 5, 6, 7])
+    mask = np.isin(np.arange(9), survivors)
+    found = code.decoding_vector(survivors)
+    assert code.residual(survivors, found / 2) < 1e-9
+    np.testing.assert_array_equal(code.decoder()(survivors), found)
+    many = code.decoding_vectors(mask[None])[0][mask]
+    assert code.residual(np.sort(survivors), many / 2) < 1e-9
+    messages = np.random.default_rng(0).standard_normal((9, 4))
+    wanted = code.combine(found, survivors, messages[survivors])
+    for gradient in (code.decode(survivors, messages[survivors]), code.bind(messages)(survivors)):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
 
 
 def test_names_of_a_schemes_objects_are_free():

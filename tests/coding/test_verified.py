@@ -1,7 +1,5 @@
 """Rounds that verify: corrupt workers are named, and rounding is never taken for a lie."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,12 +11,14 @@ from liars import (
     consistent,
     explaining,
     in_random_order,
+    play,
     receive,
+    receive_until_ready,
     spoilt,
 )
 from oracles.table import HALVES
 from strength import much
-from tables import EVERY_LARGE, LARGE, SMALL, Job
+from tables import EVERY_LARGE, LARGE, Job, encoded
 
 import fastgc
 from fastgc import (
@@ -70,21 +70,6 @@ def test_honest_messages_pass_in_any_order(code, seed):
         assert not rnd.verified
 
 
-@pytest.mark.parametrize(
-    "code", [c for c in SMALL if c.scheme.messages.per_worker == 1 and c.stragglers], ids=repr
-)
-def test_one_message_to_spare_covers_all(code):
-    """Decoding works without any one of the messages, so each of them can be checked."""
-    job = Job(code)
-    rnd = code.round(job.p, verify=True)
-    for numbers in itertools.combinations(range(code.n), code.threshold + 1):
-        rnd.reset()
-        for number in numbers:
-            ready = rnd.receive(number, job.messages[number])
-        assert ready
-        assert rnd.verified
-
-
 def messages_awaited(code, verify):
     """Return the number of messages taken in 20 rounds, in random orders."""
     job = Job(code)
@@ -92,10 +77,8 @@ def messages_awaited(code, verify):
     total = 0
     for seed in range(20):
         rnd.reset()
-        for number in in_random_order(code, np.random.default_rng(seed)):
-            total += 1
-            if receive(rnd, number, job.messages[number]):
-                break
+        order = in_random_order(code, np.random.default_rng(seed))
+        total += receive_until_ready(rnd, order, job.messages)
     return total
 
 
@@ -113,11 +96,11 @@ def test_no_more_are_awaited_than_needed():
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
     p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
-    streaming=st.booleans(),
+    told=st.booleans(),
     shape=st.sampled_from(["random", "constant", "skewed", "sparse"]),
     seed=st.integers(0, 2**32),
 )
-def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, streaming, shape, seed):
+def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, told, shape, seed):
     if code.scheme.layout == "complex" and dtype in HALVES:
         return
     rng = np.random.default_rng(seed)
@@ -134,17 +117,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, strea
     sent = dtype if dtype in HALVES else None
     g = (scale * g).astype(kind)
     rnd = code.round(p, kind, sent, verify=True)
-    for number in in_random_order(code, rng):
-        worker, index = code.scheme.messages.sender(number)
-        held = code.partitions(worker, index)
-        if streaming:
-            encoder = code.encoder(worker, p, kind, index=index, message_dtype=sent)
-            for j in held.tolist():
-                encoder.add(j, g[j])
-            message = encoder.message()
-        else:
-            message = code.encode(worker, g[held], index=index, message_dtype=sent)
-        rnd.receive(worker, message, index)
+    play(rnd, rng, g, told=told)
     assert rnd.corrupt == []
     if rnd.verified:
         rnd.gradient()
@@ -165,10 +138,10 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
     for distance in (1, 1e-2, 1e-5, 1e-9, 0):
         theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
         rnd.reset()
+        partials = np.array([code.compute(shard, theta) for shard in shards])
+        messages = encoded(code, partials)
         for number in in_random_order(code, rng):
-            worker, index = code.scheme.messages.sender(number)
-            partials = [code.compute(shards[j], theta) for j in code.partitions(worker, index)]
-            rnd.receive(worker, code.encode(worker, partials, index=index), index)
+            receive(rnd, number, messages[number])
         assert rnd.corrupt == []
         if distance > 1e-9:
             rnd.gradient()
@@ -291,11 +264,9 @@ def test_large_codes_name_the_corrupt_one(code, kind):
         return
     messages = spoilt(job, [17], [kind], rng)
     rnd = code.round(job.p, verify=True)
-    for number in sorted(
-        in_random_order(code, rng), key=lambda m: code.scheme.messages.sender(m)[0] != 17
-    ):
-        if receive(rnd, number, messages[number]):
-            break
+    workers = code.scheme.messages.workers
+    order = sorted(in_random_order(code, rng), key=lambda m: workers[m] != 17)
+    receive_until_ready(rnd, order, messages)
     assert rnd.corrupt == [17]
     assert rnd.verified
     numbers = rnd.survivors
@@ -322,22 +293,6 @@ def test_workers_with_nothing_in_common_are_named_each(code):
     assert sorted(rnd.corrupt) == [1, 14]
     assert rnd.verified
     assert job.error(rnd.gradient()) < 1e-12
-
-
-def test_a_flipped_bit_of_the_exponent_is_found():
-    code = ReedSolomon(12, stragglers=3)
-    job = Job(code, np.float32)
-    rnd = code.round(job.p, np.float32, verify=True)
-    for element, bit in itertools.product(range(job.p), range(23, 31)):
-        message = job.messages[4].copy()
-        message.view(np.uint32)[element] ^= np.uint32(1 << bit)
-        if np.isfinite(message).all():
-            rnd.reset()
-            for i in range(12):
-                if rnd.wants(i):
-                    rnd.receive(i, message if i == 4 else job.messages[i])
-            assert rnd.corrupt == [4]
-            assert job.error(rnd.gradient()) < 1e-5
 
 
 # ------------------------------------------------------------------------------ the life of a round
@@ -429,18 +384,6 @@ def test_what_is_left_may_not_be_covered():
     assert job.error(rnd.gradient()) < 1e-13
 
 
-def test_nobody_left_to_tell():
-    code = ReedSolomon(5, stragglers=1)
-    job = Job(code)
-    rnd = code.round(job.p, verify=True)
-    for i in range(5):
-        rnd.receive(i, job.messages[i] * (2 if i == 1 else 1))
-    assert rnd.ready
-    assert not rnd.verified
-    with pytest.raises(CorruptMessageError, match="no further message can come that would tell"):
-        rnd.gradient()
-
-
 def test_nobody_left_to_tell_of_some():
     """One group's corrupt worker is named and dropped; another group's cannot be named."""
     code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, stragglers=1)])
@@ -473,18 +416,6 @@ def test_best_of_too_few_looks_as_well():
     assert rnd.survivors.tolist() == [0, 4]
 
 
-def test_without_verify_nothing_is_looked_at():
-    code = ReedSolomon(7, stragglers=3)
-    job = Job(code)
-    rnd = code.round(job.p)
-    for i in range(7):
-        ready = rnd.receive(i, -job.messages[i] if i == 1 else job.messages[i])
-        assert ready == (i >= 3)
-    assert not rnd.verified
-    assert rnd.corrupt == []
-    rnd.gradient()
-
-
 def test_a_tracker_may_want_still_more():
     code = CyclicRepetition(8, stragglers=3)
     job = Job(code)
@@ -498,10 +429,7 @@ def test_groups_that_take_part_are_verified_each():
     code = Grouped([ReedSolomon(5, stragglers=2), BinaryCode(4, stragglers=1), Uncoded(2, load=2)])
     rng = np.random.default_rng(0)
     g = rng.standard_normal((code.k, 5))
-    messages = [
-        code.encode(i, g[code.partitions(i, t)], index=t)
-        for i, t in map(code.scheme.messages.sender, range(code.scheme.messages.count))
-    ]
+    messages = encoded(code, g)
     messages[2] = -messages[2]
     rnd = code.group_round(5, verify=True)
     rnd.reset([0, 1])
@@ -569,9 +497,7 @@ def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
         bad = rng.permutation(code.n)[: rng.integers(0, e + 1)].tolist()
         messages = spoilt(job, bad, rng.choice(KINDS[:-1], len(bad)).tolist(), rng)
         rnd.reset()
-        for number in in_random_order(code, rng):
-            if receive(rnd, number, messages[number]):
-                break
+        receive_until_ready(rnd, in_random_order(code, rng), messages)
         try:
             assert job.error(rnd.gradient()) < 1e-9
         except CorruptMessageError:
