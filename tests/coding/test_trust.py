@@ -11,8 +11,10 @@ import pytest
 from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from liars import receive
 from oracles.table import HALVES
 from strength import much
+from tables import partial_gradients, streamed
 
 import fastgc
 from fastgc import (
@@ -31,7 +33,6 @@ from fastgc import (
     UnstableCodeError,
     stability,
 )
-from fastgc.cli.codes import figures_of
 from fastgc.codes.linear import LinearScheme
 from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import check_stability, typical_error
@@ -39,26 +40,18 @@ from fastgc.engines import SimulatedCluster
 from fastgc.stability.precision import Experiment
 
 
-def receive_all(code, rnd, g, message=None):
-    """Hand a round all messages of these partial gradients."""
-    for worker in range(code.n):
-        for index in range(code.scheme.messages.per_worker):
-            encoder = code.encoder(worker, g.shape[1], g.dtype, index=index, message_dtype=message)
-            for j in code.partitions(worker, index).tolist():
-                encoder.add(j, g[j])
-            rnd.receive(worker, encoder.message(), index, energy=encoder.energy)
-
-
-def played(code, g, message=None):
-    """Return the true and the trusted relative error of a round of all workers."""
+def played(code, g, message=None, heard=None, told=True):
+    """Return the true and the trusted relative error of a round of these messages, or of all."""
     form = code.scheme.format(g.shape[1], g.dtype, message)
-    rnd = code.round(
-        g.shape[1], form.gradient_dtype, form.message_dtype, partial_dtype=form.partial_dtype
-    )
-    receive_all(code, rnd, g, message)
-    decoded = rnd.gradient().astype(np.float64)
-    size = np.linalg.norm(decoded)
-    error = np.linalg.norm(decoded - g.astype(np.float64).sum(axis=0))
+    kinds = form.gradient_dtype, form.message_dtype
+    rnd = code.round(g.shape[1], *kinds, partial_dtype=form.partial_dtype)
+    for number in range(code.scheme.messages.count) if heard is None else heard:
+        sent, energy = streamed(code, int(number), g, message)
+        receive(rnd, int(number), sent, energy if told else np.nan)
+    truth = g.astype(np.clongdouble if g.dtype.kind == "c" else np.longdouble).sum(axis=0)
+    decoded = rnd.gradient()
+    size = np.linalg.norm(decoded.astype(float))
+    error = np.linalg.norm((decoded - truth).astype(float))
     return error / size if size else np.inf, rnd.trust().relative_error
 
 
@@ -83,8 +76,10 @@ def test_groups_know_the_partial_gradients_precision():
     rnd = code.group_round(50, np.float32, np.float32, partial_dtype=np.float64)
     alone = code.codes[0].round(50, np.float32, np.float32, partial_dtype=np.float64)
     rnd.reset([0, 1])
-    receive_all(code, rnd, g, np.float32)
-    receive_all(code.codes[0], alone, g[:4], np.float32)
+    for number in range(8):
+        receive(rnd, number, *streamed(code, number, g, np.float32))
+        if number < 4:
+            receive(alone, number, *streamed(code.codes[0], number, g[:4], np.float32))
     assert rnd.of(0).trust() == alone.trust()
 
 
@@ -226,14 +221,6 @@ def test_of_coded_data_each_block_counts_once_on_average():
     assert residual > code.best_vector(F)[1]
 
 
-def test_exact_sets_are_left_as_they_are():
-    code = fastgc.ReedSolomon(7, stragglers=2)
-    for F in (range(7), [6, 1, 2, 3, 5]):
-        np.testing.assert_array_equal(
-            code.best_vector(list(F), partial="unbiased")[0], code.decoding_vector(list(F))
-        )
-
-
 def test_messages_that_hold_nothing_of_the_gradient():
     code = fastgc.LinearCode([[1, -1], [1, 1]], wait=1)
     with pytest.raises(NotDecodableError, match="hold nothing of the gradient"):
@@ -308,25 +295,7 @@ def test_residuals_over_sets():
             code.residuals(wrong)
 
 
-def test_the_worst_is_known_where_no_round_can_end_worse():
-
-    # With several messages per worker, a round may end before workers have sent all of theirs.
-    for code, known in (
-        (fastgc.Uncoded(6, load=2, tolerance=0.2), False),
-        (fastgc.Uncoded(6, tolerance=0.5), True),
-    ):
-        assert figures_of("code", code, 20, 0)[1]["worst_is_known"] == known
-
-
 # ---------------------------------------------------------------------------------- trust of rounds
-
-
-def partial_gradients(code, p, dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    partials = rng.standard_normal((code.k, p))
-    if np.dtype(dtype).kind == "c":
-        partials = partials + 1j * rng.standard_normal((code.k, p))
-    return partials.astype(dtype)
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
@@ -343,15 +312,10 @@ def test_trust_is_within_ten_of_the_truth():
         dtype = np.float32 if rng.random() < 0.5 else np.float64
         partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
         survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
-        received = code.round(200, dtype)
-        for i in survivors:
-            received.receive(i, code.encode(i, partials[code.partitions(i)]))
-        truth = partials.astype(np.longdouble).sum(axis=0)
-        error = np.linalg.norm((received.gradient() - truth).astype(float))
-        error /= np.linalg.norm(truth.astype(float))
+        error, trusted = played(code, partials, heard=survivors, told=False)
         if error > 0.1:
             continue
-        ratios["round"].append(received.trust().relative_error / error)
+        ratios["round"].append(trusted / error)
         ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
     for ratio in ratios.values():
         assert min(ratio) > 0.1
@@ -371,17 +335,11 @@ def test_trust_is_within_ten_of_the_truth():
 )
 def test_trust_of_messages_of_little_precision(code, messages):
     rng, ratios = np.random.default_rng(0), []
-    received = code.round(200, np.float32, messages)
     for seed in range(9):
         partials = partial_gradients(code, 200, np.float32, seed)
         survivors = rng.permutation(code.n)[: code.threshold]
-        received.reset()
-        for i in survivors:
-            held = partials[code.partitions(i)]
-            received.receive(i, code.encode(i, held, message_dtype=messages))
-        truth = partials.astype(np.float64).sum(axis=0)
-        error = np.linalg.norm(received.gradient() - truth) / np.linalg.norm(truth)
-        ratios.append(received.trust().relative_error / error)
+        error, trusted = played(code, partials, messages, survivors, told=False)
+        ratios.append(trusted / error)
         ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
     assert 0.5 < np.median(ratios) < 2
 
@@ -416,16 +374,10 @@ def test_trust_sees_cancellation_between_partials():
     code = ReedSolomon(20, stragglers=5)
     partials = partial_gradients(code, 100, np.float64)
     partials[0] -= partials.sum(axis=0)
-    truth = np.full(100, 1e-9)
-    partials[1] += truth
-    truth = partials.astype(np.longdouble).sum(axis=0)
-    received = code.round(100)
-    for i in range(3, 20):
-        received.receive(i, code.encode(i, partials[code.partitions(i)]))
-    error = np.linalg.norm((received.gradient() - truth).astype(float))
-    error /= np.linalg.norm(truth.astype(float))
+    partials[1] += 1e-9
+    error, trusted = played(code, partials, heard=range(3, 20), told=False)
     assert error > 1e-8
-    assert 0.1 < received.trust().relative_error / error < 10
+    assert 0.1 < trusted / error < 10
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -444,79 +396,59 @@ def test_trust_sees_cancellation_between_partials():
 def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
     """Partial gradients of one direction nearly cancel in each message, as signs alternate."""
     rng, ratios, blind = np.random.default_rng(0), [], []
-    received, untold = code.round(50, dtype), code.round(50, dtype)
     for _ in range(9):
         sizes = rng.uniform(0.5, 1, code.k) * (-1.0) ** np.arange(code.k)
         sizes -= sizes.mean()
         partials = sizes[:, None] * rng.standard_normal(50)
         partials = (partials + apart * rng.standard_normal(partials.shape)).astype(dtype)
-        lost = rng.permutation(code.n)[: code.stragglers]
-        received.reset()
-        untold.reset()
-        for worker in np.delete(np.arange(code.n), lost).tolist():
-            encoder = code.encoder(worker, 50, dtype)
-            for j in code.partitions(worker).tolist():
-                encoder.add(j, partials[j])
-            squares = np.abs(code.coefficients(worker)) ** 2
-            each = np.array([float(partials[j] @ partials[j]) for j in code.partitions(worker)])
-            assert encoder.energy == pytest.approx(squares @ each, rel=1e-5)
-            received.receive(worker, encoder.message(), energy=encoder.energy)
-            untold.receive(worker, encoder.message())
-        truth = partials.astype(np.longdouble).sum(axis=0)
-        error = np.linalg.norm((received.gradient() - truth).astype(float))
-        error /= np.linalg.norm(truth.astype(float))
-        ratios.append(received.trust().relative_error / error)
-        blind.append(untold.trust().relative_error / error)
+        heard = rng.permutation(code.n)[code.stragglers :]
+        for told, found in ((True, ratios), (False, blind)):
+            error, trusted = played(code, partials, heard=heard, told=told)
+            found.append(trusted / error)
     # Trust says too much: alternating sums do not grow as sums of random signs do.
     assert 0.1 < np.median(ratios) < 20
     if apart < 1e-3 and isinstance(code, FractionalRepetition):
         assert np.median(blind) < 1e-2  # without energies, trust misses it
 
 
-def test_energies_that_say_nothing():
+UNKNOWN = math.nan, math.nan
+
+
+@pytest.mark.parametrize(
+    ("sizes", "energies", "expected"),
+    [
+        ((0, 0), UNKNOWN, 0),
+        ((1, -1), UNKNOWN, math.inf),  # nothing but cancellation says nothing of rounding errors
+        ((0, 0), (0, 0), 0),
+        ((0, 0), (0, math.nan), 0),
+        ((0, 0), (0, 1e-30), math.inf),  # an energy shows what messages do not
+        ((1e200, 1e200), UNKNOWN, math.inf),
+        ((1e-200, 1e-200), UNKNOWN, math.inf),
+        ((1, 1e-9), UNKNOWN, 1),
+        ((1, 1e-9), (-1, -1), 1),
+        ((1, 1e-9), (3, 3), 1),
+        ((1, 1e-9), (300, 300), 10),
+        ((1, 1e-9), (math.inf, math.inf), math.inf),
+        ((1, 1e-9), (300, -50), 1),  # one bad energy voids all
+    ],
+)
+def test_trust_of_two_messages(sizes, energies, expected):
     """A worker may lie about its energy, and squares may exceed float64."""
-    received = Uncoded(2).round(3)
-    for energy, expected in ((math.nan, 1), (-1.0, 1), (3.0, 1), (300.0, 10), (math.inf, math.inf)):
-        received.reset()
-        received.receive(0, np.ones(3), energy=energy)
-        received.receive(1, 1e-9 * np.ones(3), energy=energy)
-        assert received.trust().growth == pytest.approx(expected, rel=0.5)
-    received.reset()
-    received.receive(0, np.ones(3), energy=300.0)
-    received.receive(1, 1e-9 * np.ones(3), energy=-50.0)  # one bad energy voids all
-    assert received.trust().growth == pytest.approx(1)
+    rnd = Uncoded(2).round(3)
+    for number in (0, 1):
+        rnd.receive(number, np.full(3, float(sizes[number])), energy=energies[number])
+    if expected in (0, math.inf):
+        assert rnd.trust() == (expected, expected)
+    assert rnd.trust().growth == pytest.approx(expected, rel=0.5)
 
 
-def test_trust_of_zero():
+def test_trust_of_too_few_messages():
     code = ReedSolomon(6, stragglers=2)
-    received = code.round(4)
-    for i in range(5):
-        received.receive(i, np.zeros(4))
-    assert received.trust() == (0, 0)
-    received.reset()
-    received.receive(0, np.ones(4))
-    with pytest.raises(NotDecodableError):
-        received.trust()
-    with pytest.raises(NotDecodableError):
-        code.trust([0, 1])
-
-
-def test_trust_of_nothing_but_cancellation():
-    """Messages that decode to exactly zero say nothing about the rounding errors."""
-    received = Uncoded(2).round(3)
-    received.receive(0, np.ones(3))
-    received.receive(1, -np.ones(3))
-    assert received.trust() == (np.inf, np.inf)
-
-
-def test_trust_of_nothing_but_cancellation_inside():
-    """Energies show what messages do not; NaN stands for an unknown energy."""
-    received = Uncoded(2).round(3)
-    for energy, expected in ((0.0, 0.0), (math.nan, 0.0), (1e-30, np.inf)):
-        received.reset()
-        received.receive(0, np.zeros(3), energy=energy if math.isnan(energy) else 0.0)
-        received.receive(1, np.zeros(3), energy=energy)
-        assert received.trust() == (expected, expected)
+    rnd = code.round(4)
+    rnd.receive(0, np.ones(4))
+    for ask in (rnd.trust, lambda: code.trust([0, 1])):
+        with pytest.raises(NotDecodableError):
+            ask()
 
 
 def test_trust_of_adding_up():
@@ -557,15 +489,6 @@ def test_best_of_an_inexact_code_says_so():
     found = code.decode(range(7), [np.ones(2)] * 7, partial="best")
     assert found.residual == pytest.approx(np.sqrt(3 / 7))
     assert found.residual == pytest.approx(code.trust(range(7)).relative_error)
-
-
-def test_trust_of_extreme_messages():
-    received = Uncoded(4).round(2)
-    for size, expected in ((1e200, np.inf), (1e-200, np.inf), (0.0, 0.0)):
-        received.reset()
-        for i in range(4):
-            received.receive(i, np.full(2, size))
-        assert received.trust().relative_error == expected
 
 
 def test_trust_counts_the_residual():
@@ -631,13 +554,9 @@ def test_trust_in_what_leaves_something_out_is_of_what_was_decoded(code, drawn):
         rounds = {told: code.round(p) for told in off}
         for worker in rng.permutation(code.n).tolist():
             for t in range(code.scheme.messages.counts[worker]):
-                held = code.partitions(worker, t)
-                encoder = code.encoder(worker, p, index=t)
-                for j in held:
-                    encoder.add(int(j), g[j])
+                message, energy = streamed(code, code.scheme.messages.number(worker, t), g)
                 for told, rnd in rounds.items():
                     if not rnd.ready:
-                        message, energy = encoder.message().copy(), encoder.energy
                         rnd.receive(worker, message, energy=energy if told else np.nan)
         for told, rnd in rounds.items():
             trusted, decoded = rnd.trust().relative_error, rnd.gradient()
