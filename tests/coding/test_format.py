@@ -96,6 +96,7 @@ def test_decoding_is_that_of_the_same_numbers_in_float32(code, half, p):
         out = np.empty(p, np.float32)
         assert code.decode(everyone, each, out) is out
         np.testing.assert_array_equal(out, decoded)
+    np.testing.assert_array_equal(code.bind(np.stack(messages), p=p)(everyone), decoded)
     received = code.round(p, np.float32, half)
     for i in everyone:
         received.receive(i, messages[i])
