@@ -412,7 +412,7 @@ class _Link:
 
     def tell(self, number: int) -> None:
         """Tell a worker at an older round, once per round, that there is a newer one."""
-        if self._busy and self._told < self._round and self._news.Test():
+        if self._busy and self._told <= self._round and self._news.Test():
             self._newest[0] = self._told = number
             self._news = self._comm.Isend(self._newest, self._rank, self._tag + _NEWS)
 

@@ -87,6 +87,7 @@ ALWAYS = [
     "machines_are_asked_for",
     "random_delays_leave_every_gradient_exact",
     "a_stopped_worker_is_late_and_jumps_to_the_newest_parameters",
+    "a_worker_at_an_older_round_leaves_it_between_two_messages",
     "failures_end_their_cluster_only",
     "a_rank_that_sends_what_no_worker_sends_is_named",
     "nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye",
@@ -96,10 +97,9 @@ ALWAYS = [
     "what_goes_wrong_where_workers_are_asked_names_the_worker",
     "holders_answer_and_messages_have_energies",
 ]
-# The first runs on local processes always. The next two need processors that are free.
+# The first runs on local processes always.
 LONG = [
     "engines_behave_alike",
-    "a_worker_at_an_older_round_leaves_it_between_two_messages",
     "a_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back",
     "all_ranks_train",
 ]
