@@ -35,6 +35,13 @@ def sent(code, p=3, dtype=np.float64, seed=0):
     ]
 
 
+def begun(code, groups, p=1, **options):
+    """Return a round of these groups."""
+    rnd = code.group_round(p, **options)
+    rnd.reset(groups)
+    return rnd
+
+
 def test_workers_and_partitions_are_counted_on():
     assert [MIXED.members(g) for g in range(3)] == [range(2), range(2, 5), range(5, 8)]
     assert [MIXED.partitions_of(g) for g in range(3)] == [range(2), range(2, 6), range(6, 9)]
@@ -84,13 +91,9 @@ def test_repetition_has_a_partition_for_each_group():
         ((12, 5), ValueError, "groups must divide the n=12 workers .*, not be 5"),
         ((12, 3, 4), ValueError, "the k=4 partitions, not be 3"),
         ((12, 3, 0), ValueError, "the k=0 partitions, not be 3"),
-        ((12, 3, 3.0), TypeError, "k must be an integer"),
         ((12, 0), ValueError, "groups must divide"),
-        ((3, 6), ValueError, "groups must divide"),
         ((0, 1), ValueError, "groups must divide"),
-        ((-4, -2), ValueError, "groups must divide"),
         ((12, 3.0), TypeError, "groups must be an integer"),
-        (("12", 3), TypeError, "n must be an integer"),
     ],
 )
 def test_repetition_refuses(arguments, error, message):
@@ -103,31 +106,15 @@ def test_repetition_refuses(arguments, error, message):
     [
         ([], ValueError, "codes must hold a code for each group"),
         (Uncoded(3), TypeError, "codes must be a sequence of codes"),
-        (None, TypeError, "codes must be a sequence of codes"),
         ([Uncoded(3), "rs"], TypeError, r"codes\[1\] must be a code of fastgc, not 'rs'"),
         ([Uncoded], TypeError, r"codes\[0\] must be a code of fastgc"),
-        (
-            [Uncoded(2), LagrangeCode(3, load=2)],
-            ValueError,
-            r"codes\[1\], LagrangeCode.* cannot be",
-        ),
-        (
-            [ReedSolomon(4, stragglers=1, packed=False)],
-            ValueError,
-            r"codes\[0\], ReedSolomon.* cannot be",
-        ),
+        ([Uncoded(2), LagrangeCode(3, load=2)], ValueError, r"codes\[1\], LagrangeCode"),
+        ([ReedSolomon(4, stragglers=1, packed=False)], ValueError, r"codes\[0\], ReedSolomon"),
     ],
 )
 def test_codes_refused(codes, error, message):
     with pytest.raises(error, match=message):
         Grouped(codes)
-
-
-def test_equal_groups_print_once():
-    assert (
-        repr(Grouped.repetition(6, 2))
-        == "Grouped([" + repr(FractionalRepetition(3, 1, stragglers=2)) + "] * 2)"
-    )
 
 
 def test_threshold_is_what_one_group_may_miss():
@@ -149,14 +136,10 @@ def test_rules_side_by_side_are_of_their_own_kind():
     rng = np.random.default_rng(1)
     for kind, codes in kinds.items():
         code = Grouped(codes)
-        rule, parts = (
-            code.scheme.rule,
-            Groups.joined([c.scheme.rule for c in codes], code.scheme.cuts.tolist()),
-        )
+        rule, of_groups = code.scheme.rule, [c.scheme.rule for c in codes]
+        parts = Groups.joined(of_groups, code.scheme.cuts.tolist())
         assert isinstance(rule, kind)
-        assert isinstance(
-            side_by_side([c.scheme.rule for c in codes], code.scheme.cuts.tolist()), kind
-        )
+        assert isinstance(side_by_side(of_groups, code.scheme.cuts.tolist()), kind)
         for _ in range(200):
             order = rng.permutation(code.scheme.messages.count)
             tracker, other = rule.tally(), parts.tally()
@@ -171,48 +154,6 @@ def test_rules_side_by_side_are_of_their_own_kind():
     assert isinstance(part.scheme.rule, Groups)
     assert part.decodable([0, 1, 2, 4, 5, 6, 7])
     assert not part.decodable([0, 1, 2, 3, 4, 5, 6])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_real_and_complex_groups(dtype):
-    partials, messages = sent(MIXED, 5, dtype)
-    assert {m.dtype for m in messages} == {np.dtype(dtype)}
-    assert {m.size for m in messages} == {6}  # packed, an odd p is padded, in every group
-    exact = partials.astype(float).sum(axis=0)
-    tolerance = 100 * np.finfo(dtype).eps
-    decoded = MIXED.decode(range(10), messages, p=5)
-    assert decoded.dtype == dtype
-    np.testing.assert_allclose(decoded, exact, atol=tolerance)
-    lost = [0, 1, 2, 3, 4, 6, 8, 9]  # leaves one each of the second and third group
-    np.testing.assert_allclose(
-        MIXED.decode(lost, [messages[m] for m in lost], p=5), exact, atol=tolerance
-    )
-
-
-def test_trust_is_that_of_the_groups():
-    rng = np.random.default_rng(2)
-    p, F = 400, [0, 1, 2, 3, 4, 6, 8, 9]
-    errors = []
-    for _ in range(30):
-        partials = rng.standard_normal((MIXED.k, p))
-        messages = [
-            MIXED.encode(*sender[:1], partials[MIXED.partitions(*sender)], index=sender[1])
-            for sender in map(MIXED.scheme.messages.sender, F)
-        ]
-        exact = partials.astype(np.longdouble).sum(axis=0)
-        difference = MIXED.decode(F, messages) - exact
-        errors.append(
-            np.linalg.norm(difference.astype(float)) / np.linalg.norm(exact.astype(float))
-        )
-    trust = MIXED.trust(F)
-    assert max(errors) < 10 * trust.relative_error
-    assert trust.relative_error < 100 * max(errors)
-    # What one group's code leaves out counts relative to all partitions.
-    part = Grouped([Uncoded(4, tolerance=0.25), Uncoded(4)])
-    vector, residual = part.best_vector([0, 1, 2, 4, 5, 6, 7])
-    lacking = vector @ part.matrix()[[0, 1, 2, 4, 5, 6, 7]] - 1
-    assert residual == pytest.approx(np.linalg.norm(lacking) / np.sqrt(8))
-    assert residual > 0.1
 
 
 def test_roundings_are_those_of_the_longest_messages_and_rings_those_of_groups():
@@ -255,22 +196,19 @@ def test_every_order_of_messages_of_every_set_of_groups(code):
     """Each group is decodable as soon as its own code is, from the messages so far."""
     partials, messages = sent(code)
     rnd = code.group_round(3)
+    senders = [*map(code.scheme.messages.sender, range(code.scheme.messages.count))]
     for size in range(code.groups + 1):
         for groups in itertools.combinations(range(code.groups), size):
-            due = [
-                m
-                for m in range(code.scheme.messages.count)
-                if code.group_of(code.scheme.messages.sender(m)[0]) in groups
-            ]
+            due = [m for m, (worker, _) in enumerate(senders) if code.group_of(worker) in groups]
             for order in itertools.permutations(due):
                 rnd.reset(groups)
                 assert rnd.groups == list(groups)
-                assert rnd.workers == sorted({code.scheme.messages.sender(m)[0] for m in due})
+                assert rnd.workers == sorted({senders[m][0] for m in due})
                 assert rnd.ready == rnd.decodable == (not groups)
                 heard = {g: [] for g in groups}
                 used = []
                 for message in order:
-                    worker, index = code.scheme.messages.sender(message)
+                    worker, index = senders[message]
                     g = code.group_of(worker)
                     wanted = not code.codes[g].decodable(heard[g])
                     assert rnd.wants(worker) == wanted
@@ -289,8 +227,7 @@ def test_every_order_of_messages_of_every_set_of_groups(code):
 
 def test_messages_of_a_group_that_is_ready_are_not_used():
     code = Grouped.repetition(4, 2)
-    rnd = code.group_round(2)
-    rnd.reset([0])
+    rnd = begun(code, [0], 2)
     message = np.array([1.0, 2.0])
     assert rnd.receive(1, message)
     assert rnd.receive(0, np.array([np.nan, 5.0]))  # the message is not read
@@ -302,8 +239,7 @@ def test_messages_of_a_group_that_is_ready_are_not_used():
     np.testing.assert_array_equal(rnd.gradient(0), message)
     # Messages without an index are each worker's in order.
     several = Grouped([Uncoded(1), Uncoded(1, 2, load=2)])
-    rnd = several.group_round(1)
-    rnd.reset([1])
+    rnd = begun(several, [1])
     assert not rnd.receive(1, np.array([2.0]))
     assert rnd.receive(1, np.array([3.0]))
     assert rnd.gradient(1) == 5.0
@@ -312,8 +248,7 @@ def test_messages_of_a_group_that_is_ready_are_not_used():
 def test_types_of_rounds():
     code = Grouped([ReedSolomon(3, stragglers=1), Uncoded(2)])
     partials = np.random.default_rng(0).standard_normal((code.k, 3)).astype(np.float32)
-    rnd = code.group_round(3, np.float32, np.float16)
-    rnd.reset([1, 0])
+    rnd = begun(code, [1, 0], 3, dtype=np.float32, message_dtype=np.float16)
     for i in (3, 1, 4, 2):
         held = partials[code.partitions(i)]
         rnd.receive(i, code.encode(i, held, message_dtype=np.float16))
@@ -337,8 +272,7 @@ def test_types_of_rounds():
     ],
 )
 def test_reset_refused_changes_nothing(groups, error, message):
-    rnd = Grouped.repetition(4, 2).group_round(1)
-    rnd.reset(np.array([1]))
+    rnd = begun(Grouped.repetition(4, 2), np.array([1]))
     rnd.receive(2, np.ones(1))
     with pytest.raises(error, match=message):
         rnd.reset(groups)
@@ -350,8 +284,7 @@ def test_reset_refused_changes_nothing(groups, error, message):
 def test_receive_refused_changes_nothing():
     """Errors name workers by their numbers in the whole code."""
     code = Grouped([Uncoded(2), ReedSolomon(3, stragglers=0), Uncoded(1, 2, load=2)])
-    rnd = code.group_round(2)
-    rnd.reset([2, 1])
+    rnd = begun(code, [2, 1], 2)
     good = np.ones(2)
     rnd.receive(3, good)
     for worker, message, index, error, says in [
@@ -363,13 +296,7 @@ def test_receive_refused_changes_nothing():
         (4, good, 1, ValueError, "message of worker 4, which sends 1: index 1 does not exist"),
         (4, np.ones(3), None, ValueError, r"message of worker 4 must have shape \(2,\)"),
         (4, np.ones(2, np.float32), None, TypeError, "message of worker 4 must have dtype float64"),
-        (
-            4,
-            np.array([1, np.inf]),
-            None,
-            NonFiniteMessageError,
-            "message of worker 4 is not finite",
-        ),
+        (4, good * np.inf, None, NonFiniteMessageError, "message of worker 4 is not finite"),
         (5, good, 2, ValueError, "message of worker 5, which sends 2: index 2"),
     ]:
         with pytest.raises(error, match=says) as caught:
@@ -387,9 +314,7 @@ def test_receive_refused_changes_nothing():
 
 
 def test_groups_that_take_no_part_are_forgotten_too():
-    code = Grouped.repetition(4, 2)
-    rnd = code.group_round(1)
-    rnd.reset([0, 1])
+    rnd = begun(Grouped.repetition(4, 2), [0, 1])
     rnd.receive(0, np.ones(1))
     rnd.receive(2, np.ones(1))
     rnd.reset([0])
@@ -398,8 +323,7 @@ def test_groups_that_take_no_part_are_forgotten_too():
 
 
 def test_wants_and_gradient_refuse():
-    rnd = Grouped.repetition(4, 2).group_round(1)
-    rnd.reset([0])
+    rnd = begun(Grouped.repetition(4, 2), [0])
     for number in (-1, 4):
         with pytest.raises(ValueError, match=f"worker {number} does not exist"):
             rnd.wants(number)
@@ -416,24 +340,17 @@ def test_wants_and_gradient_refuse():
 
 
 def test_require_looks_at_the_groups_that_take_part():
-    rnd = MIXED.group_round(1)
-    rnd.reset([1, 2])
-    rnd.require(np.array([4, 6, 8, 9]))
+    rnd = begun(MIXED, [1, 2])
+    rnd.require([4, 6, 8, 9])
     rnd.require(np.array([9, 4, 7, 6, 0]))
     with pytest.raises(NotDecodableError) as caught:
         rnd.require(np.array([0, 1, 2, 3, 4, 8, 9]))  # lacks one of two of the second group
     assert caught.value.missing == 1
     assert rnd.survivors.size == 0
-    rnd.reset([])
-    rnd.require(np.array([], dtype=np.int64))
-
-
-def test_rounds_require_numbers_of_messages():
-    rnd = Grouped.repetition(4, 2).group_round(3)
-    rnd.reset([0])
-    rnd.require([0])
     with pytest.raises(TypeError, match="messages must be integers"):
         rnd.require([0.0])
+    rnd.reset([])
+    rnd.require(np.array([], dtype=np.int64))
 
 
 def test_what_is_left_out_is_that_of_the_whole_sum():
@@ -465,9 +382,7 @@ def test_residual_of_a_round_is_that_of_the_groups_that_take_part():
 
 
 def test_lapse_ends_every_group():
-    code = Grouped.repetition(4, 2)
-    rnd = code.group_round(1)
-    rnd.reset([0, 1])
+    rnd = begun(Grouped.repetition(4, 2), [0, 1])
     for worker in (0, 2):
         rnd.receive(worker, np.ones(1))
     rnd.lapse("the next round began")

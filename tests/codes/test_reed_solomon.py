@@ -1,6 +1,5 @@
 """Reed-Solomon codes agree with Algorithms 1, 2 and 4, written out here, and decode exactly."""
 
-import functools
 import itertools
 import math
 import warnings
@@ -19,7 +18,6 @@ from fastgc import (
     ReedSolomon,
 )
 from fastgc.codes import reed_solomon
-from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.kernels import fourier
 from fastgc.kernels.fourier import transform_length
 
@@ -112,16 +110,7 @@ def test_matrix_is_algorithms_1_2_and_4():
             dense = code.matrix()
             np.testing.assert_allclose(dense, expected, atol=1e-12 * np.abs(expected).max())
             np.testing.assert_array_equal(dense != 0, algorithm_4(n, k, w) == 1)
-
-
-def test_balance_and_tolerance():
-    for n, k, w in valid(12, 14):
-        code = ReedSolomon(n, k, load=w)
-        mask = code.matrix() != 0
-        assert (mask.sum(axis=1) == w).all()
-        assert np.ptp(mask.sum(axis=0)) <= 1
-        assert code.stragglers == n * w // k - 1  # eq. (2), with equality
-        assert mask.sum(axis=0).min() == code.stragglers + 1
+            assert code.stragglers == n * w // k - 1  # eq. (2), with equality
 
 
 @pytest.mark.parametrize("clusters", [1, "auto"])
@@ -252,11 +241,6 @@ def test_methods_agree(clusters):
                 )
 
 
-def test_no_stragglers_means_one_over_n():
-    code = ReedSolomon(30, stragglers=6)
-    np.testing.assert_allclose(code.decoding_vector(range(30)), 1 / 30, rtol=1e-15)
-
-
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
 def test_thousands_of_factors(method):
@@ -284,86 +268,30 @@ def test_thousands_of_factors(method):
     assert checked == 7
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
-@pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
-def test_beyond_doubles_is_an_error(method):
-    code = ReedSolomon(8192, stragglers=4000, root=1)
-    with pytest.raises(OverflowError, match='clusters="auto"'):
-        code.decoding_vector(np.arange(3000, 8192), method)
-
-
-def test_figures_promised_for_256_workers():
-    """The figures are relative errors in float64, for 200 random sets of 32 stragglers of 256."""
-    rng = np.random.default_rng(11)
-    errors = {}
-    for clusters in (1, "auto"):
-        code = ReedSolomon(256, stragglers=32, clusters=clusters)
-        partials = rng.standard_normal((256, 16))
-        truth = partials.astype(np.longdouble).sum(axis=0)
-        messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(256)])
-        errors[clusters] = []
-        for _ in range(200):
-            survivors = rng.permutation(256)[:224]
-            gradient = code.decode(survivors, messages[survivors])
-            error = np.linalg.norm((gradient - truth).astype(float))
-            errors[clusters].append(error / np.linalg.norm(truth.astype(float)))
-    assert np.median(errors[1]) < 1e-12
-    assert np.max(errors[1]) < 1e-8
-    assert np.max(errors["auto"]) < 1e-12
-
-
 # ------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [
-        ({"n": 8}, ValueError, "give stragglers= or load="),
-        ({"n": 0, "stragglers": 0}, ValueError, "n and k must be at least 1"),
-        ({"n": 8, "k": 0, "load": 1}, ValueError, "n and k must be at least 1"),
-        ({"n": 8, "stragglers": 8}, ValueError, "stragglers must be in 0 .. n-1 = 7"),
-        ({"n": 8, "stragglers": -1}, ValueError, "stragglers must be in"),
-        ({"n": 8, "load": 9}, ValueError, "load must be in 1 .. k = 8"),
-        ({"n": 8, "load": 2, "stragglers": 2}, ValueError, "tolerate 1 stragglers at most; 2 need"),
+        ({}, ValueError, "stragglers= or load="),
+        ({"n": 0, "stragglers": 0}, ValueError, "n=0"),
+        ({"k": 0, "load": 1}, ValueError, "k=0"),
+        ({"stragglers": 8}, ValueError, "stragglers must be in 0 .. n-1 = 7"),
+        ({"stragglers": -1}, ValueError, "stragglers must be in"),
+        ({"load": 9}, ValueError, "load must be in 1 .. k = 8"),
+        ({"load": 2, "stragglers": 2}, ValueError, "tolerate 1 stragglers at most; 2 need"),
         ({"n": 4, "k": 8, "load": 1}, ValueError, "tolerate -1 stragglers at most"),
-        ({"n": 8, "load": 3, "root": 2}, ValueError, "not coprime"),
-        ({"n": 8, "load": 3, "root": "best"}, TypeError, "root"),
-        ({"n": 8, "load": 3, "clusters": 3}, ValueError, r"floor\(n / \(s\+1\)\) = 2"),
-        ({"n": 8, "load": 3, "clusters": 0}, ValueError, "clusters must be"),
-        ({"n": 8, "load": 3, "clusters": "many"}, TypeError, "clusters"),
-        ({"n": 8.0, "load": 3}, TypeError, "n must be an integer"),
-        ({"n": 8, "load": 2.5}, TypeError, "load must be an integer"),
+        ({"load": 3, "root": 2}, ValueError, "not coprime"),
+        ({"load": 3, "root": "best"}, TypeError, "root"),
+        ({"load": 3, "clusters": 3}, ValueError, r"floor\(n / \(s\+1\)\) = 2"),
+        ({"load": 3, "clusters": 0}, ValueError, "clusters must be"),
+        ({"load": 3, "clusters": "many"}, TypeError, "clusters"),
     ],
 )
 def test_impossible_codes(arguments, error, says):
     with pytest.raises(error, match=says):
-        ReedSolomon(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("survivors", "error", "says"),
-    [
-        ([0, 1, 2, 8], ValueError, r"survivors\[3\] is 8, but workers are numbered 0 to 7"),
-        ([0, -1, 2, 3], ValueError, r"survivors\[1\] is -1"),
-        ([0, 5, 2, 5, 1], ValueError, r"survivors\[3\] names worker 5 a second time"),
-        ([0] * 9, ValueError, "a second time"),
-        ([0.0, 1.0, 2.0], TypeError, "must be integers"),
-        ([[0, 1], [2, 3]], ValueError, "one-dimensional"),
-        ([0, 1, 2], NotDecodableError, "at least 2 more messages are needed"),
-        ([], NotDecodableError, "at least 5 more"),
-    ],
-)
-def test_bad_survivors(survivors, error, says):
-    code = ReedSolomon(8, stragglers=3)
-    for method in ReedSolomonScheme.methods:
-        with pytest.raises(error, match=says):
-            code.decoding_vector(survivors, method)
-        code.decoding_vector(range(8), method)  # the code still works
-
-
-def test_unknown_method():
-    with pytest.raises(ValueError, match="unknown method 'lu': choose one of"):
-        ReedSolomon(8, stragglers=3).decoding_vector(range(8), "lu")
+        ReedSolomon(**{"n": 8} | arguments)
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
@@ -444,14 +372,6 @@ def test_all_methods_agree(n, part, kind, stable, seed):
 @pytest.mark.every_backend
 @pytest.mark.parametrize("kind", KINDS)
 def test_512_workers_to_30_digits(kind):
-    code, survivors, exact = of_512_workers(kind)
-    for method in METHODS:
-        error = np.abs(code.decoding_vector(survivors, method) - exact) / np.abs(exact)
-        assert error.max() < 1e-12, method
-
-
-@functools.cache  # shared by all backends
-def of_512_workers(kind):
     n, s = 512, 64
     code = ReedSolomon(n, stragglers=s)
     q, rng = root_of(code), np.random.default_rng(5)
@@ -459,11 +379,11 @@ def of_512_workers(kind):
     survivors = rng.permutation(np.setdiff1d(np.arange(n), lost))
     with mpmath.workdps(30):
         factor = [1 - mpmath.expjpi(mpmath.mpf(2 * q * t) / n) for t in range(n)]
-        exact = [
-            mpmath.fprod(factor[(i - j) % n] for j in lost.tolist()) / n for i in survivors.tolist()
-        ]
-        exact = np.array([complex(a) for a in exact])
-    return code, survivors, exact
+        products = (mpmath.fprod(factor[(i - j) % n] for j in lost) for i in survivors)
+        exact = np.array([complex(product / n) for product in products])
+    for method in METHODS:
+        error = np.abs(code.decoding_vector(survivors, method) - exact) / np.abs(exact)
+        assert error.max() < 1e-12, method
 
 
 def test_one_rule_decides(monkeypatch):
@@ -521,19 +441,10 @@ def test_batch_says_which_entries_are_beyond_float64():
     assert caught.value.__notes__ == ["round 1 of 2"]
 
 
-# -------------------------------------------------------------------------------- a million workers
-
-
-MILLION = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def large():
-    return ReedSolomon(MILLION, stragglers=1 << 14)
-
-
-def test_rows_of_a_large_code_are_made_by_themselves(large):
+def test_rows_of_a_large_code_are_made_by_themselves():
     """By definition, a row has the columns whose support holds the worker, with their entries."""
+    MILLION = 1 << 20
+    large = ReedSolomon(MILLION, stragglers=1 << 14)
     d, q = large.load, root_of(large)
     for worker in (0, 1, 77, MILLION // 2, MILLION - 1):
         held, values = large.partitions(worker), large.coefficients(worker)
@@ -551,26 +462,6 @@ def test_rows_of_a_large_code_are_made_by_themselves(large):
             turns = int((2 * residue - MILLION).sum()) % (4 * MILLION)  # multiples of pi / (2 n)
             exact = MILLION * np.exp(-size) * np.exp(-1j * np.pi / 2 / MILLION * turns)
             assert abs(value / complex(exact) - 1) < 1e-9
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("s", [12, 1 << 14])
-def test_a_million_workers(large, s):
-    """Some entries agree with sums of logarithms in extended precision."""
-    rng = np.random.default_rng(s)
-    code = large if s > 12 else ReedSolomon(MILLION, stragglers=s)
-    q = root_of(code)
-    lost = rng.permutation(MILLION)[:s]
-    survivors = np.setdiff1d(np.arange(MILLION), lost)
-    vector = code.decoding_vector(survivors)
-    pi = np.longdouble("3.14159265358979323846264338327950288")
-    for at in rng.integers(survivors.size, size=20):
-        residue = q * (int(survivors[at]) - lost) % MILLION
-        near = np.minimum(residue, MILLION - residue)
-        size = np.log(2 * np.sin(pi * near / MILLION)).sum() - np.log(np.longdouble(MILLION))
-        turns = int((2 * residue - MILLION).sum()) % (4 * MILLION)
-        exact = np.exp(size) * np.exp(1j * np.pi / 2 / MILLION * turns)
-        assert abs(vector[at] / complex(exact) - 1) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -620,31 +511,6 @@ def test_spread_chooses_as_the_oracle(code, F):
     found = made.decoding_vector(F)
     expected = oracles.decoding.decoding_vector(made.scheme.tables, oracles.decoding.SPREAD, F)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_spread_chooses_by_leja_order():
-    """Each next root has the largest product of distances to those chosen; the first wins ties."""
-    m, need = 21, 6
-    code = ReedSolomon(m, 5, load=4)
-    assert code.threshold == need
-    rng = np.random.default_rng(2)
-    seen = 0
-    for _ in range(200):
-        F = np.sort(rng.permutation(m)[: rng.integers(need + 1, m)])
-        vector = code.decoding_vector(F, "spread")
-        if np.count_nonzero(vector) == F.size:
-            continue
-        seen += 1
-        q = pow(int(code.scheme.rings()[0][1]), -1, m)
-        roots = np.exp(2j * np.pi * (q * np.arange(m) % m) / m)
-        kept = []
-        for _ in range(need):
-            size = [np.prod(np.abs(roots[i] - roots[kept])) if i not in kept else 0 for i in F]
-            kept.append(next(i for i, x in zip(F, size, strict=True) if x > max(size) * (1 - 1e-8)))
-        np.testing.assert_array_equal(F[vector != 0], np.sort(kept))
-        expected = code.decoding_vector(np.sort(kept), "locator")
-        np.testing.assert_allclose(vector[vector != 0], expected, rtol=1e-12)
-    assert seen > 20
 
 
 def test_spread_of_survivors_whose_distances_underflow():
