@@ -38,8 +38,7 @@ def test_edges_must_be_integers():
         GraphCode(2, graph=[[0.0, 1.0], [1.0, 2.0]])
 
 
-@pytest.mark.few(6)
-@pytest.mark.parametrize("degree", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("degree", [2, 3, 4, 5])
 def test_as_many_stragglers_are_tolerated_as_the_code_says(degree):
     # Try all sets of s and of s + 1 silent workers.
     for blocks in (7, 8):
@@ -114,51 +113,3 @@ def test_any_set_of_messages_is_decoded_as_well_as_can_be(seed):
         assert not code.decodable(survivors)
         with pytest.raises(NotDecodableError):
             code.decoding_vector(survivors)
-
-
-@pytest.mark.parametrize(("blocks", "degree"), [(4, 3), (6, 2), (5, 4), (6, 3)])
-def test_the_rule_is_that_of_linear_algebra(blocks, degree):
-    # Over all sets of messages, in their own orders.
-    n = blocks * degree // 2
-    code = GraphCode(n, blocks, degree=degree, seed=1)
-    B, rng = code.matrix(), np.random.default_rng(0)
-    for came in itertools.product([False, True], repeat=n):
-        survivors = rng.permutation(np.flatnonzero(came))
-        best = np.linalg.lstsq(B[survivors].T, np.ones(blocks))[0] if any(came) else np.zeros(0)
-        exact = np.linalg.norm(best @ B[survivors] - 1) < 1e-9
-        assert code.decodable(survivors) == exact
-        tally = code.scheme.rule.tally()
-        assert [tally.add(i) for i in survivors.tolist()][-1:] in ([exact], [])
-
-
-def test_what_stragglers_leave_falls_with_the_degree():
-    # On average over all sets, at least the blocks without any message, a part p^d of them.
-    for blocks, degree in ((4, 3), (5, 4)):
-        n = blocks * degree // 2
-        code = GraphCode(n, blocks, degree=degree, wait=1)  # all pairs
-        for p in (0.1, 0.3):
-            mean = 0.0
-            for came in itertools.product([False, True], repeat=n):
-                f = sum(came)
-                residual = code.residual(np.array(came)) if f else 1.0
-                mean += (1 - p) ** f * p ** (n - f) * residual**2
-            assert p**degree < mean < 3 * p**degree
-
-
-def test_rounds_end_with_so_many_messages():
-    code = GraphCode(12, degree=3, wait=7, seed=3)
-    rng = np.random.default_rng(0)
-    partials = rng.standard_normal((12, 5))
-    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(12)]
-    heard = set()
-    for _ in range(30):
-        rnd, order = code.round(5), rng.permutation(12).tolist()
-        count = next(f for f, i in enumerate(order, 1) if rnd.receive(i, messages[i]))
-        heard.add(count)
-        came = np.array(order[:count])
-        expected = code.scheme.vector(came) @ code.matrix()[came] @ partials
-        np.testing.assert_allclose(rnd.gradient(), expected, atol=1e-12)
-        if code.residual(came) > 1e-9:
-            assert count == 7
-    assert 7 in heard
-    assert max(heard) == 7

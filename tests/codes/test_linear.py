@@ -83,13 +83,6 @@ def test_impossible_matrices(B, says):
         LinearCode([[1, 1]], stragglers=1)
 
 
-def test_missing_is_a_lower_bound():
-    code = LinearCode(BinaryCode(6, stragglers=1).matrix())
-    with pytest.raises(NotDecodableError) as caught:
-        code.decoding_vector([0])
-    assert caught.value.missing == 2  # blocks of two partitions
-
-
 def test_coefficients_near_the_end_of_float64():
     with pytest.warns(InstabilityWarning, match="numerically unstable"):
         code = LinearCode(np.diag([1e308, 1e308, 1e308]), stragglers=0)

@@ -1,16 +1,12 @@
 """Partial work counts: orders of computation, rounds and simulations."""
 
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
 
-from fastgc import NotDecodableError, PartialWork, Uncoded
+from fastgc import PartialWork, Uncoded
 from fastgc.codes.partial_work import in_good_order
-from fastgc.delays import Pareto, ShiftedExponential
-from fastgc.engines import LocalCluster, SimulatedCluster
-from fastgc.planning.simulation import simulate
 
 pytestmark = pytest.mark.timeout(30)  # orders are improved until nothing helps: that must end
 
@@ -46,9 +42,6 @@ def assignments(count, workers, partitions, load):
         for j in set(range(k)).difference(*held):
             held[j % n].append(j)
         yield held, k
-
-
-# --------------------------------------------------------------------------------------- orders
 
 
 def test_the_threshold_is_what_suffices_however_far_each_worker_gets():
@@ -91,23 +84,6 @@ def test_where_each_is_held_as_often_as_workers_hold_no_order_is_better(n, load)
     assert PartialWork(n, load=load).threshold == n * load - mean + 1
 
 
-def test_one_message_of_each_partition_is_taken():
-    rng = np.random.default_rng(1)
-    for held, k in assignments(100, 6, 6, 4):
-        code = PartialWork(len(held), k, assignment=held)
-        came = rng.permutation(code.scheme.messages.count)[
-            : rng.integers(code.scheme.messages.count + 1)
-        ].tolist()
-        cells = [int(code.partitions(*code.scheme.messages.sender(m))[0]) for m in came]
-        if len(set(cells)) < k:
-            with pytest.raises(NotDecodableError):
-                code.decoding_vector(came)
-            continue
-        vector = code.decoding_vector(came)
-        assert set(vector) <= {0.0, 1.0}
-        assert sorted(np.array(cells)[vector == 1].tolist()) == list(range(k))
-
-
 def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
     one, other = PartialWork(6, load=3), Uncoded(6, load=3)
     assert np.array_equal(one.matrix(), other.matrix())
@@ -133,79 +109,3 @@ def test_rounds_take_as_long_as_those_of_uncoded_with_the_same_load():
 def test_what_does_not_fit_is_said(arguments, error, text):
     with pytest.raises(error, match=text):
         PartialWork(3, 4, **arguments)
-
-
-# ------------------------------------------------------------------------------------- simulation
-
-SPEEDS = ShiftedExponential(shift=0.01, rate=10, per="computation")
-LATE = Pareto(scale=0.005, shape=2.5)
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-@pytest.mark.parametrize("delays", [SPEEDS, LATE, None])
-def test_rounds_are_simulated_as_message_by_message(delays, interrupted):
-    code = PartialWork(8, 12, load=5)
-    run = partial(simulate, code, delays, cost=1e-3, rounds=60, interrupted=interrupted, seed=1)
-    fast, proof = run(), run(method="round")
-    np.testing.assert_allclose(fast.times, proof.times, rtol=1e-12)
-    for name in ("messages", "workers", "computations"):
-        assert np.array_equal(getattr(fast, name), getattr(proof, name))
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_a_simulated_cluster_is_the_simulation_and_gives_the_gradient(interrupted):
-    code = PartialWork(5, 7, load=3)
-    shards = np.random.default_rng(0).standard_normal((7, 4))
-    options = {"cost": 2e-3, "receive": 5e-4, "interrupted": interrupted}
-    # The same delays: simulations and clusters both read a recording in order.
-    times = np.random.default_rng(1).exponential(0.01, (12, 5))
-
-    class Recorded:
-        def sample(self, round, workers, seed):
-            return times[round]
-
-    run = simulate(code, Recorded(), rounds=12, **options)
-    theta, out = np.full(4, 2.0), np.empty(4)
-    with SimulatedCluster(code, list(shards), np.multiply, 4, delays=Recorded(), **options) as one:
-        for number in range(12):
-            report = one.step(theta, out)
-            np.testing.assert_allclose(out, 2 * shards.sum(axis=0), rtol=1e-13)
-            assert report.wait_seconds == pytest.approx(run.times[number])
-            assert report.messages == run.messages[number]
-            assert report.residual == 0.0
-
-
-def test_messages_are_verified_or_chosen_as_with_any_code():
-    code, shards = PartialWork(4, load=3), np.arange(8.0).reshape(4, 2)
-    for options in ({"verify": True}, {"survivors": lambda _: range(12)}, {"partial": "best"}):
-        with SimulatedCluster(code, list(shards), np.multiply, 2, **options) as one:
-            out = np.empty(2)
-            report = one.step(np.ones(2), out)
-            assert report.messages > len(report.survivors)
-            np.testing.assert_allclose(out, shards.sum(axis=0))
-    late = SimulatedCluster(code, list(shards), np.multiply, 2, timeout=1e-3, cost=1.0)
-    with late, pytest.raises(TimeoutError, match="round 0 was not decodable"):
-        late.step(np.ones(2), np.empty(2))
-
-
-# ------------------------------------------------------------------------------------ real workers
-
-
-class FirstOnly:
-    """A delay model: worker 0 sleeps very long before each computation."""
-
-    per = "computation"
-
-    def sample(self, round, workers, seed):
-        return np.array([0.3] + [0.0] * (workers - 1))
-
-
-def test_a_slow_worker_is_not_needed():
-    code, shards = PartialWork(3, load=2), [1.0, 2.0, 4.0]
-    with LocalCluster(code, shards, np.multiply, 2, delays=FirstOnly()) as cluster:
-        out = np.empty(2)
-        for number in range(2):
-            report = cluster.step(np.full(2, number + 1.0), out)
-            assert out.tolist() == [7.0 * (number + 1)] * 2
-            assert report.residual == 0.0
-            assert set(report.survivors) == {1, 2}  # they hold everything

@@ -73,16 +73,14 @@ def test_tolerance_of_s_over_n_is_s_stragglers():
         ({"n": 3, "tolerance": 1.0}, "tolerance must be in"),
         ({"n": 3, "tolerance": -0.1}, "tolerance must be in"),
         ({"n": 3, "tolerance": float("nan")}, "tolerance must be in"),
+        ({"n": 4, "k": 6, "load": 2}, "k must be a multiple of n=4, not 6"),
+        ({"n": 4, "k": 8, "load": 1}, "load must be in k/n = 2 .. k = 8, not 1"),
+        ({"n": 4, "load": 5}, "load must be in k/n = 1 .. k = 4, not 5"),
     ],
 )
 def test_impossible(arguments, says):
     with pytest.raises(ValueError, match=says):
         Uncoded(**arguments)
-
-
-def test_other_methods_are_refused():
-    with pytest.raises(ValueError, match='method "auto"'):
-        Uncoded(3).decoding_vector(range(3), "locator")
 
 
 # ------------------------------------------------------------------------------------------- UC-MMC
@@ -178,19 +176,6 @@ def test_five_percent_of_forty():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"n": 4, "k": 6, "load": 2}, "k must be a multiple of n=4, not 6"),
-        ({"n": 4, "k": 8, "load": 1}, "load must be in k/n = 2 .. k = 8, not 1"),
-        ({"n": 4, "load": 5}, "load must be in k/n = 1 .. k = 4, not 5"),
-    ],
-)
-def test_impossible_uc_mmc(arguments, says):
-    with pytest.raises(ValueError, match=says):
-        Uncoded(**arguments)
-
-
-@pytest.mark.parametrize(
     "code",
     [Uncoded(6, tolerance=0.5), Uncoded(6, 12, tolerance=0.5, rescale=False)],
     ids=repr,
@@ -206,17 +191,11 @@ def test_residuals_by_formula_are_those_of_every_set(code):
     assert code.scheme.precision.known_residuals(2) is None  # too few to decode
 
 
-@pytest.mark.parametrize(
-    "code",
-    [Uncoded(5, 7, tolerance=0.3), Uncoded(4, load=2, tolerance=0.5), Uncoded(3, 3, load=1)],
-    ids=repr,
-)
-def test_residuals_of_others_are_looked_at(code):
+def test_residuals_of_others_are_looked_at():
     """It matters which workers are missing, or how far they have come."""
-    assert code.scheme.precision.known_residuals(code.n - 1) is None
-
-
-def test_residuals_of_unequal_shares():
-    found = Uncoded(5, 7, tolerance=0.3).residuals()
+    unequal = Uncoded(5, 7, tolerance=0.3)
+    for code in (unequal, Uncoded(4, load=2, tolerance=0.5), Uncoded(3, 3, load=1)):
+        assert code.scheme.precision.known_residuals(code.n - 1) is None
+    found = unequal.residuals()
     assert found.sets > 0
     assert found.mean < found.worst
