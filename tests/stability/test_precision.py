@@ -89,13 +89,6 @@ def test_amplification_needs_survivors_that_decode():
         stability.error_bound(code, range(7), vector=np.ones(6))
 
 
-def exact_gradient(X, y, theta):
-    """Return ``X' (X theta - y)``, by mpmath."""
-    with mpmath.workdps(60):
-        A, b, t = (mpmath.matrix(a.astype(float).tolist()) for a in (X, y, theta))
-        return A.T * (A * t - b)
-
-
 def test_measured_error_of_the_data_is_against_exact_least_squares():
     """mpmath agrees on an ill-conditioned problem whose gradient nearly vanishes."""
     rng = np.random.default_rng(0)
@@ -107,8 +100,9 @@ def test_measured_error_of_the_data_is_against_exact_least_squares():
     computed = [least_squares_gradient(theta, *shard) for shard in code.encode_data(X, y)]
     messages = [code.encode(w, [computed[j] for j in code.partitions(w)]) for w in F]
     decoded = code.decode(F, messages)
-    exact = exact_gradient(X, y, theta)
     with mpmath.workdps(60):
+        A, b, t = (mpmath.matrix(a.tolist()) for a in (X, y, theta))
+        exact = A.T * (A * t - b)
         error = mpmath.norm(mpmath.matrix(decoded.tolist()) - exact)
         length = mpmath.norm(exact)
         pairs = [

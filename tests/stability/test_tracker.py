@@ -1,6 +1,5 @@
 """Precision tracked round by round: in rounds, decoders, training and on the local engine."""
 
-import doctest
 import json
 import math
 import os
@@ -111,8 +110,7 @@ def test_bad_rounds_warn_or_raise_before_anything_is_written(through):
     decode(StabilityTracker())
 
 
-@pytest.mark.parametrize("through", ["round", "decode"])
-def test_bad_methods_are_noticed(through):
+def test_bad_methods_are_noticed():
     """A prediction is for a right vector; the tracker also knows what a bad one leaves out."""
     code = ReedSolomon(128, stragglers=16)
     _, messages = messages_of(code)
@@ -121,15 +119,12 @@ def test_bad_methods_are_noticed(through):
     received = code.round(5, tracker=tracker)
     for i in F:
         received.receive(i, messages[i])
-    decode = {
-        "round": lambda: received.gradient(method="natural"),
-        "decode": lambda: code.decode(
-            F, [messages[i] for i in F], method="natural", tracker=tracker
-        ),
-    }[through]
     with pytest.raises(UnstableRoundError):
-        decode()
-    assert tracker.predicted[0] > 1
+        received.gradient(method="natural")
+    heard = [messages[i] for i in F]
+    with pytest.raises(UnstableRoundError):
+        code.decode(F, heard, method="natural", tracker=tracker)
+    assert (tracker.predicted > 1).all()
 
 
 def test_approximations_of_sets_that_span_by_chance():
@@ -181,13 +176,11 @@ def test_waiting_past_vectors_beyond_float64():
 
 
 def test_arguments_are_checked():
-    for limit in (0, -1, np.nan):
-        with pytest.raises(ValueError, match="limit must be positive, not"):
-            StabilityTracker(limit=limit)
+    for name, value in [("limit", 0), ("limit", -1), ("limit", np.nan), ("measure_every", -1)]:
+        with pytest.raises(ValueError, match=f"{name} must be .*{value}"):
+            StabilityTracker(**{name: value})
     with pytest.raises(ValueError, match='action must be "warn", "raise" or "wait", not'):
         StabilityTracker(action="ignore")
-    with pytest.raises(ValueError, match="measure_every must be at least 0"):
-        StabilityTracker(measure_every=-1)
     tracker = StabilityTracker()
     with pytest.raises(ValueError, match="no round has been decoded yet"):
         tracker.measure(np.ones(3), np.ones((1, 3)))
@@ -220,14 +213,6 @@ def test_json_lines(tmp_path):
     assert {key: value for key, value in lines[2].items() if key != "run"} == first
 
 
-def test_docstring_example():
-    from fastgc.stability import tracker
-
-    failed, tried = doctest.testmod(tracker, extraglobs={"fastgc": fastgc})
-    assert tried > 0
-    assert failed == 0
-
-
 # ------------------------------------------------------------------------------ on the engine
 
 
@@ -240,17 +225,14 @@ def test_training_is_tracked():
     np.testing.assert_array_equal(np.flatnonzero(tracker.measured >= 0), [0, 3, 6])
     assert np.nanmax(tracker.measured) < 1e-13
     assert (tracker.amplification >= 8).all()
+    untracked = fastgc.train(BinaryCode(3, stragglers=1), rounds=1)
+    assert math.isnan(untracked.rounds[0].rounding)
 
 
 def test_training_measures_codes_of_the_data():
     tracker = StabilityTracker(measure_every=1)
     fastgc.train(LagrangeCode(5, load=2), rounds=2, tracker=tracker, model=LeastSquares(64, 10))
     assert 0 < tracker.measured.max() < 1e-10
-
-
-def test_untracked_training_says_nothing():
-    history = fastgc.train(BinaryCode(3, stragglers=1), rounds=1)
-    assert math.isnan(history.rounds[0].rounding)
 
 
 class Silent:
@@ -306,17 +288,6 @@ def test_engine_waits_no_longer_than_its_timeout():
         run.step(np.ones(3), out)
 
 
-def test_engine_raises_and_leaves_the_gradient_alone():
-    code = ReedSolomon(6, stragglers=1)
-    out = np.full(3, 5.0)
-    with (
-        cluster(code, StabilityTracker(limit=1e-18, action="raise")) as run,
-        pytest.raises(UnstableRoundError),
-    ):
-        run.step(np.ones(3), out)
-    assert (out == 5).all()
-
-
 def test_a_vector_that_lacks_much_is_not_trusted():
     """The prediction does not matter, as it assumes the best vector."""
     code, tracker = fastgc.BinaryCode(4, stragglers=1), StabilityTracker(limit=1e-3)
@@ -325,9 +296,8 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     with pytest.warns(fastgc.InstabilityWarning, match="error of about 5e-01, beyond the limit"):
         tracker.record(code.scheme, survivors, vector, code.scheme.format(1, float), 1e-9)
     assert tracker.predicted.tolist() == [0.5]
-    tracker = StabilityTracker()  # up to ten times the prediction, it is believed
-    for predicted in 0.05, 0.0499:
-        form = code.scheme.format(1, float)
+    tracker, form = StabilityTracker(), code.scheme.format(1, float)
+    for predicted in 0.05, 0.0499:  # up to ten times the prediction, it is believed
         tracker.record(code.scheme, survivors, vector, form, predicted)
     assert tracker.predicted.tolist() == [0.05, 0.5]
 
