@@ -195,25 +195,6 @@ def test_train_killed_masters_of_processes(method, tmp_path):
     assert [r.received for r in resumed.rounds] == [r.received for r in recorded.rounds]
 
 
-@pytest.mark.long
-def test_train_killed_at_random_times(tmp_path):
-    """The run goes on, however early or late it was killed, or not at all."""
-    recorded = run(engine="local")
-    write_json([recorded], tmp_path / "run.json")
-    rng = random.Random(1)
-    for _ in range(3):
-        process = start("nesterov", -1, tmp_path / "run")
-        try:
-            process.communicate(timeout=rng.uniform(0.3, 1.5))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate(timeout=60)
-    process = start("nesterov", -1, tmp_path / "run")
-    errors = process.communicate(timeout=120)[1]
-    assert (process.returncode, errors) == (0, "")
-    np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), recorded.theta)
-
-
 def contents(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
@@ -235,15 +216,6 @@ def test_train_in_parts(method, dtype, batch, tmp_path):
             engine=on_other_workers(number),
         )
         assert_same(history, replace(whole, rounds=whole.rounds[:upto], theta=history.theta))
-    assert_same(history, whole)
-
-
-def test_train_in_parts_of_coded_data(tmp_path):
-    code = fastgc.LagrangeCode(6, load=3, messages=3, nodes="roots")
-    options = {"engine": "simulated", "optimizer": None, "every": 3}
-    whole = fastgc.train(code, toy(), rounds=9, **options)
-    for upto in (4, 9):
-        history = fastgc.train(code, toy(), rounds=upto, checkpoint=tmp_path, **options)
     assert_same(history, whole)
 
 
@@ -301,18 +273,11 @@ def test_train_in_parts_tracked(tmp_path, measure_every):
 
 
 def test_save_adds_to_the_history(tmp_path):
-    seen = []
-
-    def look(record):
-        path = tmp_path / "rounds.jsonl"
-        seen.append(path.read_bytes())
-
-    run(checkpoint=tmp_path, callback=look, every=2)
-    seen.append((tmp_path / "rounds.jsonl").read_bytes())
+    path, seen = tmp_path / "rounds.jsonl", []
+    run(checkpoint=tmp_path, callback=lambda _: seen.append(path.read_bytes()), every=2)
+    seen.append(path.read_bytes())
     assert [text.count(b"\n") for text in seen] == [0, 0, 2, 2, 4, 4, 6, 7]
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
-    sizes = [len(line) for line in seen[-1].splitlines()]
-    assert max(sizes) < 2 * min(sizes)
 
 
 def test_save_fails_at_every_touch_of_a_file(tmp_path, monkeypatch):
@@ -443,16 +408,10 @@ def test_save_follows_no_links(tmp_path):
         kept.save({"theta": np.ones(3)})
     assert victim.read_text() == "dear"
     assert not (folder / "checkpoint").is_symlink()
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "rounds.jsonl").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic link"):
-        checkpoint.Checkpoint(other, {"run": "x"})
-    assert victim.read_text() == "dear"
 
 
-LINES = [b"nonsense", b"{}", b"[]", b"[1, 2]", b"[{}, null]", b'[{"round": "1"}, null]']
-FIELDS = {"loss": "x", "survivors": 1, "arrivals": ["x"], "verified": 3, "round": 7, "other": 1}
+LINES = [b"nonsense", b"{}", b"[1, 2]", b"[{}, null]"]
+FIELDS = {"loss": "x", "round": 7, "other": 1}
 
 
 @pytest.mark.parametrize("forged", [*LINES, b"[" * 100_000, *FIELDS], ids=lambda x: str(x[:9]))
@@ -471,19 +430,6 @@ def test_train_refuses_forged_rounds(tmp_path, forged):
     checkpoint.write(path, head, state)
     with pytest.raises(CheckpointError):
         run(checkpoint=tmp_path / "run")
-
-
-def test_checkpoint_is_for_one_run_at_a_time(tmp_path):
-    refused = []
-
-    def second(record):
-        with pytest.raises(CheckpointError, match="another process keeps a run in"):
-            run(checkpoint=tmp_path)
-        refused.append(record)
-
-    run(checkpoint=tmp_path, rounds=3, callback=second)
-    assert len(refused) == 3
-    assert_same(run(checkpoint=tmp_path), run())
 
 
 def test_checkpoint_notes_what_is_kept(tmp_path):
@@ -634,7 +580,6 @@ def test_read_files_of_others(folder):
         (seal(text, version=2), "of format 2, but this fastgc knows 1"),
         (seal(text, b"more"), "does not hold what a checkpoint does"),
         (seal(b"[]"), "does not hold"),
-        (seal(b""), "does not hold"),
         (seal(b"{"), "does not hold"),
         (seal(b'{"values": {}, "arrays": [["a", "O", [1]]]}', bytes(8)), "does not hold"),
         (seal(b'{"values": {}, "arrays": [["a", "<f8", [2]]]}', bytes(8)), "does not hold"),
@@ -644,26 +589,11 @@ def test_read_files_of_others(folder):
         with pytest.raises(CheckpointError, match=match):
             run(checkpoint=folder)
         assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"run": []},
-        {"run": None},
-        {"round": 4.0},
-        {"round": "4"},
-        {"history": None},
-        {"history": [1]},
-        {"history": ["9", "x"]},
-    ],
-    ids=repr,
-)
-def test_checkpoint_heads_of_other_types(wrong, folder):
-    head, state = checkpoint.read(folder / "checkpoint")
-    checkpoint.write(folder / "checkpoint", head | wrong, state)
-    with pytest.raises(CheckpointError, match="no checkpoint of a run of training"):
-        checkpoint.Checkpoint(folder, head["run"])
+    plain = {"run": {}, "round": 4, "history": [9, "x"]}
+    for wrong in ({"run": []}, {"round": 4.0}, {"history": [1]}, {"history": ["9", "x"]}):
+        checkpoint.write(path, plain | wrong, state)
+        with pytest.raises(CheckpointError, match="no checkpoint of a run of training"):
+            checkpoint.Checkpoint(folder, {})
 
 
 JSON = st.recursive(
@@ -707,15 +637,6 @@ def test_checkpoint_of_any_content(kept, head, arrays):
         checkpoint.Checkpoint(path.parent, {"code": "x"})
 
 
-@settings(deadline=None)
-@given(content=st.binary(max_size=200), magic=st.booleans())
-def test_read_any_bytes(kept, content, magic):
-    path = kept / "noise"
-    path.write_bytes(b"fastgc checkpoint\n" * magic + content)
-    with pytest.raises(CheckpointError):
-        checkpoint.read(path)
-
-
 class Fixed:
     """A delay model without a representation."""
 
@@ -727,7 +648,6 @@ class Other(Fixed):
     pass
 
 
-RANDOM = fastgc.CouponCollector(6, load=3, seed=5)
 MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
 
 
@@ -735,35 +655,21 @@ MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
     ("old", "new", "says"),
     [
         ({}, {"code": fastgc.ReedSolomon(6, stragglers=1)}, r"code: .*stragglers=2.* -> .*=1"),
-        (
-            {},
-            {"code": fastgc.ReedSolomon(6, stragglers=2, root=1)},
-            r"code: .*stragglers=2\) -> .*root=1",
-        ),
-        ({"code": RANDOM}, {"code": fastgc.CouponCollector(6, load=3, seed=6)}, "seed=5.*seed=6"),
         # The same model in words.
         (
             {"code": fastgc.LinearCode(MATRIX)},
             {"code": fastgc.LinearCode(MATRIX * 2)},
             "another run. what the code computes: [0-9a-f]{16} -> [0-9a-f]{16}. Make",
         ),
-        (
-            {},
-            {"model": models.SoftmaxRegression(5, 3, l2=0.1)},
-            r"model: .*l2=0, .* -> .*l2=0.1",
-        ),
+        ({}, {"model": models.SoftmaxRegression(5, 3, l2=0.1)}, r"model: .*l2=0, .* -> .*l2=0.1"),
         ({}, {"optimizer": SGD(0.3)}, r"optimizer: Nesterov\(lr=0.4, .* -> SGD\(lr=0.3"),
-        ({}, {"optimizer": Nesterov(0.5)}, r"lr=0.4, momentum=None\) -> Nesterov\(lr=0.5"),
         ({}, {"data": toy(seed=8)}, r"data: .*digest \w+ -> .*digest \w+\. Make"),
         ({}, {"data": toy(np.float32)}, "float64 features, .* -> .* float32 features"),
-        ({}, {"seed": 5}, r"run\. seed: 4 -> 5\. Make"),
-        ({}, {"batch": 6}, r"run\. batch: 5 -> 6\. Make"),
-        ({}, {"batch": None}, "batch: 5 -> None"),
         ({}, {"message_dtype": "float32"}, "messages: .*float64.* -> .*float32"),
         ({}, {"delays": Pareto(0.001, 1.2)}, r"delays: Pareto\(.*1\.1.* -> .*1\.2"),
         ({"delays": Fixed()}, {"delays": Other()}, r"delays: .*Fixed.* -> .*Other"),
         ({}, {"tracker": StabilityTracker()}, "tracked: False -> True"),
-        ({}, {"seed": 5, "batch": 6}, "seed: 4 -> 5; batch: 5 -> 6"),
+        ({}, {"seed": 5, "batch": None}, "seed: 4 -> 5; batch: 5 -> None"),
     ],
 )
 def test_describe_another_run(old, new, says, tmp_path):
@@ -815,16 +721,13 @@ def test_digest():
     assert len(found) == 16
 
 
-def test_describe_what_one_run_says(folder):
+def test_describe_what_may_differ(folder):
+    """For example, the last digit of what was computed from the data, but no whole entry."""
     what = checkpoint.read(folder / "checkpoint")[0]["run"]
     less = {key: value for key, value in what.items() if key != "seed"}
     for other, says in ((less, "seed: "), (what | {"nap": 3}, "nap: ")):
         with pytest.raises(CheckpointError, match=f"of another run. {says}"):
             checkpoint.Checkpoint(folder, other)
-
-
-def test_describe_what_may_differ(folder):
-    """For example, the last digit of what was computed from the data."""
     waits = {"patience": 3.0, "timeout": 1e9}
     run(checkpoint=folder, name="other", optimizer=Nesterov(0.4 + 1e-16), **waits)
 
@@ -848,11 +751,9 @@ def test_checkpoint_refused(tmp_path):
     for options, error, match in [
         ({"optimizer": Plain()}, TypeError, "checkpoint needs an optimizer with methods state"),
         ({"tracker": Tracker()}, TypeError, "checkpoint can only save a StabilityTracker"),
-        ({"every": 0}, ValueError, "every must .*not 0"),
-        ({"every": 1.5}, TypeError, "every must be"),
-        ({"rounds": 0}, ValueError, "rounds must be"),
+        ({"every": 0}, ValueError, "every .*not 0"),
         ({"checkpoint": tmp_path / "no" / "run"}, ValueError, "no folder .*no to make run in"),
-        ({"checkpoint": a_file}, ValueError, "file is a file: name a folder for checkpoints"),
+        ({"checkpoint": a_file}, ValueError, "file is a file"),
         ({"checkpoint": 3}, TypeError, "path|PathLike"),
     ]:
         with pytest.raises(error, match=match):

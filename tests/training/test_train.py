@@ -89,45 +89,6 @@ def test_train_on_coded_data(code, digits):
     assert all(len(r.survivors) <= r.messages <= code.threshold for r in history.rounds)
 
 
-def test_train_on_coded_data_needs_a_quadratic_gradient(digits):
-    model = models.SoftmaxRegression(digits.features, digits.classes)
-    with pytest.raises(ValueError, match="LagrangeCode decodes only gradients that are quadratic"):
-        fastgc.train(fastgc.LagrangeCode(3, load=3), digits, model=model)
-
-
-def test_train_ignoring_stragglers(digits):
-    # Every round leaves out a quarter of the gradient.
-    code = fastgc.Uncoded(4, tolerance=0.25)
-    history = fastgc.train(code, digits, rounds=30, delays=delays.Pareto(0.001, 1.1), seed=3)
-    whole = by_hand(models.SoftmaxRegression(64, 10), Nesterov(1.0), digits, 30)
-    assert np.abs(history.theta - whole).max() > 1e-3
-    assert all(len(r.survivors) == 3 for r in history.rounds)
-    assert history.rounds[-1].test_error < 0.15
-
-
-def test_train_reaches_the_usual_error_on_digits(digits):
-    seen = []
-    history = fastgc.train(
-        fastgc.ReedSolomon(4, stragglers=1), digits, rounds=100, callback=seen.append
-    )
-    assert seen == history.rounds
-    assert history.rounds[-1].test_error < 0.06
-    assert history.rounds[-1].loss < history.rounds[0].loss
-    reached = history.seconds_to(0.10)
-    assert 0 < reached <= history.rounds[-1].time
-    assert history.seconds_to(-1.0) == np.inf
-
-
-def test_train_adds_regularisation_once(digits):
-    model = models.SoftmaxRegression(digits.features, digits.classes, l2=50.0)
-    optimizer = optimizers.SGD(lr=0.5)
-    history = fastgc.train(
-        fastgc.ReedSolomon(4, stragglers=1), digits, model=model, optimizer=optimizer, rounds=3
-    )
-    expected = by_hand(model, SGD(0.5), digits, 3)
-    np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-12)
-
-
 SOFTMAX = models.SoftmaxRegression(5, 3)
 WAITS = delays.Exponential(0.001)
 
@@ -188,41 +149,13 @@ def test_train_batch(code, engine):
     assert abs(whole.theta - expected).max() > 1e-3
 
 
-def test_train_batch_of_everything():
-    dataset = toy(samples=60)
-    code = fastgc.ReedSolomon(4, stragglers=1)
-    whole, batches = (
-        fastgc.train(code, dataset, rounds=6, batch=batch, engine="simulated").theta
-        for batch in (None, 15)
-    )
-    np.testing.assert_allclose(batches, whole, rtol=1e-12)
-
-
-def regression_data(outputs=2, dtype=np.float64, whole=False):
+def regression_data(outputs=2, dtype=np.float64):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((67, 5))
     y = X @ rng.standard_normal((5, outputs)) + 2 + 0.1 * rng.standard_normal((67, outputs))
-    y = np.rint(9 * y) if whole else y
     y = y[:, 0] if outputs == 1 else y
     X, y = X.astype(dtype), y.astype(dtype)
     return data.Dataset("reg", X[:50], y[:50], X[50:], y[50:])
-
-
-def least_squares_by_hand(dataset, bias, rounds, lr):
-    """Run Nesterov's method in NumPy; return its last point's record."""
-    X, y = dataset.X_train, dataset.y_train.reshape(len(dataset.y_train), -1)
-    A = np.hstack([X, np.ones((len(X), int(bias)))])
-    model = models.LinearRegression(5, y.shape[1], bias=bias)
-    optimizer = Nesterov(lr)
-    optimizer.reset(np.zeros(model.size))
-    for _ in range(rounds):
-        table = optimizer.point.reshape(A.shape[1], -1)
-        optimizer.step((A.T @ (A @ table - y) / len(X)).ravel())
-    table = optimizer.theta.reshape(A.shape[1], -1)
-    T = np.hstack([dataset.X_test, np.ones((len(dataset.X_test), int(bias)))])
-    missed = T @ table - dataset.y_test.reshape(len(T), -1)
-    loss = np.sum((A @ table - y) ** 2) / (2 * len(X))
-    return optimizer.theta, loss, np.sqrt(np.mean(missed**2))
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -244,10 +177,13 @@ def test_train_regression(code, bias, outputs):
     history = fastgc.train(
         code, dataset, model=model, optimizer=Nesterov(0.1), rounds=9, engine="simulated", seed=3
     )
-    theta, loss, rmse = least_squares_by_hand(dataset, bias, 9, 0.1)
+    model = models.LinearRegression(5, outputs, bias=bias)
+    theta = by_hand(model, Nesterov(0.1), dataset, 9)
     np.testing.assert_allclose(history.theta, theta, rtol=0, atol=1e-9)
     assert history.measure == "RMSE"
+    loss = model.loss(theta, dataset.X_train, dataset.y_train)
     assert history.rounds[-1].loss == pytest.approx(loss, rel=1e-8)
+    rmse = model.error(theta, dataset.X_test, dataset.y_test)
     assert history.rounds[-1].test_error == pytest.approx(rmse, rel=1e-8)
 
 
@@ -263,53 +199,14 @@ def test_train_regression_of_a_file(tmp_path):
     assert fastgc.train(fastgc.Uncoded(2), single, rounds=1, engine="simulated").theta.dtype == "f4"
 
 
-def test_train_regression_with_groups_and_batches():
-    dataset, code = regression_data(1), Grouped.repetition(6, 3)
-    method = GCADA(3, SGD(0.1), c=1e-9, max_age=4)
-    history = fastgc.train(
-        code, dataset, optimizer=method, rounds=12, batch=5, engine="simulated", seed=2
-    )
-    model, draw, theta = models.LinearRegression(5), data.MiniBatches(5, 2), np.zeros(6)
-    parts = data.partition(*model.prepare(dataset.X_train, dataset.y_train), 3)
-    for number in range(12):  # c is so small that all are selected
-        drawn = [draw(part, j, number) for j, part in enumerate(parts)]
-        theta = theta - 0.1 / 15 * sum(A.T @ (A @ theta - Y[:, 0]) for A, Y in drawn)
-    np.testing.assert_allclose(history.theta, theta, atol=1e-12)
-    assert [r.uploads for r in history.rounds] == [3] * 12
-
-
 def test_measure_of_tells_classes_from_targets():
     reg, digits_like = regression_data(), toy()
     code = fastgc.Uncoded(2)
     for kind in (models.SoftmaxRegression, models.LeastSquares):
-        with pytest.raises(ValueError, match=r"reg has real-valued targets and .* needs classes"):
+        with pytest.raises(ValueError, match="reg has real-valued targets"):
             fastgc.train(code, reg, model=kind(5, 3), engine="simulated")
-    with pytest.raises(ValueError, match=r'toy has classes and .* targets: load\(…, task="regress'):
+    with pytest.raises(ValueError, match="toy has classes"):
         fastgc.train(code, digits_like, model=models.LinearRegression(5), engine="simulated")
-    with pytest.raises(ValueError, match=r"y must be .* of shape \(50, 3\), got float64 of shape"):
-        fastgc.train(code, reg, model=models.LinearRegression(5, 3), engine="simulated")
-
-
-def test_train_regression_checkpoint(tmp_path):
-    dataset, code = regression_data(), fastgc.ReedSolomon(4, stragglers=1)
-    whole = fastgc.train(code, dataset, rounds=6, engine="simulated")
-    kept = {"engine": "simulated", "checkpoint": tmp_path / "run", "every": 2}
-    fastgc.train(code, dataset, rounds=4, **kept)
-    again = fastgc.train(code, dataset, rounds=6, **kept)
-    np.testing.assert_array_equal(again.theta, whole.theta)
-    write_json([again], tmp_path / "runs.json")
-    [read] = read_json(tmp_path / "runs.json")
-    assert read.measure == "RMSE"
-    assert [r.test_error for r in read.rounds] == [r.test_error for r in again.rounds]
-    other = data.Dataset(
-        "reg", dataset.X_train, dataset.y_train + 1, dataset.X_test, dataset.y_test
-    )
-    with pytest.raises(fastgc.CheckpointError, match="data"):
-        fastgc.train(code, other, rounds=6, **kept)
-    text = (tmp_path / "runs.json").read_text()
-    (tmp_path / "bad.json").write_text(text.replace('"RMSE"', "7"))
-    with pytest.raises(ValueError, match="is no history"):
-        read_json(tmp_path / "bad.json")
 
 
 class LeastDeviations(models.LinearRegression):
@@ -345,22 +242,6 @@ def test_train_in_simulated_time():
     assert all(r.decode == 0 for r in history.rounds)
     local = fastgc.train(code, dataset, rounds=5)
     np.testing.assert_allclose(history.theta, local.theta, atol=1e-13)
-
-
-def test_train_tracker_takes_no_simulated_time():
-    runs = [
-        fastgc.train(
-            fastgc.ReedSolomon(4, stragglers=1),
-            toy(),
-            rounds=4,
-            delays=WAITS,
-            engine="simulated",
-            tracker=tracker,
-        )
-        for tracker in (None, StabilityTracker(measure_every=2))
-    ]
-    assert [r.time for r in runs[0].rounds] == [r.time for r in runs[1].rounds]
-    assert not math.isnan(runs[1].rounds[0].rounding)
 
 
 def test_train_records_what_a_round_spends():
@@ -408,13 +289,6 @@ def test_train_cada_that_asks_all_is_distributed_adam(batch):
         np.testing.assert_allclose(cada.theta, expected, atol=1e-12)
 
 
-def test_train_cada_that_asks_all_on_processes():
-    cada = adaptive(CADA(4, c=0), Grouped.repetition(4, 4), engine="local", rounds=9)
-    adam = adaptive(AMSGrad(), fastgc.Uncoded(4), engine="simulated", rounds=9)
-    np.testing.assert_allclose(cada.theta, adam.theta, rtol=1e-9, atol=1e-12)
-    assert all(r.downloads == r.uploads == 4 for r in cada.rounds)
-
-
 def test_train_gcada_on_processes_as_simulated():
     """Selection depends on the gradients, not on the worker of a group that sent them."""
     histories = [
@@ -428,19 +302,6 @@ def test_train_gcada_on_processes_as_simulated():
     for history in histories:
         assert all(r.uploads == r.downloads / 2 for r in history.rounds)
         assert all(len(r.survivors) == r.uploads for r in history.rounds)
-
-
-@pytest.mark.parametrize("c", [0.0, 0.3, 2.0])
-def test_train_gcada_of_groups_of_one_is_cada(c):
-    """They agree bit for bit, with any code that sends partial gradients as they are."""
-    cada = adaptive(CADA(5, c=c), Grouped.repetition(5, 5), batch=6)
-    for code in (Grouped.repetition(5, 5), Grouped([fastgc.Uncoded(1)] * 5)):
-        gcada = adaptive(GCADA(5, c=c), code, batch=6)
-        np.testing.assert_array_equal(gcada.theta, cada.theta)
-        for one, other in zip(gcada.rounds, cada.rounds, strict=True):
-            assert one == other
-    if c:
-        assert sum(r.downloads for r in cada.rounds) < 5 * 30
 
 
 @pytest.mark.parametrize(
@@ -520,6 +381,10 @@ def test_train_gcada_in_less_precision(dtype, messages, tolerance):
     assert 0 < error < tolerance
 
 
+def no_worker(*_, **__):
+    raise AssertionError("no worker is to be started")
+
+
 GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
 
 
@@ -527,10 +392,7 @@ GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
     ("options", "error", "match"),
     [
         ({"code": "rs"}, TypeError, "code must .*not 'rs'"),
-        ({"engine": "pvm"}, ValueError, "unknown engine 'pvm'"),
-        ({"engine": 3}, TypeError, "engine must .*not int"),
         ({"batch": 0}, ValueError, "batch must .*not 0"),
-        ({"batch": 2.5}, TypeError, "batch must be"),
         ({"batch": 23}, ValueError, "batch is 23, .* of the 3 partitions has 22"),
         ({"code": fastgc.LagrangeCode(3, load=2), "batch": 2}, ValueError, "leave out batch"),
         ({"optimizer": CADA(3)}, ValueError, r"CADA .*repetition\(n, 3\); Uncoded is none"),
@@ -545,22 +407,14 @@ GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
             ValueError,
             'GCADA .* partial="raise"',
         ),
-        ({"delays": 0.1}, TypeError, "delays must be a model"),
         ({"rounds": 0}, ValueError, "rounds must .*not 0"),
-        ({"rounds": 1.5}, TypeError, "rounds must .*not 1.5"),
-        ({"seed": -1}, ValueError, "seed must .*not -1"),
-        ({"seed": "x"}, TypeError, "seed must .*not 'x'"),
+        ({"seed": -1}, ValueError, "seed must .*not -1"),  # as of all options of rounds
         ({"until": "x"}, TypeError, "until must .*not 'x'"),
         ({"until": math.nan}, ValueError, "until is NaN"),
         ({"callback": 3}, TypeError, "callback must .*not 3"),
         ({"model": "softmax"}, TypeError, "model must .* partial_gradient, not 'softmax'"),
         ({"optimizer": "adam"}, TypeError, "a method step, not 'adam'"),
         ({"optimizer": CADA}, TypeError, "a method step, not <class"),
-        ({"tracker": 1.0}, TypeError, "a method record, not 1.0"),
-        ({"partial": "all"}, ValueError, "partial must .*'all'"),
-        ({"patience": -1}, ValueError, "patience must .*not -1"),
-        ({"patience": "x"}, TypeError, "patience must .*not 'x'"),
-        ({"verify": "x"}, TypeError, "verify must .*'x'"),
         ({"survivors": 3}, TypeError, "survivors must be a History"),
         ({"survivors": [[0, 1]]}, TypeError, "survivors must be a History"),
         ({"survivors": [LOST], "rounds": 2}, ValueError, "survivors has no round 2: it has 1"),
@@ -572,16 +426,15 @@ GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
     ],
 )
 def test_train_refused(options, error, match):
-    started = []
-
-    def engine(*arguments, **given):
-        started.append(arguments)
-        return SimulatedCluster(*arguments, **given)
-
-    given = {"code": fastgc.Uncoded(3), "data": toy(), "engine": engine} | options
+    given = {"code": fastgc.Uncoded(3), "data": toy(), "engine": no_worker} | options
     with pytest.raises(error, match=match):
         fastgc.train(**given)
-    assert not started or "delays" in options
+
+
+def test_train_refuses_engines():
+    for engine, error in (("pvm", ValueError), (3, TypeError)):
+        with pytest.raises(error, match=f"engine.*{engine}|engine.*int"):
+            fastgc.train(fastgc.Uncoded(3), toy(), engine=engine)
 
 
 def test_train_tracker_measures_in_no_time():
@@ -599,26 +452,24 @@ def test_train_tracker_measures_in_no_time():
     assert 0 < history.rounds[-1].time < 0.3
 
 
-def test_train_least_numbers(tmp_path):
+def test_train_least_and_largest_numbers(tmp_path):
     options = {"rounds": 1, "batch": 1, "evaluate_every": 1, "every": 1, "seed": 0}
     kept = {"engine": "simulated", "checkpoint": tmp_path / "run"}
     [record] = fastgc.train(fastgc.Uncoded(1), toy(), **options, **kept).rounds
     assert (record.samples, record.evaluated) == (1, True)
-
-
-def test_train_batch_as_large_as_the_smallest_partition():
-    history = fastgc.train(fastgc.Uncoded(4), toy(), batch=16, rounds=2, engine="simulated")
+    smallest = 67 // 4
+    history = fastgc.train(fastgc.Uncoded(4), toy(), batch=smallest, rounds=2, engine="simulated")
     assert len(history.rounds) == 2
 
 
-def test_train_until(digits):
-    code = fastgc.Uncoded(3)
-    whole = fastgc.train(code, digits, rounds=12, engine="simulated")
-    losses = [r.loss for r in whole.rounds]
+def test_train_until():
+    train = partial(fastgc.train, fastgc.Uncoded(3), toy(), rounds=12, engine="simulated")
+    losses = [r.loss for r in train().rounds]
     assert losses[4] < min(losses[:4])
-    ended = fastgc.train(code, digits, rounds=12, engine="simulated", until=losses[4])
-    assert [r.loss for r in ended.rounds] == losses[:5]
-    assert len(fastgc.train(code, digits, rounds=12, engine="simulated", until=0).rounds) == 12
+    assert [r.loss for r in train(until=losses[4]).rounds] == losses[:5]
+    ended = train(until=losses[4], evaluate_every=3)
+    assert [r.evaluated for r in ended.rounds] == [False, False, True] * 2
+    assert len(train(until=0).rounds) == 12
 
 
 @pytest.mark.parametrize("optimizer", [None, "gcada"])
@@ -718,10 +569,6 @@ class Slow:
 @pytest.mark.parametrize("tracked", [False, True])
 def test_train_partial_best(tracked):
     """If too few come in time, the step follows the least-squares optimum, with its residual."""
-    from rich.console import Console
-
-    from fastgc.training.tables import comparison_table
-
     code = fastgc.ReedSolomon(6, stragglers=1)
     tracker = StabilityTracker(measure_every=1) if tracked else None
     options = {"delays": Slow(), "timeout": 1.0, "engine": "simulated", "rounds": 7}
@@ -745,18 +592,6 @@ def test_train_partial_best(tracked):
     if tracked:
         assert len(tracker.rounds) == 5
         assert max(tracker.measured) < 1e-12
-    console = Console(width=120)
-    with console.capture() as shown:
-        console.print(comparison_table([history], 0.05))
-    head, _, row = (
-        line.split()
-        for line in shown.get().splitlines()
-        if "ReedS" in line or "sch" in line or "──" in line
-    )
-    assert head[-1] == "out"
-    rms = np.sqrt(np.mean([r.residual**2 for r in history.rounds]))
-    assert float(row[-1]) == pytest.approx(rms, rel=0.06)
-    assert "deaths" not in head
     with pytest.raises(TimeoutError):
         fastgc.train(code, toy(), **options)
 
@@ -784,54 +619,40 @@ def test_start_of_networks(engine):
     assert np.abs(other.theta - history.theta).max() > 0.1
 
 
-@pytest.mark.parametrize("start", ["a list", np.float32, np.float64, np.int64, "strided"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        np.ndarray.tolist,
+        lambda theta: theta.astype(np.float32),
+        lambda theta: (2 * theta).astype(np.int64),
+        lambda theta: np.repeat(theta, 3)[::3],
+    ],
+    ids=["list", "float32", "int64", "strided"],
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_start_of_theta0(start, dtype):
-    theta0 = np.random.default_rng(3).integers(-2, 3, NETWORK.size) / 2
-    if start == "a list":
-        given = theta0.tolist()
-    elif start == "strided":
-        given = np.repeat(theta0, 3)[::3]
-    else:
-        theta0 = theta0.astype(start).astype(float)
-        given = theta0.astype(start)
+    given = start(np.random.default_rng(3).integers(-2, 3, NETWORK.size) / 2)
     before = np.array(given)
     history = train_network(narrow(dtype), theta0=given, optimizer=SGD(0.3), rounds=4)
     assert history.theta.dtype == dtype
     np.testing.assert_array_equal(given, before)
-    expected = by_hand(NETWORK, SGD(0.3), narrow(dtype), 4, theta0)
+    expected = by_hand(NETWORK, SGD(0.3), narrow(dtype), 4, before)
     np.testing.assert_allclose(history.theta, expected, atol=2e-5 if dtype == np.float32 else 1e-12)
-
-
-def test_start_of_linear_models():
-    model = SoftmaxRegression(4, 3)
-    first = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=3)
-    again = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=4, theta0=first.theta)
-    whole = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=7)
-    np.testing.assert_allclose(again.theta, whole.theta, rtol=1e-12)
-    zero = train_network(narrow(), model=model, optimizer=SGD(0.5), rounds=3, theta0=np.zeros(15))
-    assert zero.theta.tobytes() == first.theta.tobytes()
 
 
 @pytest.mark.parametrize(
     ("theta0", "error", "says"),
     [
-        (np.zeros(81), ValueError, r"theta0 must have shape \(82,\), as the parameters of MLP\(.*"),
-        (np.zeros((2, 41)), ValueError, r"theta0 must have shape \(82,\), .* not \(2, 41\)"),
-        (0.0, ValueError, r"theta0 must have shape \(82,\), .* not \(\)"),
-        (np.zeros(82, complex), TypeError, "theta0 must .*not complex128"),
-        (np.zeros(82, bool), TypeError, "theta0 must .*not bool"),
-        ("zero", TypeError, "theta0 must be real numbers, not"),
-        (np.r_[np.zeros(81), np.nan], ValueError, r"theta0\[81\] is nan: theta0 must be finite"),
-        (np.full(82, 1e39), ValueError, r"theta0\[0\] is inf: theta0 must be finite"),
+        (np.zeros((2, 41)), ValueError, r"theta0 .* not \(2, 41\)"),
+        (np.zeros(82, complex), TypeError, "theta0 .*not complex128"),
+        (np.zeros(82, bool), TypeError, "theta0 .*not bool"),
+        (np.r_[np.zeros(81), np.nan], ValueError, r"theta0\[81\] is nan"),
+        (np.full(82, 1e39), ValueError, r"theta0\[0\] is inf"),
     ],
 )
 def test_start_of_refused(theta0, error, says):
-    def engine(*_, **__):
-        raise AssertionError("no worker is to be started")
-
     with pytest.raises(error, match=says):
-        train_network(narrow(np.float32), theta0=theta0, engine=engine)
+        train_network(narrow(np.float32), theta0=theta0, engine=no_worker)
 
 
 class Odd(MLP):
@@ -906,24 +727,19 @@ def test_train_own_model_needs_four_things():
     assert history.rounds[-1].test_error == 0.25
     with pytest.raises(ValueError, match=r"Least does not say its learning rate: give optimizer="):
         train_network(narrow(), model=Least())
-    with pytest.raises(ValueError, match="decodes only gradients that are quadratic in the data"):
+    with pytest.raises(ValueError, match=r"LagrangeCode decodes only gradients .* not Least"):
         fastgc.train(fastgc.LagrangeCode(5, load=2), narrow(), model=Least(), optimizer=SGD(1.0))
-    for missing in ("partial_gradient", "loss", "error"):
+    for missing in ("partial_gradient", "loss", "error", "size"):
         broken = type("Broken", (), {k: v for k, v in vars(Least).items() if k != missing})()
-        with pytest.raises(TypeError, match=f"model must be an object with a method {missing}, n"):
+        with pytest.raises(TypeError, match=f"model must .* {missing}, not|size of Broken .*None"):
             train_network(narrow(), model=broken, optimizer=SGD(1.0))
     One = type("One", (), {**vars(Least), "size": 1})
     assert train_network(narrow(features=1, samples=9), model=One(), optimizer=SGD(1.0), rounds=1)
-    Sizeless = type("Sizeless", (), {k: v for k, v in vars(Least).items() if k != "size"})
-    with pytest.raises(TypeError, match=r"size of Sizeless must .*not None"):
-        train_network(narrow(), model=Sizeless(), optimizer=SGD(1.0))
-    with pytest.raises(TypeError, match="model must be an object with a method partial_gradient"):
+    with pytest.raises(TypeError, match=r"model must .* partial_gradient, not <class"):
         train_network(narrow(), model=Least, optimizer=SGD(1.0))
-    with pytest.raises(TypeError, match="optimizer must be an object with a method reset, not"):
+    with pytest.raises(TypeError, match=r"optimizer must .* reset, not"):
         train_network(narrow(), model=Least(), optimizer=type("Adam", (), {"step": 0})())
-    with pytest.raises(
-        TypeError, match=r"data must be a fastgc.data.Dataset\(name, X_train, .*tuple"
-    ):
+    with pytest.raises(TypeError, match=r"data must be .*, not tuple"):
         train_network((np.zeros((6, 2)), np.zeros(6)), model=Least())
 
 
@@ -1031,27 +847,16 @@ class Rateless:
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"schedule": 0.5}, TypeError, "schedule must .*not 0.5"),
-        ({"schedule": "cosine"}, TypeError, "schedule must be"),
-        ({"schedule": float}, TypeError, "schedule must be"),
-        ({"schedule": lambda t: -1}, ValueError, r"schedule\(0\) must be finite and not negative"),
-        ({"schedule": lambda t: "0.1"}, TypeError, r"schedule\(0\) must be a real number"),
-        ({"schedule": lambda t: None}, TypeError, r"schedule\(0\) must be a real number, not None"),
-        (
-            {"schedule": half_a_cosine, "optimizer": Rateless()},
-            TypeError,
-            "schedule needs an optimizer with an attribute lr, .* has none",
-        ),
-        ({"evaluate_every": 0}, ValueError, "evaluate_every must .*not 0"),
-        ({"evaluate_every": 1.5}, TypeError, "evaluate_every must .*not 1.5"),
+        ({"schedule": 0.5}, TypeError, "schedule .*not 0.5"),
+        ({"schedule": float}, TypeError, "schedule .*not <class"),
+        ({"schedule": lambda t: -1}, ValueError, r"schedule\(0\) .*not -1"),
+        ({"schedule": half_a_cosine, "optimizer": Rateless()}, TypeError, "attribute lr"),
+        ({"evaluate_every": 0}, ValueError, "evaluate_every .*not 0"),
     ],
 )
 def test_train_schedule_refused(options, error, says):
-    def engine(*_, **__):
-        raise AssertionError("no worker is to be started")
-
     with pytest.raises(error, match=says):
-        train_network(narrow(), engine=engine, **options)
+        train_network(narrow(), engine=no_worker, **options)
 
 
 def test_train_schedule_that_fails_in_a_later_round():
@@ -1088,15 +893,6 @@ def test_train_evaluate_every_calls_the_model_no_more_often(monkeypatch):
     monkeypatch.setattr(MLP, "loss", lambda *given: asked.append(1) or loss(*given))
     train_network(narrow(), rounds=9, evaluate_every=4)
     assert len(asked) == 3
-
-
-def test_train_until_a_loss_that_is_evaluated():
-    losses = [r.loss for r in train_network(narrow(), rounds=20).rounds]
-    level = losses[6]
-    assert all(loss > level for loss in losses[:6])
-    history = train_network(narrow(), rounds=20, until=level, evaluate_every=5)
-    assert len(history.rounds) == 10
-    assert history.rounds[-1].evaluated
 
 
 def test_train_networks_reach_the_usual_error_on_digits():

@@ -306,7 +306,12 @@ def test_step_computes_a_distance_for_each_age_at_most(counted, smoothness):
 
 
 def test_step_computes_no_distance_where_all_or_none_are_selected(counted):
-    run(GCADA(4, SGD(0.01), c=0), np.ones(3), lambda group, x: x, 100)
+    method = GCADA(4, SGD(0.01), c=0)
+    run(method, np.ones(3), lambda group, x: x, 99)
+    for group in method.selected:
+        method.receive(group, method.point)
+    method.gradient()  # the step uses it again
+    method.step()
     assert counted["square_distance"] == 0
     assert counted["combine"] == counted["sgd"] == 100
     method = GCADA(4, SGD(1e-4), c=100, smoothness=1)
