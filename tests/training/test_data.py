@@ -1,8 +1,7 @@
 """Data: the reader reads files written here byte by byte; splits keep their promises."""
 
 import gzip
-import io
-import random
+import math
 import re
 import struct
 import sys
@@ -13,9 +12,7 @@ import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strength import much
 
-from fastgc import data
 from fastgc._base.extras import pip_install
 from fastgc.training.data import Dataset, MiniBatches, load, partition, read_idx
 
@@ -73,15 +70,14 @@ def test_read_idx_every_type(tmp_path, dtype, shape, pack):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not an idx file.* got an empty file"),
-        (b"\x01\x00\x08\x01", "not an idx file.* got 01 00 08 01"),
-        (b"\0\0\x0a\x01\0\0\0\0", "type code must be one of 0x08, .*got 0x0a"),
-        (b"\0\0\x08\x03\0\0\0\x01", "header of 3 axes takes 16 bytes, the file has 8"),
-        (b"\0\0\x08\x01\0\0\0\x02\x07", r"shape \(2,\) of uint8, 10 bytes in all, the file has 9"),
-        (b"\0\0\x0b\x01\0\0\0\x01\0\0\0", r"shape \(1,\) of int16, 10 bytes .* the file has 11"),
-        (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07", mtime=0)[:-6], "is no readable idx file: .*"),
-        (gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, "is no readable idx file: .*"),
-        (b"\x1f\x8b\x07 no deflate here", "is no readable idx file: .*"),
+        (b"", "an empty file"),
+        (b"\0\0\x08", "00 00 08$"),
+        (b"\x01\x00\x08\x01", "01 00 08 01$"),
+        (b"\0\0\x0a\x01\0\0\0\0", "0x08, .*got 0x0a"),
+        (b"\0\0\x08\x03\0\0\0\x01", "3 axes takes 16 bytes, the file has 8"),
+        (b"\0\0\x08\x01\0\0\0\x02\x07", r"\(2,\) of uint8, 10 bytes .* has 9"),
+        (b"\0\0\x0b\x01\0\0\0\x01\0\0\0", r"\(1,\) of int16, 10 bytes .* has 11"),
+        (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07", mtime=0)[:-6], "no readable idx file"),
     ],
 )
 def test_read_idx_refused(tmp_path, content, message):
@@ -151,20 +147,16 @@ def test_load_npz_to_be_split(tmp_path, x):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"X": np.ones((2, 2))}, "expected arrays X_train, .*found X"),
+        ({"X": np.ones((2, 2))}, "X_train, .*found X"),
         ({}, "found nothing"),
         ({"X": np.ones((2, 2)), "y": [0, 1, 1]}, "2 samples but 3 labels"),
-        ({"X": np.ones(2), "y": [0, 1]}, r"two axes or more, got float64 of shape \(2,\)"),
+        ({"X": np.ones(2), "y": [0, 1]}, r"two axes .* \(2,\)"),
         ({"X": np.ones((2, 2), complex), "y": [0, 1]}, "real numbers .*complex128"),
-        ({"X": np.ones((2, 2)), "y": [[0], [1]]}, r"one label per sample.*shape \(2, 1\)"),
+        ({"X": np.ones((2, 2)), "y": [[0], [1]]}, r"one label per sample.* \(2, 1\)"),
         ({"X": np.ones((2, 2)), "y": [0, 1j]}, "one label per sample.*complex128"),
-        ({"X": np.ones((2, 2)), "y": [np.nan, 1]}, "labels of classes must be whole numbers"),
-        ({"X": np.ones((2, 2)), "y": [np.inf, 1]}, "labels of classes must be whole numbers"),
-        ({"X": np.array([[1, np.nan], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
-        ({"X": np.array([[1, np.inf], [0, 0]]), "y": [0, 1]}, "set holds NaN or Inf"),
+        ({"X": np.ones((2, 2)), "y": [np.nan, 1]}, "whole numbers"),
+        ({"X": np.array([[1, np.nan], [0, 0]]), "y": [0, 1]}, "NaN or Inf"),
         ({"X": np.ones((1, 2)), "y": [0]}, "1 samples cannot be split"),
-        ({"X": np.ones((0, 2)), "y": np.zeros(0, int)}, "0 samples cannot be split"),
-        ({"X": np.array([[None]]), "y": [0]}, "is no readable .npz file: it holds objects"),
     ],
 )
 def test_load_npz_refused(tmp_path, arrays, message):
@@ -174,39 +166,20 @@ def test_load_npz_refused(tmp_path, arrays, message):
         load(path)
 
 
-def test_load_npz_that_is_none(tmp_path):
-    path = tmp_path / "text.npz"
-    path.write_text("hello")
-    with pytest.raises(
-        ValueError, match=r"text\.npz is no readable \.npz file: File is not a zip file"
-    ):
-        load(path)
-    whole = tmp_path / "whole.npz"
-    np.savez(whole, X=np.ones((50, 50)), y=np.zeros(50))
-    content = bytearray(whole.read_bytes())
-    content[1000] ^= 0xFF
-    whole.write_bytes(content)
-    with pytest.raises(ValueError, match=r"whole\.npz is no readable \.npz file: .*CRC"):
-        load(whole)
-
-
-def test_load_of_nothing(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"no data at .*absent: expected 'digits', an \.npz"
-    ):
-        load(tmp_path / "absent")
-
-
-@pytest.mark.parametrize("fraction", [0, 1, -0.1, float("nan")])
-def test_test_fraction_out_of_range(fraction):
-    with pytest.raises(ValueError, match=r"test_fraction must lie in \(0, 1\)"):
-        load(test_fraction=fraction)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.complex128])
-def test_load_dtype_refused(dtype):
-    with pytest.raises(ValueError, match="dtype must be float32 or float64"):
-        load(dtype=dtype)
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"source": "absent"}, FileNotFoundError),
+        *(({"test_fraction": fraction}, ValueError) for fraction in (0, 1, math.nan)),
+        ({"dtype": "float16"}, ValueError),
+        ({"task": "regress"}, ValueError),
+        ({"seed": -1}, ValueError),
+    ],
+)
+def test_load_refused(options, error):
+    [(name, value)] = options.items()
+    with pytest.raises(error, match=rf"(data|{name}) .*{value}"):
+        load(**options)
 
 
 @pytest.mark.parametrize("file", ["there", "elsewhere"])
@@ -286,25 +259,25 @@ def test_dataset_counts_classes_over_both_sets():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X_train": np.zeros(3)}, r"training set: expected X of shape \(N, features\)"),
-        ({"y_test": np.zeros((1, 1), int)}, r"test set: .* y of shape \(N,\)"),
+        ({"X_train": np.zeros(3)}, r"training set: .* \(3,\)"),
+        ({"y_test": np.zeros((1, 1), int)}, r"test set: .* y of shape \(N,\), got"),
         ({"y_train": np.array([0, 1])}, "training set: 3 samples but 2 labels"),
         ({"X_test": np.zeros((0, 2)), "y_test": np.zeros(0, int)}, "test set is empty"),
-        ({"X_test": np.zeros((1, 2), int)}, "test set: expected float32 or float64 .*got int64"),
-        ({"y_test": np.array([1.0])}, "in both sets or float targets in both, got int64 and flo"),
-        ({"y_test": np.array([True])}, "integer labels or float32 or float64 targets, got .* bool"),
-        ({"y_test": np.array(["1"])}, "integer labels or float32 or float64 targets, got .* <U1"),
+        ({"X_test": np.zeros((1, 2), int)}, "test set: .*got int64"),
+        ({"y_test": np.array([1.0])}, "in both, got int64 and float64"),
+        ({"y_test": np.array([True])}, "got .* bool"),
         ({"X_test": np.array([[1, np.nan]])}, "test set holds NaN"),
         ({"X_test": np.ones((1, 3))}, "2 features in the training set but 3 in the test set"),
-        ({"y_train": np.array([0, 1, 3])}, "without a gap, got 3 labels from 0 to 3"),
-        ({"y_train": np.array([1, 2, 3])}, "without a gap, got 3 labels from 1 to 3"),
-        ({"y_train": np.array([-1, 0, 1])}, "without a gap, got 3 labels from -1 to 1"),
-        ({"y_train": np.array([-1, 1, 2])}, "without a gap, got 3 labels from -1 to 2"),
+        ({"y_train": np.array([0, 1, 3])}, "3 labels from 0 to 3"),
+        ({"y_train": np.array([1, 2, 3])}, "3 labels from 1 to 3"),
+        ({"y_train": np.array([-1, 1, 2])}, "3 labels from -1 to 2"),
     ],
 )
 def test_dataset_refused(changes, message):
     with pytest.raises(ValueError, match=f"toy: .*{message}"):
         toy(**changes)
+    with pytest.raises(TypeError, match=r"test set: .* got list and ndarray"):
+        toy(X_test=[[1.0, 1.0]])
 
 
 def test_by_label():
@@ -317,9 +290,6 @@ def test_by_label():
     assert listed.X_train[:, 0].tolist() == [1, 3, 6, 2, 5, 0, 4]  # classes keep their order
     np.testing.assert_array_equal(listed.X_train[:, 1], listed.y_train)
     assert listed.X_test is data.X_test
-    many = np.random.default_rng(0).integers(0, 2, 500)
-    of_many = Dataset("many", np.arange(500.0)[:, None], many, X[:, :1], y % 2).by_label()
-    assert (np.diff(of_many.X_train[:, 0]) > 0).sum() == 498
     column = Dataset("column", X, y[:, None] / 2, X, y[:, None] / 2).by_label()
     assert column.y_train.tolist() == [[0], [0], [0], [0.5], [0.5], [1], [1]]
     with pytest.raises(ValueError, match="two has 2 targets a sample: sorting by label needs one"):
@@ -394,15 +364,12 @@ def test_load_targets_of_idx_files(tmp_path):
     ("y", "task", "message"),
     [
         ([0.5, np.nan, 1], "auto", "NaN or Inf"),
-        ([0.5, np.inf, 1], "regression", "NaN or Inf"),
         ([1e300, 0.5, 1], "regression", "NaN or Inf"),  # too large for float32
-        (["a", "b", "c"], "regression", r"real numbers of shape \(N,\) or \(N, outputs\), got <U1"),
-        ([0, 1j, 2], "regression", "targets as real numbers .* got complex128"),
-        (np.ones((3, 1, 1)), "regression", r"or \(N, outputs\), got float64 of shape \(3, 1, 1\)"),
-        (np.ones((3, 2), int), "auto", r'got int64 of shape \(3, 2\); task="regression" takes'),
+        (["a", "b", "c"], "regression", "targets .* got <U1"),
+        (np.ones((3, 1, 1)), "regression", r"targets .* \(3, 1, 1\)"),
+        (np.ones((3, 2), int), "auto", r'int64 of shape \(3, 2\); task="regression" takes'),
         (np.ones((3, 0)), "regression", r"is empty: X has shape \(2, 2\), y \(2, 0\)"),
         ([0.5, 1], "regression", "3 samples but 2 labels"),
-        ([1, 2, 3], "regress", 'task must be "auto", "classification" or "regression", not'),
     ],
 )
 def test_load_targets_refused(tmp_path, y, task, message):
@@ -414,13 +381,12 @@ def test_load_targets_refused(tmp_path, y, task, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y_test": np.ones((1, 2))}, r"targets of shape \(3,\) in the training set but \(1, 2\)"),
-        ({"y_test": np.array([1])}, "in both sets or float targets in both, got float32 and int64"),
+        ({"y_test": np.ones((1, 2))}, r"shape \(3,\) in the training set but \(1, 2\)"),
         ({"y_test": np.array([np.nan])}, "test set: targets hold NaN or Inf"),
-        ({"y_train": np.ones((3, 1, 1))}, r"training set: .* y of shape \(N,\) or \(N, outputs\)"),
+        ({"y_train": np.ones((3, 1, 1))}, r"training set: .* y of shape .* or \(N, outputs\)"),
         ({"y_train": np.ones(2)}, "training set: 3 samples but 2 targets"),
         ({"y_train": np.ones((3, 0)), "y_test": np.ones((1, 0))}, "training set is empty"),
-        ({"y_test": np.ones(1, np.float16)}, "float32 or float64 targets, got float64 and float16"),
+        ({"y_test": np.ones(1, np.float16)}, "got float64 and float16"),
     ],
 )
 def test_dataset_of_targets_refused(changes, message):
@@ -443,17 +409,12 @@ def test_partition_is_even_contiguous_and_complete(data, N):
     assert all(np.shares_memory(X_j, X) and np.shares_memory(y_j, y) for X_j, y_j in parts)
 
 
-@pytest.mark.parametrize("k", [0, -1, 4])
-def test_partition_k_out_of_range(k):
-    with pytest.raises(ValueError, match=f"3 samples cannot be cut into k = {k} partitions"):
-        partition(np.ones((3, 1)), np.zeros(3, int), k)
-
-
 def test_partition_refused():
     with pytest.raises(ValueError, match="3 samples but 2 labels"):
         partition(np.ones((3, 1)), np.zeros(2, int), 1)
-    with pytest.raises(TypeError, match="integer"):
-        partition(np.ones((3, 1)), np.zeros(3, int), 1.5)
+    for k in (0, 4):
+        with pytest.raises(ValueError, match=f"3 samples .* k = {k} "):
+            partition(np.ones((3, 1)), np.zeros(3, int), k)
 
 
 def drawn(size, held=40, seed=0, partition=0, round=0):
@@ -513,76 +474,16 @@ def test_mini_batches_are_uniform(vary):
     assert len(pairs) == 220  # every set occurs: each is missed with probability 1e-8
 
 
-def test_mini_batches_average_to_the_gradient():
-    """Over all rounds, the mean of batches is the mean of the partition."""
-    means = [drawn(4, held=9, round=number).mean() for number in range(3000)]
-    error = np.std(means) / np.sqrt(len(means))
-    assert abs(np.mean(means) - 4.0) < 4 * error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((0,), ValueError, "size must .*not 0"),
-        ((-3,), ValueError, "size must be"),
-        ((2.0,), TypeError, "size must be"),
-        ((2, -1), ValueError, "seed must .*not -1"),
-        ((2, None), TypeError, "seed must be"),
-    ],
-)
-def test_mini_batches_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        MiniBatches(*arguments)
-
-
-def test_mini_batches_larger_than_the_partition():
+def test_mini_batches_refused():
     assert len(drawn(40)) == 40
-    message = "mini-batches of 41 samples cannot be drawn from partition 5, which has 40"
-    with pytest.raises(ValueError, match=message):
+    assert len(drawn(1, seed=0)) == 1
+    with pytest.raises(ValueError, match=r"41 samples .* partition 5, which has 40"):
         drawn(41, partition=5)
-
-
-def test_dataset_refuses_lists():
-    X, y = np.ones((2, 3)), np.array([0, 1])
-    with pytest.raises(TypeError, match="test set: expected NumPy arrays, got list and ndarray"):
-        Dataset("some", X, y, X.tolist(), y)
-
-
-def test_mini_batches_of_no_partition():
-    for partition_, round_ in ((-1, 0), (0, -1)):
-        with pytest.raises(ValueError, match="must be at least 0, not -1"):
-            MiniBatches(1)((np.ones(3),), partition_, round_)
-    with pytest.raises(TypeError, match="round must be"):
-        MiniBatches(1)((np.ones(3),), 0, np.arange(2))
-
-
-def test_load_damaged_files(tmp_path):
-    """A file with changed, missing or added bytes raises a ValueError that names it, or loads."""
-    X, y = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3
-    idx = b"\0\0\x08\x03" + struct.pack(">3I", 12, 2, 2) + bytes(48)
-    contents = [("a-images-idx3-ubyte", idx), ("a-images-idx3-ubyte", gzip.compress(idx))]
-    for save in (np.savez, np.savez_compressed):
-        written = io.BytesIO()
-        save(written, X_train=X, y_train=y.astype("U3"), X_test=X, y_test=y.astype("U3"))
-        contents.append(("x.npz", written.getvalue()))
-    chance = random.Random(1)
-    says = []
-    for _ in range(much(50_000, 400)):
-        name, content = chance.choice(contents)
-        damaged = bytearray(content)
-        for _ in range(chance.choice([1, 1, 2, 5])):
-            at, what = chance.randrange(len(damaged) + 1), chance.random()
-            if what < 0.7:
-                damaged[at : at + 1] = chance.randbytes(1)
-            elif what < 0.85:
-                del damaged[at:]
-            else:
-                damaged[at:at] = chance.randbytes(chance.randrange(1, 9))
-        path = tmp_path / name
-        path.write_bytes(damaged)
-        try:
-            (data.read_idx if "idx" in name else data.load)(path)
-        except ValueError as error:
-            says.append(str(error))
-    assert len(says) > 100
-    assert all("x.npz" in each or "idx" in each for each in says)
+    for wrong, name in (
+        ({"size": 0}, "size"),
+        ({"size": 2, "seed": -1}, "seed"),
+        ({"size": 2, "partition": -1}, "partition"),
+        ({"size": 2, "round": -1}, "round"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must .*not {wrong[name]}"):
+            drawn(**wrong)

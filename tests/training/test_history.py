@@ -1,19 +1,14 @@
 """Histories: what is in a file of them, and what is summed up over rounds."""
 
-import json
 import math
-import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from toys import made_up, toy
 
 import fastgc
 from fastgc import delays
 from fastgc.training.history import (
-    History,
-    Record,
     Spent,
     equal_error,
     equal_loss,
@@ -27,46 +22,22 @@ from fastgc.training.history import (
 WAITS = delays.Exponential(0.001)
 
 
-def test_read_json_of_before_was_all_evaluated(tmp_path):
-    history = fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, engine="simulated")
-    write_json([history], tmp_path / "run.json")
-    text = re.sub(r',\s*"evaluated": true', "", (tmp_path / "run.json").read_text())
-    assert "evaluated" not in text
-    (tmp_path / "run.json").write_text(text)
-    assert all(record.evaluated for record in read_json(tmp_path / "run.json")[0].rounds)
-
-
-def test_write_json_holds_every_round(tmp_path):
-    code = fastgc.ReedSolomon(3, stragglers=1)
-    history = fastgc.train(code, toy(), rounds=2, name="coded", engine="simulated")
-    write_json([history], tmp_path / "runs.json")
-    (read,) = json.loads((tmp_path / "runs.json").read_text())
-    assert read["name"] == "coded"
-    assert read["code"] == repr(fastgc.ReedSolomon(3, stragglers=1))
-    assert [r["round"] for r in read["rounds"]] == [1, 2]
-    assert read["rounds"][1]["survivors"] == list(history.rounds[1].survivors)
-    assert read["rounds"][1]["received"] == list(history.rounds[1].received)
-    assert read["rounds"][1]["arrivals"] == list(history.rounds[1].arrivals)
-    assert len(read["rounds"][1]["arrivals"]) == history.rounds[1].messages
-
-
-def test_write_json_of_what_diverged(tmp_path):
-    history = History("x", "", "", "", 0)
-    history.rounds.append(Record(1, 0.5, 0.1, 0.1, (0,), 1, 0, float("nan"), np.inf))
-    write_json([history], tmp_path / "runs.json")
-    (read,) = json.loads((tmp_path / "runs.json").read_text())
-    assert read["rounds"][0]["loss"] is None
-    assert read["rounds"][0]["test_error"] is None
+def with_errors(*errors):
+    history = made_up(*((time, 2 / time) for time in range(1, len(errors) + 1)))
+    pairs = zip(history.rounds, errors, strict=True)
+    history.rounds[:] = [replace(record, test_error=error) for record, error in pairs]
+    return history
 
 
 def test_equal_error():
-    runs = [History(str(i), "", "", "", 0) for i in range(2)]
-    for run, errors in zip(runs, ([3.0, 1.0, 2.0], [math.nan, 1.5]), strict=True):
-        for number, error in enumerate(errors):
-            run.rounds.append(Record(number + 1, 0.0, 0.0, 0.0, (), 0, 0, 1.0, error))
-    assert equal_error(runs) == 1.5
-    runs[1].rounds = runs[1].rounds[:1]
-    assert equal_error(runs) == math.inf
+    low, high = with_errors(3.0, 1.0, 2.0), with_errors(math.nan, 1.5)
+    assert equal_error([low, high]) == equal_error([high, low]) == 1.5
+    assert equal_error([low, with_errors(math.nan)]) == math.inf
+
+
+def test_seconds_to():
+    history = with_errors(0.4, 0.2, 0.1)
+    assert [history.seconds_to(e) for e in (0.4, 0.39, 0.1, 0.09)] == [1, 2, 3, math.inf]
 
 
 def test_spent_by_hand():
@@ -103,13 +74,8 @@ def test_read_json_what_was_written(tmp_path):
     assert repr(read.rounds) == repr(history.rounds)
     assert {**read.to_dict(), "rounds": 0} == {**history.to_dict(), "rounds": 0}
     assert math.isnan(diverged.rounds[0].loss)
-    for text in ("", "{}", "[]x", "[1]", '[{"name": "x"}]', '[{"rounds": [{}], "name": "x"}]'):
-        path.write_text(text)
-        if text == "{}":  # a file without a run
-            assert read_json(path) == []
-            continue
-        with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
-            read_json(path)
+    path.write_text("[]")  # a file without a run
+    assert read_json(path) == []
 
 
 def test_load_of_a_run():
@@ -127,7 +93,7 @@ def test_load_of_a_run():
             assert held == load
 
 
-def test_loss_at(tmp_path):
+def test_loss_at():
     history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
     history.rounds[1] = replace(history.rounds[1], evaluated=False, loss=math.nan)
     assert math.isnan(history.loss_at(0.4))
@@ -144,7 +110,7 @@ def test_residual_is_a_root_mean_square():
     assert math.isnan(made_up().residual())
 
 
-def test_round_rows(tmp_path):
+def test_round_rows():
     code = fastgc.FractionalRepetition(4, load=2, wait=2)
     run = fastgc.train(code, toy(), rounds=3, engine="simulated", delays=WAITS, evaluate_every=2)
     other = made_up((0.5, 2.0), name="y")
@@ -156,15 +122,6 @@ def test_round_rows(tmp_path):
     assert [row["evaluated"] for row in rows[:3]] == [False, True, True]
     for row, record in zip(rows, run.rounds, strict=False):
         assert (row["time"], row["residual"]) == (record.time, record.residual)
-    write_json([run, other], tmp_path / "runs.json")
-    again = read_json(tmp_path / "runs.json")
-    assert again[0].load == 2.0
-    assert math.isnan(again[1].load)
-    text = (tmp_path / "runs.json").read_text()
-    for load in ('"2"', "true", "[2.0]"):
-        (tmp_path / "damaged.json").write_text(text.replace('"load": 2.0', f'"load": {load}'))
-        with pytest.raises(ValueError, match="is no history"):
-            read_json(tmp_path / "damaged.json")
 
 
 GOOD = {
@@ -191,7 +148,6 @@ def test_record_of_what_json_holds():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("round", "1"),
         ("round", 1.0),
         ("round", True),
         ("round", None),
@@ -199,11 +155,9 @@ def test_record_of_what_json_holds():
         ("time", True),
         ("survivors", 2),
         ("survivors", [2.5]),
-        ("survivors", [True]),
         ("arrivals", ["x"]),
         ("stood_in", [[1, 2]]),
         ("stood_in", [[1, 0.5, 0.5]]),
-        ("stood_in", [1]),
         ("verified", 1),
         ("other", 1),
     ],
@@ -226,7 +180,10 @@ def test_record_of_lacks_a_number():
         ('"measure": "error"', '"measure": 7'),
         ('"message_counts": []', '"message_counts": [1.5]'),
         ('"load": null', '"load": "1"'),
+        ('"load": null', '"load": true'),
         ('"rounds": [', '"rounds": [[], '),
+        ('"rounds"', '"others"'),
+        ("[", "[1, "),
     ],
 )
 def test_read_json_refused(before, after, tmp_path):
@@ -234,16 +191,9 @@ def test_read_json_refused(before, after, tmp_path):
     write_json([made_up((1.0, 1.0, 1, 2, 3))], path)
     text = path.read_text()
     assert before in text
-    path.write_text(text.replace(before, after))
+    path.write_text(text.replace(before, after, 1))
     with pytest.raises(ValueError, match=r"runs.json is no history of runs of training"):
         read_json(path)
-
-
-def test_seconds_to():
-    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
-    for at, error in enumerate((0.4, 0.2, 0.1)):
-        history.rounds[at] = replace(history.rounds[at], test_error=error)
-    assert [history.seconds_to(e) for e in (0.4, 0.39, 0.1, 0.09)] == [0.5, 1.0, 2.0, math.inf]
 
 
 def test_left_out():
@@ -251,13 +201,12 @@ def test_left_out():
 
 
 def test_repr_of_a_history_tells_its_errors():
-    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
-    for at, error in enumerate((0.5, 0.4, 0.25)):
-        history.rounds[at] = replace(history.rounds[at], test_error=error, evaluated=at != 1)
-    assert "loss 2 to 1, test error 50% to 25%)" in repr(history)
+    history = with_errors(0.4, 0.5, 0.25, 0.125)
+    history.rounds[0] = replace(history.rounds[0], evaluated=False)
+    assert "loss 1 to 0.5, test error 50% to 12.5%)" in repr(history)
     history.measure = "RMSE"
-    history.rounds[2] = replace(history.rounds[2], residual=0.5, deaths=3)
-    assert "test RMSE 0.5 to 0.25, approximate gradients 1, deaths 3)" in repr(history)
+    history.rounds[3] = replace(history.rounds[3], residual=0.5, deaths=3)
+    assert "test RMSE 0.5 to 0.125, approximate gradients 1, deaths 3)" in repr(history)
     assert repr(made_up()).endswith("rounds 0)")
-    told = repr(replace(history.rounds[2], corrupt=(1, 4)))
-    assert "loss 1, test error 0.25, approximate, residual 0.5, corrupt: workers 1, 4)" in told
+    told = repr(replace(history.rounds[3], corrupt=(1, 4)))
+    assert "loss 0.5, test error 0.125, approximate, residual 0.5, corrupt: workers 1, 4)" in told

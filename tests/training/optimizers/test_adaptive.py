@@ -642,8 +642,9 @@ def test_step_refused_changes_nothing():
         bad = np.ones(2) if k % 2 else np.ones(3, np.float32)
         with pytest.raises((TypeError, ValueError), match="gradient must"):
             method.step(bad)
-        with pytest.raises((TypeError, ValueError), match="out must"):
-            method.gradient(out=bad)
+        for out in (bad, np.ones(6)[::2]):
+            with pytest.raises((TypeError, ValueError), match="out must"):
+                method.gradient(out=out)
         for each in (method, wanted):
             each.step()
         np.testing.assert_array_equal(method.theta, wanted.theta)
