@@ -44,55 +44,6 @@ def test_sample_differs_by_round_and_seed():
     assert model.sample(0, 1, seed=4)[0] != model.draw(np.random.default_rng(4), 1, 1)[0, 0]
 
 
-def test_sample_of_other_parameters_has_the_same_luck():
-    np.testing.assert_allclose(
-        Pareto(3, 2).sample(0, 9, seed=1), 3 * Pareto(1, 1).sample(0, 9, seed=1) ** 0.5, rtol=1e-14
-    )
-
-
-@pytest.mark.parametrize("shape", [1, 0.5])
-def test_pareto_mean_does_not_exist(shape):
-    with pytest.raises(
-        ValueError, match=r"Pareto\(.*\) does not exist: shape must be greater than 1"
-    ):
-        Pareto(1, shape).mean()
-
-
-@pytest.mark.parametrize(("scale", "shape"), [(0.001, 1.1), (2.0, 3.5), (1.0, 0.6), (1.0, 0.5)])
-@pytest.mark.parametrize("n", [1, 2, 7, 80])
-def test_pareto_order_statistic_mean_is_the_product(scale, shape, n):
-    # The gamma functions telescope: prod of i / (i - 1/shape) over i = n - f + 1 .. n.
-    model = Pareto(scale, shape)
-    for f in range(1, n + 1):
-        least = n - f + 1
-        if least <= 1 / shape:
-            fewest = int(1 / shape) + 1
-            remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
-            with pytest.raises(
-                ValueError, match=f"the {f}-th smallest of {n} .* too heavy: {remedy}"
-            ):
-                model.order_statistic_mean(f, n)
-        else:
-            product = math.prod(i / (i - 1 / shape) for i in range(least, n + 1))
-            assert model.order_statistic_mean(f, n) == pytest.approx(scale * product, rel=1e-10)
-
-
-@pytest.mark.parametrize("parameters", [(0, 1), (-1, 1), (math.inf, 1), (math.nan, 1)])
-def test_pareto_refused(parameters):
-    scale, shape = parameters
-    with pytest.raises(ValueError, match="scale must be"):
-        Pareto(scale, shape)
-    with pytest.raises(ValueError, match="shape must be"):
-        Pareto(shape, scale)
-
-
-@pytest.mark.parametrize("argument", ["round", "workers", "seed"])
-def test_sample_refuses_negatives(argument):
-    arguments = {"round": 0, "workers": 3, "seed": 0} | {argument: -1}
-    with pytest.raises(ValueError, match=f"{argument} must not be negative, got -1"):
-        Pareto(1, 1).sample(**arguments)
-
-
 ONE_OF_EACH = [
     Pareto(1, 2),
     ShiftedExponential(1, 2),
@@ -110,37 +61,16 @@ def test_laws_of_nan_and_other_types(model):
         )
         assert np.isnan(law(math.nan))
         assert law(10**30) == law(1e30)
-        for wrong in (None, "3", [1, None], 1j, [True]):
-            with pytest.raises(TypeError, match=r"t must be .*real"):
-                law(wrong)
+        with pytest.raises(TypeError, match=r"t must be .*real"):
+            law([1, None])
     with pytest.raises(TypeError, match="q must be real"):
         model.quantile("0.5")
     for f, n, what in ((2.5, 3, "f"), (1, 3.0, "n"), ("1", 3, "f")):
         with pytest.raises(TypeError, match=f"{what} must be an integer"):
             model.order_statistic_mean(f, n)
-    with pytest.raises(TypeError, match=r"workers must .*not 2\.5"):
-        model.sample(0, 2.5, 0)
-
-
-@pytest.mark.parametrize("wrong", [None, "3", 1j, [1]])
-def test_parameters_are_numbers(wrong):
-    for model, what in (
-        (lambda: Pareto(wrong, 1), "scale"),
-        (lambda: Pareto(1, wrong), "shape"),
-        (lambda: ShiftedExponential(wrong, 1), "shift"),
-        (lambda: ShiftedExponential(1, wrong), "rate"),
-        (lambda: Exponential(wrong), "mean"),
-    ):
-        with pytest.raises(TypeError, match=f"{what} must be a real number, not"):
-            model()
-    with pytest.raises(ValueError, match=r"mean must .*not 10"):
-        Exponential(10**400)
-
-
-@pytest.mark.parametrize(("f", "n"), [(0, 5), (6, 5), (-1, 5), (0, 0)])
-def test_order_statistic_mean_refused(f, n):
-    with pytest.raises(ValueError, match=rf"f must lie in 1 \.\. n = {n}, got {f}"):
-        Pareto(1, 1).order_statistic_mean(f, n)
+    for name, wrong in (("round", -1), ("workers", -1), ("seed", -1), ("workers", 2.5)):
+        with pytest.raises((TypeError, ValueError), match=f"{name} must .*{wrong}"):
+            model.sample(**{"round": 0, "workers": 3, "seed": 0} | {name: wrong})
 
 
 EXPONENTIALS = [ShiftedExponential(0.01, 10), ShiftedExponential(0, 0.3), Exponential(0.02)]
@@ -190,45 +120,6 @@ def test_draw_follows_the_law_and_the_generator(model):
             model.draw(np.random.default_rng(3), *counts)
 
 
-def order_statistic(model, f, n):
-    """Return n C(n-1, f-1) times the integral of Q(u) u^(f-1) (1 - u)^(n-f), in 30 digits."""
-    with mpmath.workdps(30):
-        if isinstance(model, Pareto):
-            scale, shape = mpmath.mpf(model.scale), mpmath.mpf(model.shape)
-            # rest = 1 - u. Its power joins the density's, as both may be singular.
-            return float(
-                scale
-                * n
-                * mpmath.binomial(n - 1, f - 1)
-                * mpmath.quad(
-                    # Substituting rest = v^a flattens the singularity at rest = 0.
-                    lambda v: (
-                        (1 - v**20) ** (f - 1) * v ** (20 * (n - f) - 20 / shape) * 20 * v**19
-                    ),
-                    [0, 0.8, 0.9, 0.95, 1],
-                )
-            )
-        shift, rate = getattr(model, "shift", 0), getattr(model, "rate", None)
-        mean = 1 / mpmath.mpf(rate) if rate else mpmath.mpf(model.mean())
-        return float(
-            shift
-            + mean
-            * n
-            * mpmath.binomial(n - 1, f - 1)
-            * mpmath.quad(
-                lambda x: x * (-mpmath.expm1(-x)) ** (f - 1) * mpmath.exp(-x * (n - f + 1)),
-                [0, 0.1, 1, 3, 10, 30, mpmath.inf],
-            )
-        )
-
-
-@pytest.mark.parametrize("model", CLOSED, ids=repr)
-@pytest.mark.parametrize(("f", "n"), [(1, 1), (1, 5), (3, 5), (5, 5), (12, 20), (20, 20)])
-def test_order_statistic_mean_against_quadrature(model, f, n):
-    expected = order_statistic(model, f, n)
-    assert model.order_statistic_mean(f, n) == pytest.approx(expected, rel=1e-10)
-
-
 @pytest.mark.parametrize("model", [Pareto(0.5, 2.5), *EXPONENTIALS], ids=repr)
 @pytest.mark.parametrize(("f", "n"), [(1, 8), (5, 8), (8, 8)])
 def test_order_statistic_mean_against_draws(model, f, n):
@@ -243,26 +134,42 @@ def test_tail_indices():
         assert model.tail_indices(2).tolist() == [math.inf] * 2
 
 
-def test_per():
-    assert Pareto(1, 2).per == Exponential(1).per == "round"
-    assert ShiftedExponential(1, 2).per == "computation"
-    for kind in (Pareto, ShiftedExponential):
-        assert kind(1, 2, per="computation").per == "computation"
-        with pytest.raises(ValueError, match="per must be 'round' or 'computation', got 'task'"):
-            kind(1, 2, "task")
-    with pytest.raises(ValueError, match="per must be"):
-        Exponential(1, per=1)
+@pytest.mark.parametrize(
+    ("kind", "name", "least"),
+    [
+        (Pareto, "scale", 0),
+        (Pareto, "shape", 0),
+        (ShiftedExponential, "shift", -1e-9),
+        (ShiftedExponential, "rate", 0),
+        (Exponential, "mean", 0),
+    ],
+)
+def test_parameters_refused(kind, name, least):
+    good = dict.fromkeys(["mean"] if kind is Exponential else kind.__match_args__[:2], 2.0)
+    for value in (least, math.inf, math.nan, "3"):
+        with pytest.raises((TypeError, ValueError), match=f"{name} must be"):
+            kind(**good | {name: value})
+    with pytest.raises(ValueError, match=r"per must be .* 'task'"):
+        kind(**good, per="task")
+    assert kind(**good).per == ("computation" if kind is ShiftedExponential else "round")
+    assert kind(**good, per="computation").per == "computation"
 
 
-@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan])
-def test_exponentials_refused(value):
-    with pytest.raises(ValueError, match="rate must be"):
-        ShiftedExponential(1, value)
-    with pytest.raises(ValueError, match="mean must be"):
-        Exponential(value)
-    if value != 0:
-        with pytest.raises(ValueError, match="shift must be"):
-            ShiftedExponential(value, 1)
+def test_order_statistic_mean_refused():
+    for f, n in ((0, 5), (6, 5), (0, 0)):
+        with pytest.raises(ValueError, match=rf"f must lie in 1 \.\. n = {n}, got {f}"):
+            Pareto(1, 1).order_statistic_mean(f, n)
+    with pytest.raises(ValueError, match=r"shape must be greater than 1"):
+        Pareto(1, 1).mean()
+    # For the mean to exist, `fewest` times must be late together: more than 1 / shape.
+    for shape, fewest in ((0.5, 3), (0.6, 2), (1.0, 2), (1.1, 1)):
+        for n in (1, 2, 7):
+            remedy = f"it does for f up to {n - fewest + 1}" if fewest <= n else "none does"
+            for f in range(max(1, n - fewest + 2), n + 1):
+                with pytest.raises(ValueError, match=f"the {f}-th smallest of {n} .*: {remedy}"):
+                    Pareto(1, shape).order_statistic_mean(f, n)
+            for f in range(1, n - fewest + 2):
+                assert Pareto(1, shape).order_statistic_mean(f, n) > 1
 
 
 MIXED = Mixture(

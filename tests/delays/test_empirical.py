@@ -1,6 +1,5 @@
 """Recorded times: their laws, the files that they are read from, and models fitted to them."""
 
-import importlib.util
 import itertools
 import json
 import math
@@ -52,7 +51,7 @@ KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".parquet"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("unit", "many"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("NS", 1e9)])
-def test_read_every_kind_of_file(tmp_path, kind, unit, many):
+def test_read_every_KIND_OF_file(tmp_path, kind, unit, many):
     path = tmp_path / f"times{kind}"
     write(path, TIMES)
     read = Empirical.read(path, unit)
@@ -84,15 +83,28 @@ def test_read_leaves_out_a_column_that_numbers_rounds(tmp_path, kind, first):
         "3;4;5\n6;7;8",
         "a;b;c\r\n3;4;5\r\n6;7;8\r\n",
         "round,0,1,2\n5,3,4,5\n6,6,7,8\n",
-        "3, 4, 5\n6, 7, 8\n",
+        "\ufeff3, 4, 5\n6, 7, 8\n",
     ],
 )
 def test_read_lines_as_others_write_them(tmp_path, text):
     path = tmp_path / "times.csv"
     path.write_bytes(text.encode())
     assert Empirical.read(path) == Empirical([[3, 4, 5], [6, 7, 8]])
-    path.write_text(",0\n0,3\n1,6\n")
-    assert Empirical.read(path) == Empirical([3, 6])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "1,2.5,3"),
+        ("a.csv", ",0\n0,1\n1,2.5\n2,3"),
+        ("a.txt", "1 2.5\t3"),
+        ("a.txt", "\n1\n2.5\n\n3\n"),
+        ("a.json", "\ufeff[1, 2.5, 3]"),
+    ],
+)
+def test_read_pools_one_line_or_column(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert Empirical.read(tmp_path / name) == Empirical([1, 2.5, 3])
 
 
 @pytest.mark.parametrize(
@@ -102,10 +114,8 @@ def test_read_lines_as_others_write_them(tmp_path, text):
         ("a.csv", "x,y\n1,2\nnan,NA\n", r"line 3, column 1: the time is missing \(and 1 more\)"),
         ("a.csv", "# x\n\nround,x,y\n1,2,3\n2,-4,5\n", "line 5, column 2: the time is negative"),
         ("a.csv", "1,2\n3,inf\n", "line 2, column 2: the time is infinite"),
-        ("a.csv", "1,2\n3,2 ms\n", "line 2, column 2: '2 ms' is no number such as 0.25"),
         ("a.csv", "1,x\n3,4\n", "line 1, column 2: 'x' is no number"),
         ("a.csv", ",2\n3,4\n", "line 1, column 1: the time is missing"),
-        ("a.csv", "0,5;0,7\n0,5;0,7\n", "line 1, column 2: '5;0' is no number"),
         ("a.csv", "1,2\n\n3,4,5\n", "line 3 has 3 columns, where line 1 has 2"),
         ("a.csv", "1\n2\n-3\n", "line 3, column 1: the time is negative"),
         ("a.txt", "1 2 -3\n", "line 1, column 3: the time is negative"),
@@ -113,15 +123,13 @@ def test_read_lines_as_others_write_them(tmp_path, text):
         ("a.csv", "a,b\n", "it holds no times"),
         ("a.csv", "round\n1\n", "it holds no times"),
         ("a.csv", "# nothing\n", "it holds no times"),
-        ("a.json", "[[1, 2], [3, null]]", "row 2, column 2: the time is missing"),
         ("a.json", "[1, 2, -3]", "row 3: the time is negative"),
+        ("a.json", f"[1{'0' * 400}]", "a.json: ."),
         ("a.json", "[[1, 2], [3]]", "row 2 is not as long as the first one"),
         ("a.json", "[1, [2]]", "row 2 is not as long as the first one"),
         ("a.json", "7", "it must be a list of times"),
-        ("a.json", '{"times": [[1]]}', "it is a recording, which .*Recording.read reads"),
-        ("a.npy", "nothing", "a.npy is no readable .npy file: "),
-        ("a.npz", "nothing", "a.npz is no readable .npz file: "),
-        ("a.pkl", "nothing", r"ends in one of .npy, .npz, .json, .csv, .tsv, .txt, .parquet"),
+        ("a.json", '{"times": [[1]]}', r"Recording\.read reads"),
+        ("a.pkl", "nothing", r"\.npy, \.npz, \.json, \.csv, \.tsv, \.txt, \.parquet"),
     ],
 )
 def test_read_refused(tmp_path, name, content, says):
@@ -134,9 +142,7 @@ def test_read_refused(tmp_path, name, content, says):
 @pytest.mark.parametrize(
     ("array", "says"),
     [
-        (np.ones((2, 2, 2)), r"one row for each round .* this has the shape \(2, 2, 2\)"),
-        (np.array(["a", "b"]), "its entries must .*not <U1"),
-        (np.ones((2, 2), complex), "its entries must .*not complex128"),
+        (np.ones((2, 2, 2)), r"this has the shape \(2, 2, 2\)"),
         (np.ones((2, 2), bool), "its entries must .*not bool"),
         (np.array([[1, np.nan]]), "row 1, column 2: the time is missing"),
         (np.empty((0, 3)), "it holds no times"),
@@ -148,10 +154,6 @@ def test_read_refuses_arrays(tmp_path, array, says):
     for name in ("a.npy", "a.npz"):
         with pytest.raises(ValueError, match=says):
             Empirical.read(tmp_path / name)
-    # Objects would be unpickled, which runs code from the file.
-    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"objects\.npy is no "):
-        Empirical.read(tmp_path / "objects.npy")
 
 
 def test_read_one_of_several_arrays(tmp_path):
@@ -196,22 +198,6 @@ def test_read_unknown_units(tmp_path, unit, error):
         Empirical.read(tmp_path / "nowhere.csv", unit)
     with pytest.raises(ValueError, match=r"per must be .* 'day'"):
         Empirical.read(tmp_path / "nowhere.csv", per="day")
-
-
-def test_read_missing_files(tmp_path):
-    kinds = [".csv", ".npy", ".npz", ".json"]
-    if importlib.util.find_spec("pyarrow") is not None:
-        kinds.append(".parquet")
-    for kind in kinds:
-        with pytest.raises(FileNotFoundError, match=r"\[Errno 2\] .*nowhere"):
-            Empirical.read(tmp_path / f"nowhere{kind}")
-
-
-@given(st.lists(st.lists(st.floats(0, 1e6), min_size=3, max_size=3), min_size=2, max_size=5))
-def test_read_to_the_last_bit(tmp_path_factory, rows):
-    path = tmp_path_factory.mktemp("times") / "times.csv"
-    path.write_text("\n".join(",".join(map(repr, row)) for row in rows))
-    assert np.array_equal(Empirical.read(path).samples, rows)
 
 
 def test_read_keeps_whole_rounds(tmp_path):
@@ -286,14 +272,11 @@ def test_empirical_keeps_its_samples():
 @pytest.mark.parametrize(
     ("samples", "error", "message"),
     [
-        ([], ValueError, "samples must not be empty"),
-        ([[[1.0]]], ValueError, r"shape \(N,\) or \(rounds, workers\), not \(1, 1, 1\)"),
-        (1.0, ValueError, r"shape \(N,\) or \(rounds, workers\), not \(\)"),
-        ([1, -2], ValueError, "samples must not be negative, got -2"),
-        ([1, math.nan], ValueError, r"samples\[1\] is nan"),
+        ([[[1.0]]], ValueError, r"samples must .*not \(1, 1, 1\)"),
+        (1.0, ValueError, r"samples must .*not \(\)"),
+        ([1, -2], ValueError, "samples must .*got -2"),
         ([[1, math.inf]], ValueError, r"samples\[0, 1\] is inf"),
         ([1j], TypeError, "samples must be real"),
-        (["a"], TypeError, "samples must be real"),
     ],
 )
 def test_empirical_refused(samples, error, message):
@@ -311,90 +294,49 @@ SHIFTED = ShiftedExponential(0.2, 10, per="round")
 
 EXPONENTIAL = Exponential(0.03)
 FAMILIES = {"pareto": PARETO, "shifted-exponential": SHIFTED, "exponential": EXPONENTIAL}
+KIND_OF = {type(model): kind for kind, model in FAMILIES.items()}
 
 
 def recorded(model, n, seed=0):
     return model.draw(np.random.default_rng(seed), 1, n)[0]
 
 
-def by_kind(times, **options):
-    return {type(each.model): each for each in fit(times, draws=19, **options)}
-
-
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
 def test_fit_against_scipy(model):
+    """Also the likelihood: it is the largest nearby."""
     stats = pytest.importorskip("scipy.stats")
     times = recorded(model, 300)
-    for kind, parameters in ((Pareto, 2), (ShiftedExponential, 2), (Exponential, 1)):
-        each = by_kind(times)[kind]
-        if isinstance(each.model, Pareto):
-            law = stats.pareto(b=each.model.shape, scale=each.model.scale)
+    near = 0.97, 1, 1.03
+    for kind, count in ((Pareto, 2), (ShiftedExponential, 2), (Exponential, 1)):
+        [each] = fit(times, [KIND_OF[kind]], draws=19)
+        assert type(each.model) is kind
+        if kind is Pareto:
+            laws = [
+                stats.pareto(b=each.model.shape * a, scale=each.model.scale * b)
+                for a, b in itertools.product(near, near)
+            ]
         else:
             shift = getattr(each.model, "shift", 0)
-            law = stats.expon(shift, each.model.mean() - shift)
-        assert each.log_likelihood == pytest.approx(law.logpdf(times).sum(), rel=1e-9)
-        assert each.aic == pytest.approx(2 * parameters - 2 * each.log_likelihood, rel=1e-12)
-        assert each.ks == pytest.approx(stats.kstest(times, law.cdf).statistic, rel=1e-9)
+            mean = each.model.mean() - shift
+            laws = [stats.expon(shift * a, mean * b) for a, b in itertools.product(near, near)]
+        best = laws[4]
+        assert each.log_likelihood == pytest.approx(best.logpdf(times).sum(), rel=1e-9)
+        assert each.aic == pytest.approx(2 * count - 2 * each.log_likelihood, rel=1e-12)
+        assert each.ks == pytest.approx(stats.kstest(times, best.cdf).statistic, rel=1e-9)
         assert each.model.per == "round"
-
-
-@pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
-def test_fit_is_the_likeliest_nearby(model):
-    times = recorded(model, 200)
-
-    def density(of):  # the logarithm; -Inf outside of the support
-        with np.errstate(divide="ignore"):
-            inside = np.log((times >= of.quantile(0)).astype(float))
-        if isinstance(of, Pareto):
-            rest = math.log(of.shape * of.scale**of.shape) - (of.shape + 1) * np.log(times)
-        else:
-            shift = getattr(of, "shift", 0)
-            rate = 1 / (of.mean() - shift)
-            rest = math.log(rate) - rate * (times - shift)
-        return (inside + rest).sum()
-
-    for each in fit(times, draws=1):
-        best = each.model
-        assert density(best) == pytest.approx(each.log_likelihood, rel=1e-9)
-        for a in (0.97, 1, 1.03):
-            for b in (0.97, 1, 1.03):
-                if isinstance(best, Pareto):
-                    other = Pareto(best.scale * a, best.shape * b)
-                elif isinstance(best, ShiftedExponential):
-                    other = ShiftedExponential(best.shift * a, best.rate * b)
-                else:
-                    other = Exponential(best.mean() * a)
-                assert density(other) <= each.log_likelihood * (1 + 1e-12 * np.sign(density(best)))
+        for law in laws:
+            assert law.logpdf(times).sum() <= each.log_likelihood + 1e-9 * times.size
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_fit_recovers_parameters_and_family(seed):
-    # These estimates have relative errors of 1 / sqrt(N) for shape, rate and mean, and of
-    # 1 / (N shape) for scale; the least of N exponentials is 1 / (N rate) late on average.
-    n = 500
-    best, *others = fit(recorded(PARETO, n, seed))
-    assert isinstance(best.model, Pareto)
-    assert abs(best.model.shape / PARETO.shape - 1) < 4 / math.sqrt(n)
-    assert 0 <= best.model.scale / PARETO.scale - 1 < 12 / (n * PARETO.shape)
-    assert best.p_value > 0.01
-    assert all(other.p_value == 1 / 200 for other in others)
-    assert [best.aic, *(o.aic for o in others)] == sorted(f.aic for f in (best, *others))
-
-    best, *others = fit(recorded(SHIFTED, n, seed))
-    assert isinstance(best.model, ShiftedExponential)
-    assert abs(best.model.rate / SHIFTED.rate - 1) < 4 / math.sqrt(n)
-    assert 0 <= best.model.shift - SHIFTED.shift < 12 / (n * SHIFTED.rate)
-    assert best.p_value > 0.01
-    assert all(other.p_value < 0.05 for other in others)
-
-    fits = fit(recorded(EXPONENTIAL, n, seed))
-    for each in fits[:2]:  # also the shifted one, whose shift is nearly 0
-        assert isinstance(each.model, (Exponential, ShiftedExponential))
-        assert abs(each.model.mean() / EXPONENTIAL.mean() - 1) < 4 / math.sqrt(n)
-        assert each.p_value > 0.01
-        assert each.model.quantile(0) < 12 * EXPONENTIAL.mean() / n
-    assert isinstance(fits[2].model, Pareto)
-    assert fits[2].p_value == 1 / 200
+def test_fit_finds_the_family(seed):
+    for kind, model in FAMILIES.items():
+        fits = fit(recorded(model, 500, seed))
+        assert [each.aic for each in fits] == sorted(each.aic for each in fits)
+        alike = 2 if kind == "exponential" else 1  # a shift may be nearly 0
+        assert type(model) in [type(each.model) for each in fits[:alike]]
+        for at, each in enumerate(fits):
+            assert each.p_value > 0.01 if at < alike else 1 / 200 <= each.p_value < 0.05
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -447,13 +389,6 @@ def test_fit_loads():
     assert fit(3 * single, loads=3)[0].model.mean() == pytest.approx(fits[0].model.mean())
 
 
-def test_fit_kinds():
-    times = recorded(PARETO, 40)
-    (only,) = fit(times, ["exponential"])
-    assert isinstance(only.model, Exponential)
-    assert only.model.mean() == pytest.approx(times.mean(), rel=1e-14)
-
-
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=30).filter(lambda t: min(t) < max(t)))
 def test_fit_of_any_times(times):
@@ -466,32 +401,22 @@ def test_fit_of_any_times(times):
 @pytest.mark.parametrize(
     ("times", "options", "message"),
     [
-        ([], {}, "times must not be empty"),
-        ([1], {}, "at least two times, positive and not all equal: got 1 from 1.0 to 1.0"),
-        ([2, 2, 2], {}, "not all equal: got 3 from 2.0 to 2.0"),
-        ([0, 1], {}, "positive and not all equal: got 2 from 0.0"),
+        ([1], {}, "got 1 from 1.0 to 1.0"),
+        ([2, 2, 2], {}, "got 3 from 2.0 to 2.0"),
+        ([0, 1], {}, "got 2 from 0.0"),
         ([1, -1], {}, "times must not be negative, got -1.0"),
-        ([1, math.nan], {}, r"times\[1\] is nan"),
-        ([1, math.inf], {}, r"times\[1\] is inf"),
-        ([1, 2], {"kinds": ["gauss"]}, "unknown kind of model 'gauss': choose from pareto, "),
+        ([1, 2], {"kinds": ["gauss"]}, "'gauss': choose from pareto, "),
         ([1, 2], {"loads": [1, 2, 3]}, r"loads of shape \(3,\) do not fit times of shape \(2,\)"),
         ([1, 2], {"loads": [1, 0]}, "loads must be positive, got 0.0"),
         ([1, 2], {"loads": [1, math.nan]}, r"loads\[1\] is nan"),
-        ([1, 2], {"loads": [1, 2]}, "not all equal: got 2 from 1.0 to 1.0"),
         ([1, 2], {"draws": 0}, "draws must .*not 0"),
-        ([1, 2], {"kinds": ()}, "kinds must name a model at least: choose from pareto, "),
-        ([5e-324, 1e-323], {}, "from 1e-150 to 1e.150 seconds to be fitted: got 5e-324 to 1e-323"),
-        ([1, 1e-310], {}, "seconds to be fitted: got 1e-310 to 1.0"),
-        ([1, 1e308], {}, "seconds to be fitted: got 1.0 to 1e.308"),
-        ([1e300, 3e300], {}, "seconds to be fitted"),
-        ([1, 1e308], {"loads": [1, 1e-9]}, "seconds to be fitted: got 1.0 to inf"),
+        ([1, 2], {"seed": -1}, "seed must .*not -1"),
+        ([1, 2], {"kinds": ()}, "kinds must name a model"),
+        ([1, 1e-310], {}, "got 1e-310 to 1.0"),
+        ([1, 1e308], {}, "got 1.0 to 1e.308"),
+        ([1, 1e308], {"loads": [1, 1e-9]}, "got 1.0 to inf"),
     ],
 )
 def test_fit_refused(times, options, message):
     with pytest.raises(ValueError, match=message):
         fit(times, **options)
-
-
-def test_fit_refuses_complex_times():
-    with pytest.raises(TypeError, match="times must be real"):
-        fit([1j, 2])

@@ -1,7 +1,6 @@
 """Mixtures, workers that differ, and workers that fail together."""
 
 import itertools
-import json
 import math
 import pickle
 
@@ -102,7 +101,7 @@ def test_outages_rounds_last_as_long_as_what_is_lost_says(kind, placed):
 def test_outages_in_plans():
     nodes = [i // 2 for i in range(8)]
     outages = Outages(Exponential(0.01), nodes, 0.05, 60)
-    found = planning.plan(8, outages, 0.001, codes=["binary", "rs-clustered"], rounds=300)
+    found = planning.plan(8, outages, 0.001, codes=["binary"], rounds=300)
     for choice in found.choices:
         if choice.code.stragglers:  # a round waits for 60 s only where two nodes are out
             assert choice.time < 2 * 60 * 6 * 0.05**2
@@ -126,51 +125,33 @@ def test_outages_by_text():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sizes=3/0/1,probability=0.1,seconds=6", "sizes must be workers of each node"),
-        ("sizes=3/x,probability=0.1,seconds=6", "sizes must be workers of each node"),
-        ("sizes=3/2,probability=2,seconds=6", "probability must be in 0 .. 1"),
-        ("sizes=3/2,probability=0.1", "seconds"),
-        ("sizes=1000000/1,probability=0.1,seconds=6", "at most 1000000 workers"),
-        ("sizes=3/2,probability=0.1,seconds=6,nodes=2", "it takes"),
+        ("none | outages:sizes=3/0/1,probability=0.1,seconds=6", "sizes must .*3, 0, 1"),
+        ("none | outages:sizes=3/x,probability=0.1,seconds=6", "sizes must .*3/x"),
+        ("none | outages:sizes=3/2,probability=2,seconds=6", "probability .*not 2"),
+        ("none | outages:sizes=3/2,probability=0.1", "seconds missing"),
+        ("none | outages:sizes=1000000/1,probability=0.1,seconds=6", "at most 1000000 workers"),
+        (
+            "shifted-exponential:shift=1,rate=1 | outages:sizes=2,probability=0.1,seconds=6",
+            "per='computation'",
+        ),
     ],
 )
 def test_outages_by_text_refused(text, said):
-    with pytest.raises(ValueError, match=said):
-        delays.parse("none | outages: " + text)
-    with pytest.raises(ValueError, match="has per='computation'"):
-        delays.parse(
-            "shifted-exponential:shift=1,rate=1 | outages:sizes=2/2,probability=0.1,seconds=6"
-        )
-
-
-def test_outages_in_commands():
-    pytest.importorskip("typer")
-    from typer.testing import CliRunner
-
-    from fastgc.cli import app
-
-    text = "none | outages: sizes=4/4, probability=0.1, seconds=60"
-    sizes = ["-n", "8", "--rounds", "4000", "--delays", text, "--json"]
-    done = CliRunner().invoke(app, ["simulate", "binary", "-s", "1", *sizes])
-    assert done.exit_code == 0, done.output
-    # A round lasts 60 s if both nodes are out, in one of 100; without placement, one would do.
-    lost = 0.01
-    error = 60 * math.sqrt(lost * (1 - lost) / 4000)
-    assert abs(json.loads(done.stdout)["binary"]["mean"] - 60 * lost) < 5 * error
+    with pytest.raises(ValueError, match=f"outages:.* {said}"):
+        delays.parse(text)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ((delays.ShiftedExponential(0.1, 1.0), NODES, 0.1, 60), ValueError, "has per=.computation"),
-        ((3, NODES, 0.1, 60), TypeError, "delays must be a model"),
-        ((None, NODES, 1.5, 60), ValueError, "probability must be in 0 .. 1"),
-        ((None, NODES, -0.5, 60), ValueError, "probability"),
-        ((None, NODES, 0.1, math.inf), ValueError, "seconds"),
-        ((None, NODES, 0.1, -1), ValueError, "seconds"),
+        ((3, NODES, 0.1, 60), TypeError, "delays must .*not 3"),
+        ((None, NODES, 1.5, 60), ValueError, "probability .*not 1.5"),
+        ((None, NODES, -0.5, 60), ValueError, "probability .*not -0.5"),
+        ((None, NODES, 0.1, math.inf), ValueError, "seconds .*not inf"),
+        ((None, NODES, 0.1, -1), ValueError, "seconds .*not -1"),
         ((None, ["a", ["b"]], 0.1, 60), TypeError, r"domains\[1\] must .*\['b'\]"),
-        ((None, "aab", 0.1, 60), TypeError, "label for each worker"),
-        ((None, 6, 0.1, 60), TypeError, "label for each worker"),
+        ((None, "aab", 0.1, 60), TypeError, "domains must .*'aab'"),
+        ((None, 6, 0.1, 60), TypeError, "domains must .*6"),
     ],
 )
 def test_outages_refused(arguments, error, said):
@@ -178,28 +159,23 @@ def test_outages_refused(arguments, error, said):
         Outages(*arguments)
 
 
-def test_outages_probability_of_all_and_none():
-    assert (Outages(None, NODES, 1, 60).sample(3, 6, 0) == 60).all()
-    assert (Outages(None, NODES, 0, 60).draw(np.random.default_rng(0), 9, 6) == 0).all()
-
-
-@pytest.mark.parametrize("wrong", ["round", "seed"])
-def test_outages_sample_refuses_negatives(wrong):
-    with pytest.raises(ValueError, match=f"{wrong} must not be negative, got -1"):
-        Outages(None, NODES, 0.5, 60).sample(**{"round": 0, "workers": 6, "seed": 0, wrong: -1})
-    with pytest.raises(ValueError, match="rounds must not be negative, got -1"):
-        Outages(None, NODES, 0.5, 60).draw(np.random.default_rng(0), -1, 6)
-
-
 def test_outages_of_as_many_workers():
-    outages = Outages(None, NODES, 0.1, 60)
+    outages, rng = Outages(None, NODES, 1, 60), np.random.default_rng(0)
+    assert (outages.sample(3, 6, 0) == 60).all()
+    assert (Outages(None, NODES, 0, 60).draw(rng, 9, 6) == 0).all()
     for ask in (
         lambda: outages.sample(0, 5, 0),
-        lambda: outages.draw(np.random.default_rng(0), 1, 7),
+        lambda: outages.draw(rng, 1, 7),
         lambda: outages.tail_indices(5),
-        lambda: simulate(BinaryCode(4, stragglers=1), outages),
     ):
         with pytest.raises(ValueError, match="domains of 6 workers"):
+            ask()
+    for ask, name in (
+        (lambda: outages.sample(-1, 6, 0), "round"),
+        (lambda: outages.sample(0, 6, -1), "seed"),
+        (lambda: outages.draw(rng, -1, 6), "rounds"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must not be negative, got -1"):
             ask()
 
 
@@ -211,6 +187,8 @@ def test_mixture_is_the_mixed_law():
         0.5 * 0.2 * 2.5 / 1.5 + 0.3 * (0.5 + 1 / 3) + 0.2 * 0.25, rel=1e-14
     )
     assert model.survival(1e9) == pytest.approx(0.5 * (0.2 / 1e9) ** 2.5, rel=1e-12)
+    nearly = Mixture([Exponential(1), Exponential(2)], np.array([0.5, 0.5 + 9e-10]))
+    assert nearly.cdf(math.inf) == nearly.survival(0) == 1  # where probabilities add up to more
     assert model.per == "round"
     assert any_mixture("computation").per == "computation"
     assert model.tail_indices(2).tolist() == [2.5, 2.5]
@@ -221,23 +199,6 @@ def test_mixture_is_the_mixed_law():
     assert hash(model) == hash(any_mixture())
     alike = Mixture([Pareto(1, 3), Exponential(2)], [0.5, 0.5])
     assert eval(repr(alike)) == alike
-
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize(("f", "n"), [(1, 3), (5, 6), (6, 6), (40, 50)])
-@pytest.mark.parametrize(
-    "model",
-    [
-        any_mixture(),
-        Mixture([any_mixture(), Exponential(0.1)], [0.3, 0.7]),
-        Mixture([Exponential(1), Exponential(1000)], [0.99, 0.01]),
-    ],
-    ids=["three", "nested", "far apart"],
-)
-def test_mixture_order_statistic_mean_against_draws(model, f, n):
-    waits = np.sort(model.draw(np.random.default_rng(21), 20_000, n))[:, f - 1]
-    error = waits.std() / math.sqrt(waits.size)
-    assert abs(waits.mean() - model.order_statistic_mean(f, n)) < 4 * error
 
 
 @pytest.mark.parametrize(
@@ -260,34 +221,13 @@ def test_mixture_order_statistic_mean_by_expansion(weight, slow, f, n):
     assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
 
 
-MIXED_RATES = [1.0, 1.0, 0.25, 5.0, 0.01]
-
-
-def of_rates(shift=0.0):
-    return Heterogeneous([ShiftedExponential(shift, rate) for rate in MIXED_RATES])
-
-
-@pytest.mark.parametrize("shift", [0.0, 20.0])
-def test_heterogeneous_order_statistic_mean_by_inclusion(shift):
-    model, n = of_rates(shift), len(MIXED_RATES)
-    first = 1 / sum(MIXED_RATES)
-    last = sum(
-        (-1) ** (size + 1) / sum(chosen)
-        for size in range(1, n + 1)
-        for chosen in itertools.combinations(MIXED_RATES, size)
-    )
-    assert model.order_statistic_mean(1, n) == pytest.approx(shift + first, rel=1e-10)
-    assert model.order_statistic_mean(n, n) == pytest.approx(shift + last, rel=1e-10)
-    waits = [model.order_statistic_mean(f, n) for f in range(1, n + 1)]
-    # The order statistics add up to the sum of all times.
-    assert sum(waits) == pytest.approx(sum(m.mean() for m in model.models), rel=1e-10)
-
-
 @pytest.mark.parametrize("f", range(1, 7))
 @pytest.mark.parametrize(
-    "means", [[1, 1, 1, 1, 1, 1e6], [1, 1e6, 1e6, 1e6, 1e6, 1e6], [1, 1e-3, 1e3, 1e6, 1e6, 1e-6]]
+    "means",
+    [[1, 1, 4, 0.2, 100, 3], [1, 1e6, 1e6, 1e6, 1e6, 1e6], [1, 1e-3, 1e3, 1e6, 1e6, 1e-6]],
 )
-def test_heterogeneous_order_statistic_mean_of_scales_far_apart(means, f):
+def test_heterogeneous_order_statistic_mean_by_inclusion(means, f):
+    """Also of scales far apart."""
     model, n = Heterogeneous([Exponential(mean) for mean in means]), len(means)
     exact = mpmath.mpf(0)
     with mpmath.workdps(40):
@@ -298,6 +238,8 @@ def test_heterogeneous_order_statistic_mean_of_scales_far_apart(means, f):
             )
             exact += (-1) ** (size - (n - f + 1)) * mpmath.binomial(size - 1, n - f) * firsts
     assert model.order_statistic_mean(f, n) == pytest.approx(float(exact), rel=1e-11)
+    later = Heterogeneous([ShiftedExponential(20.0, 1 / mean) for mean in means])
+    assert later.order_statistic_mean(f, n) == pytest.approx(20 + float(exact), rel=1e-11)
 
 
 def test_heterogeneous_draws(refuse_other_numbers):
@@ -339,8 +281,8 @@ def test_heterogeneous_of_heavy_and_light_tails():
     ("models", "error", "message"),
     [
         ([], ValueError, "at least one model is needed"),
-        ([Pareto(1, 2), 3], TypeError, "distributions of fastgc.delays, got 3"),
-        ([Pareto(1, 2), of_rates()], TypeError, "distributions of fastgc.delays, got Hetero"),
+        ([Pareto(1, 2), 3], TypeError, "distributions .* got 3"),
+        ([Pareto(1, 2), Heterogeneous([Pareto(1, 2)])], TypeError, "got Heterogeneous"),
         ([Pareto(1, 2), ShiftedExponential(1, 2)], ValueError, "per must be the same"),
         ([Pareto(1, 2), Empirical([[1.0]])], ValueError, "draws whole rounds.*pool its samples"),
     ],
@@ -355,7 +297,6 @@ def test_models_that_do_not_go_together(kind, models, error, message):
     [
         ([1], "2 models need as many weights, got 1"),
         ([0.5, 0.6], "positive with sum 1, got .* with sum 1.1"),
-        ([1.5, -0.5], "positive with sum 1"),
         ([1, 0], "positive with sum 1"),
         ([math.nan, 1], "positive with sum 1"),
     ],
@@ -363,13 +304,6 @@ def test_models_that_do_not_go_together(kind, models, error, message):
 def test_mixture_weights_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         Mixture([Exponential(1), Exponential(2)], weights)
-
-
-def test_mixture_weights_are_numbers():
-    models = [Exponential(1.0), Exponential(2.0)]
-    with pytest.raises(TypeError, match=r"weights must .*not complex128"):
-        Mixture(models, np.array([0.5, 0.5], complex))
-    assert Mixture(models, np.array([0.5, 0.5])).weights == (0.5, 0.5)
 
 
 @pytest.mark.parametrize("slow", [1e-3, 1.0, 1e9, 1e60])

@@ -1,7 +1,5 @@
 """Delay models as text: how texts are read, and what errors say."""
 
-import importlib.util
-import json
 import re
 
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from strangers_delays import Uniform, Weibull
 
 from fastgc import delays
+from fastgc._base.registry import Registry
 from fastgc.delays import (
     Empirical,
     Exponential,
@@ -41,14 +40,10 @@ def test_parse_what_repr_writes(a, b, per):
         assert parse(f"2 of {text},per={per}") == Heterogeneous([model, model])
 
 
-@pytest.mark.parametrize("text", ["none", " None "])
-def test_parse_none(text):
-    assert parse(text) is None
-
-
 @pytest.mark.parametrize(
     ("text", "model"),
     [
+        (" None ", None),
         ("pareto:scale=0.01,shape=1.1", Pareto(0.01, 1.1)),
         (" Pareto : shape = 1.1 , scale = 1e-2 ", Pareto(0.01, 1.1)),
         ("shifted-exponential:shift=0,rate=1e+3", ShiftedExponential(0, 1000)),
@@ -80,37 +75,22 @@ def test_parse(text, model):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "text of a delay model is empty: expected none, .pareto: scale"),
-        ("gauss:mean=1", "unknown delay model 'gauss:mean=1': expected none, .pareto"),
+        ("", "empty: expected none, .pareto: scale"),
+        ("gauss:mean=1", "'gauss:mean=1': expected none, .pareto"),
         ("none:scale=1", "unknown delay model 'none:scale=1'"),
-        ("pareto", "scale and shape missing"),
-        ("pareto:scale=1", "'pareto:scale=1': shape missing"),
-        ("pareto:scale=1,shape=2,mu=3", "takes scale and shape, once each, and per; got 'mu=3'"),
-        ("pareto:t0=1,xi=2", "takes scale and shape, once each, and per; got 't0=1'"),
-        ("pareto:scale=1,scale=2,shape=3", "once each, and per; got 'scale=2'"),
-        ("pareto:scale=1,shape=fast", "shape must be a number"),
-        ("pareto:scale,shape=1", "scale must be a number"),
+        ("pareto:scale=1", "'pareto:scale=1': shape missing"),  # as `read_arguments` says
         ("pareto:scale=1,shape=-1", "shape must .*not -1.0"),
-        ("exponential:mean=1,per=day", "per must be 'round' or 'computation', got 'day'"),
+        ("exponential:mean=1,per=day", "per must .*got 'day'"),
         ("exponential:mean=1 + 0.1*exponential:mean=9", "a mixture is written as in '0.9"),
-        ("0.9*exponential:mean=1 + exponential:mean=9", "mean must be a number"),
-        ("0.9*exponential:mean=1 + 0.2*exponential:mean=9", "with sum 1, got .* with sum 1.1"),
         ("0.5.*exponential:mean=1 + 0.5*exponential:mean=9", "a weight must be a number"),
         ("0.5*none + 0.5*exponential:mean=9", "unknown delay model 'none'"),
         ("3 of exponential:mean=1; exponential:mean=2", "are listed as in '95 of exponential"),
         ("1000001 of exponential:mean=1", "at most 1000000 workers in all"),
         ("999999 of exponential:mean=1;2 of exponential:mean=2", "'2 of .*at most 1000000 workers"),
         (f"{'9' * 5000} of exponential:mean=1", "at most 1000000 workers in all"),
-        ("3 of none", "unknown delay model 'none'"),
         ("0 of exponential:mean=1", "at least one model is needed"),
-        (
-            "3 of exponential:mean=1; 1 of shifted-exponential:shift=1,rate=1",
-            "per must be the same for all models",
-        ),
-        ("empirical", "empirical takes a file, as in empirical:times.npy"),
         ("empirical:,per=round", "empirical takes a file"),
-        ("empirical:times.xls", "a file of times ends in one of .npy, .npz, .json, .csv"),
-        ("empirical:times.csv,unit=day", "unit must .*not 'day'"),
+        ("empirical:times.csv,unit=day", "'empirical:.* unit must .*not 'day'"),
         ("empirical:times.csv,unit=ms,per=round,unit=s", "unit is given twice"),
     ],
 )
@@ -119,90 +99,29 @@ def test_parse_refused(text, message):
         parse(text)
 
 
-def write(path, times):
-    if path.suffix == ".npy":
-        np.save(path, times)
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(np.asarray(times).tolist()))
-    else:
-        separator = "," if path.suffix == ".csv" else " "
-        np.savetxt(path, times, delimiter=separator, fmt="%.17g")
-
-
-@pytest.mark.parametrize("suffix", [".npy", ".json", ".csv", ".txt"])
-def test_parse_files(tmp_path, suffix):
-    path = tmp_path / f"times,per day{suffix}"
+def test_parse_files(tmp_path):
+    path = tmp_path / "times,per day.npy"
     times = np.random.default_rng(0).random((5, 3))
-    write(path, times)
+    np.save(path, times)
     assert parse(f"empirical:{path}") == Empirical(times)
-    assert parse(f"empirical: {path} , per = computation") == Empirical(times, "computation")
     assert parse(f"Empirical: {path} , PER = Computation") == Empirical(times, "computation")
     both = parse(f"empirical:{path},unit=MS , per=computation")
     assert both == parse(f"empirical:{path},per=computation,unit=ms")
     assert both == Empirical(times / 1000, "computation")
     with pytest.raises(ValueError, match="got 'day'"):
         parse(f"empirical:{path},per=day")
-    write(path, -times)
-    with pytest.raises(
-        ValueError, match=r"'empirical:.*, column 1: the time is negative \(and 14 more"
-    ):
+    np.save(path, -times)
+    with pytest.raises(ValueError, match=r"'empirical:.*, column 1: .* \(and 14 more"):
         parse(f"empirical:{path}")
-    write(path, times[:, 0])
-    assert parse(f"empirical:{path}") == Empirical(times[:, 0])
+    np.save(path, times[:, 0])
     unlike = parse(f"2 of 0.5*empirical:{path},per=round + 0.5*exponential:mean=1")
     mixed = Mixture([Empirical(times[:, 0]), Exponential(1)], [0.5, 0.5])
     assert unlike == Heterogeneous([mixed, mixed])
 
 
-@pytest.mark.parametrize(
-    ("suffix", "content"),
-    [(".csv", "1,2.5,3"), (".txt", "1 2.5\t3"), (".txt", "\n1\n2.5\n\n3\n"), (".csv", "1\n2.5\n3")],
-)
-def test_parse_pools_one_line_or_column(tmp_path, suffix, content):
-    path = tmp_path / f"times{suffix}"
-    path.write_text(content)
-    assert parse(f"empirical:{path}") == Empirical([1, 2.5, 3])
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("header.csv", "a,b\n1,c"),
-        ("ragged.csv", "1,2\n3"),
-        ("ragged.json", "[[1, 2], [3]]"),
-        ("table.json", '{"times": [1]}'),
-        ("broken.json", "[1, 2"),
-        ("empty.txt", ""),
-        ("text.npy", "1 2 3"),
-        ("empty.npy", ""),
-        ("large.json", f"[1{'0' * 400}]"),
-    ],
-)
-def test_parse_files_that_hold_no_times(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=rf"delay model 'empirical:.*{name}': ."):
-        parse(f"empirical:{tmp_path / name}")
-
-
-@pytest.mark.parametrize(
-    ("suffix", "content"), [(".csv", "1,2"), (".txt", "1 2"), (".json", "[1, 2]")]
-)
-def test_parse_files_that_begin_with_a_mark(tmp_path, suffix, content):
-    path = tmp_path / f"times{suffix}"
-    path.write_text(content, encoding="utf-8-sig")
-    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
-    assert parse(f"empirical:{path}") == Empirical([1, 2])
-
-
-@pytest.mark.parametrize("text", [None, 3, b"none", ["none"]])
-def test_parse_refuses_other_types(text):
-    with pytest.raises(TypeError, match="a delay model is a text, not"):
-        parse(text)
-
-
-def test_parse_missing_files():
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
-        parse("empirical:nowhere.csv")
+def test_parse_refuses_other_types():
+    with pytest.raises(TypeError, match="a delay model is a text, not b'none'"):
+        parse(b"none")
 
 
 def test_forms_are_read(tmp_path):
@@ -238,8 +157,6 @@ def test_register_by_name(nothing_offered):
     model = parse(" Weibull : shape = 0.7 , SCALE=2")
     assert (type(model), model.shape, model.scale) == (Weibull, 0.7, 2)
     assert others() == ["weibull"]
-    with pytest.raises(ValueError, match="takes shape, once each, and scale; got 'size=3'"):
-        parse("weibull:shape=1,size=3")
     with pytest.raises(ValueError, match="'weibull': shape missing"):
         parse("weibull")
     with pytest.raises(ValueError, match=r"unknown delay model 'gauss'.*also known: weibull"):
@@ -278,19 +195,11 @@ def test_parse_mixtures_of_own_models():
     ("text", "error", "message"),
     [
         ("0.5*strangers_delays:Weibull:shape=1 + 0.5*exponential:mean=1", ValueError, "mixtures"),
-        (
-            "3 of strangers_delays:Weibull:shape=1",
-            ValueError,
-            "Weibull:shape=1' .*that differ need",
-        ),
+        ("3 of strangers_delays:Weibull:shape=1", ValueError, "Weibull:shape=1' .*that differ"),
         ("strangers_delays:Weibull", ValueError, "shape missing; it takes shape, once each"),
-        ("strangers_delays:Weibull:shape", ValueError, "takes shape, .*got 'shape'"),
-        ("strangers_delays:Uniform:width=wide", ValueError, "width must be a number, not 'wide'"),
         ("strangers_delays:Uniform:width=1,per=day", ValueError, "per must be 'round' or"),
         ("strangers_delays:Useless", ValueError, "'strangers_delays:Useless': .*method sample"),
         ("strangers_delays:no_model", ValueError, "returned None instead of a model"),
-        ("strangers_delays:Missing", ImportError, "'strangers_delays' has no 'Missing'"),
-        ("nowhere_at_all:Weibull:shape=1", ValueError, "no module 'nowhere_at_all'"),
     ],
 )
 def test_parse_own_models_refused(text, error, message):
@@ -306,10 +215,9 @@ def test_others_of_installed_packages(tmp_path, monkeypatch):
         "[fastgc.delays]\noffered = strangers_delays:Weibull\nbroken = strangers_delays:Nothing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(MODELS, "_offered", None)
-    importlib.invalidate_caches()
+    fresh = Registry(MODELS.kind, MODELS.group)  # no entry points were looked up
+    monkeypatch.setattr("fastgc.delays.text.MODELS", fresh)
     assert others() == ["broken", "offered"]
     assert type(parse("offered:shape=1")) is strangers_delays.Weibull
-    assert type(parse("pareto:scale=1,shape=2")) is Pareto
     with pytest.raises(ImportError, match=r"'broken'.*'strangers_delays:Nothing'.*strange_models"):
         parse("broken:shape=1")
