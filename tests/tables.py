@@ -156,7 +156,9 @@ def streamed(code, number, partials, message_dtype=None):
     """Return a message whose terms are added one by one, and its energy."""
     worker, index = code.scheme.messages.sender(number)
     kinds = {"index": index, "message_dtype": message_dtype}
-    encoder = code.encoder(worker, partials.shape[1], partials.dtype, **kinds)
+    coded = code.scheme.layout == "complex data"
+    dtype = partials.real.dtype if coded else partials.dtype
+    encoder = code.encoder(worker, partials.shape[1], dtype, **kinds)
     for j in code.partitions(worker, index).tolist():
         encoder.add(j, partials[j])
     return encoder.message(), encoder.energy

@@ -111,6 +111,15 @@ def test_encode_refuses(code):
             assert (out == 7).all()
 
 
+def test_encode_over_a_partial_gradient_is_refused():
+    given = list(partial_gradients(PACKED, 6)[:3])
+    before = np.array(given)
+    for partials, out in ((given, given[1]), (stacked := np.array(given), stacked[-1])):
+        with pytest.raises(ValueError, match="out shares memory with a partial gradient"):
+            PACKED.encode(0, partials, out)
+        np.testing.assert_array_equal(partials, before)
+
+
 def test_unpacked_codes_want_real_gradients():
     partials = partial_gradients(EXPANDED, P)[EXPANDED.partitions(0)]
     with pytest.raises(TypeError, match="use packed=True"):
