@@ -10,7 +10,7 @@ from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
-from tables import SMALL, WAITING
+from tables import SMALL, WAITING, encoded
 
 import fastgc
 from fastgc import (
@@ -27,15 +27,14 @@ from fastgc import (
 from fastgc.cli.codes import figures_of
 from fastgc.codes import Scheme
 from fastgc.coding.messages import Messages
-from fastgc.coding.rules import Blocks, Cells, Tiling, Waiting, withstands
+from fastgc.coding.rules import Cells, Tiling, Waiting, withstands
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.engines import LocalCluster
 from fastgc.planning.simulation import simulate
-from fastgc.testing.codes import check
 
 
-class Shifted:
+class ShiftsScheme(Scheme):
     """A user's scheme, defined by its rows and `wait`."""
 
     def __init__(self, n, *, load, wait):
@@ -47,23 +46,18 @@ class Shifted:
         return (worker + np.arange(self._load)) % self.n, np.ones(self._load)
 
 
-class Shifts(Shifted, fastgc.Code):
-    """The same as a code."""
-
-
-class ShiftsScheme(Shifted, Scheme):
-    """The same as a scheme."""
-
-
 class ChunksScheme(ShiftsScheme):
+    """The same, but each message holds one partition."""
+
     messages = property(lambda self: Messages([self._load] * self.n))
 
 
-class Chunks(fastgc.Code):
-    """A code whose messages hold one partition each."""
+def Shifts(n, **options):
+    return fastgc.Code(ShiftsScheme(n, **options))
 
-    def __init__(self, n, *, load, wait):
-        super().__init__(ChunksScheme(n, load=load, wait=wait))
+
+def Chunks(n, **options):
+    return fastgc.Code(ChunksScheme(n, **options))
 
 
 CODES = [
@@ -123,73 +117,23 @@ def test_missing_is_the_least_number_to_come(code):
 def test_a_round_ends_with_the_same_message(code):
     rng = np.random.default_rng(2)
     g = rng.standard_normal((code.k, 4))
-    rnd = code.round(4)
+    messages, rnd = encoded(code, g), code.round(4)
     for _ in range(40):
         rnd.reset()
         heard, due = [], [0] * code.n
-        for worker in rng.permutation(
-            np.repeat(np.arange(code.n), code.scheme.messages.counts)
-        ).tolist():
-            held = code.partitions(worker, due[worker])
-            message = code.encode(worker, g[held], index=due[worker])
+        for worker in rng.permutation(code.scheme.messages.workers).tolist():
             heard.append(code.scheme.messages.number(worker, due[worker]))
             due[worker] += 1
-            ready = rnd.receive(worker, message)
+            ready = rnd.receive(worker, messages[heard[-1]])
             assert ready == code.decodable(heard) == rnd.decodable
             if ready:
                 break
-        a = code.decoding_vector(heard)
         assert rnd.residual() == pytest.approx(optimum(code, heard), abs=1e-9)
         error = np.linalg.norm(rnd.gradient() - g.sum(axis=0)) / np.linalg.norm(g.sum(axis=0))
         assert (error < 1e-9) == (rnd.residual() < 1e-9)
         assert rnd.best().residual == pytest.approx(rnd.residual(), abs=1e-12)
-        np.testing.assert_allclose(rnd.gradient(), _by_hand(code, heard, a, g), atol=1e-9)
-
-
-def _by_hand(code, heard, a, g):
-    B = code.matrix()[heard].reshape(len(heard), -1)
-    if not code.scheme.is_complex:
-        return a @ B @ g
-    packed = g[:, ::2] + 1j * g[:, 1::2]  # pairs of reals, as in messages
-    total = a @ B @ packed
-    return np.stack([total.real, total.imag], axis=1).ravel()
-
-
-@pytest.mark.parametrize("code", CODES[5:], ids=repr)
-def test_conformance(code, capsys):
-    check(code, engines=["simulated"])
-    said = capsys.readouterr().out.splitlines()
-    (waits,) = [line for line in said if line.startswith("waiting ends in time")]
-    assert f"for {code.scheme.wait} of {code.n} workers" in waits
-
-
-class Greedy(ShiftsScheme):
-    """A scheme whose vectors are not those of least squares."""
-
-    def bind_vector(self, survivors, vector, unit=2.0**-53):
-        return self.by_formula(lambda came: np.ones(came.size), survivors, vector)
-
-
-class Patient(ShiftsScheme):
-    """A scheme whose rule does not stop waiting at f workers."""
-
-    @property
-    def rule(self):
-        return Blocks.one(self.n, self.n)
-
-
-@pytest.mark.parametrize(
-    ("code", "fault"),
-    [
-        (fastgc.Code(Greedy(6, load=2, wait=3)), "what the vector leaves of messages"),
-        (fastgc.Code(Patient(6, load=2, wait=3)), "raises no NotDecodableError"),
-        (Shifts(6, load=2, wait=8), "wait must be in"),
-    ],
-    ids=["vector", "rule", "wait"],
-)
-def test_conformance_finds(code, fault):
-    with pytest.raises((AssertionError, ValueError), match=fault):
-        check(code, engines=["simulated"])
+        given = code.decoding_vector(heard), heard, [messages[m] for m in heard]
+        np.testing.assert_allclose(rnd.gradient(), code.combine(*given), atol=1e-9)
 
 
 def test_erasure_head_leaves_out_what_the_hypergeometric_law_says():
@@ -203,33 +147,17 @@ def test_erasure_head_leaves_out_what_the_hypergeometric_law_says():
 
 def test_what_is_said_of_stragglers_and_waiting():
     code = FractionalRepetition(12, stragglers=2, wait=5)
-    assert (code.stragglers, code.scheme.wait, code.scheme.awaited, code.threshold, code.load) == (
-        2,
-        5,
-        5,
-        5,
-        3,
-    )
-    assert not code.scheme.exact
+    assert (code.stragglers, code.threshold, code.load) == (2, 5, 3)
+    assert (code.scheme.wait, code.scheme.awaited, code.scheme.exact) == (5, 5, False)
     assert FractionalRepetition(12, load=3, wait=5).stragglers == 2
     patient = FractionalRepetition(12, stragglers=2, wait=11)  # tolerates two stragglers exactly
     assert patient.threshold == 10
     exact = FractionalRepetition(12, stragglers=2)
-    assert (exact.scheme.wait, exact.scheme.awaited, exact.threshold, exact.scheme.exact) == (
-        None,
-        10,
-        10,
-        True,
-    )
+    assert exact.threshold == 10
+    assert (exact.scheme.wait, exact.scheme.awaited, exact.scheme.exact) == (None, 10, True)
     assert Shifts(7, load=2, wait=4).stragglers == 0
     assert Shifts(40, load=9, wait=4).threshold == 4
     assert Chunks(4, load=2, wait=2).threshold == 6
-
-
-def test_gradients_are_sums_of_what_came():
-    code = FractionalRepetition(4, stragglers=1, wait=1)
-    g = np.array([[1.0, 2], [3, 4], [50, 60], [70, 80]])
-    assert code.decode([3], [code.encode(3, g[code.partitions(3)])]).tolist() == [120, 140]
 
 
 def test_a_matrix_that_never_determines_the_gradient():
@@ -255,8 +183,6 @@ def test_groups_of_codes_that_wait():
 def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
     with pytest.raises(ValueError, match=rf"wait must be in 1 \.\. n = 6, not {wait}"):
         FractionalRepetition(6, stragglers=1, wait=wait)
-    with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
-        LinearCode(np.eye(6), wait=wait)
     with pytest.raises(ValueError, match=r"wait must be in 1 \.\. n = 6"):
         Shifts(6, load=2, wait=wait).decodable([1])
     with pytest.raises(TypeError, match="wait"):
@@ -387,6 +313,8 @@ def test_a_plan_is_not_won_by_leaving_out_half():
 
 
 def test_figures_of_the_table():
+    """The worst is known where no round can end worse: workers may send a part of theirs."""
+
     def left_out(code, trials):
         _, found = figures_of("code", code, trials, 0)
         return found["residual"], found["worst_residual"], found["worst_is_known"]
@@ -398,6 +326,8 @@ def test_figures_of_the_table():
     assert not known
     assert worst >= mean > 0
     assert left_out(FractionalRepetition(8, load=2), 5) == (0, 0, True)
+    assert left_out(Uncoded(6, tolerance=0.5), 20)[2]
+    assert not left_out(Uncoded(6, load=2, tolerance=0.2), 20)[2]
 
 
 @settings(deadline=None, max_examples=much(500, 60))
