@@ -9,7 +9,7 @@ from strength import much
 
 from fastgc import ReedSolomon
 from fastgc.coding import clusters
-from fastgc.coding.clusters import DIRECT, Cluster, stable_root
+from fastgc.coding.clusters import DIRECT, Cluster, apportion, stable_root
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,20 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
 
 
 # ------------------------------------------------------------------------------ workers that differ
+
+
+@pytest.mark.parametrize(
+    ("k", "weight", "shares"),
+    [
+        (5, [10, 1, 1, 1], [2, 1, 1, 1]),  # each has at least 1
+        (7, [10, 9, 1, 1, 1], [2, 2, 1, 1, 1]),  # who has most beyond its part gives
+        (9, [4, 3, 3], [3, 3, 3]),  # the largest remainders: of 3.6, 2.7 and 2.7
+        (11, [4, 3, 3], [5, 3, 3]),
+        (10, [4, 3, 3], [4, 3, 3]),
+    ],
+)
+def test_apportion(k, weight, shares):
+    assert apportion(k, np.array(weight, float)).tolist() == shares
 
 
 def test_clusters_share_by_speed():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastgc import CyclicRepetition, LinearCode, ReedSolomon, Uncoded
+from fastgc import CyclicRepetition, LagrangeCode, LinearCode, ReedSolomon, Uncoded
 from fastgc.coding.gate import Gate
 
 
@@ -60,3 +60,16 @@ def test_awaits_more_asks_for_the_vector_of_the_scheme():
     assert not Asking(scheme).awaits_more(np.arange(3))
     np.testing.assert_array_equal(asked[0][0], scheme.vector(np.arange(3)))
     assert asked[0][1] == scheme.format(1, np.float64)
+
+
+def test_rounds_wait_for_better_messages():
+    """Fifteen messages suffice, but decode imprecisely; all of six workers are awaited at most."""
+    nodes = np.linspace(-1, 1, 8) + 0.01, np.linspace(-1, 1, 32)
+    code = LagrangeCode(8, 8, load=4, messages=4, nodes=nodes)
+    rnd, ready = code.round(3), []
+    for worker in range(8):
+        for _ in range(4):
+            rnd.receive(worker, np.ones(3))
+            ready.append(rnd.ready)
+            assert rnd.decodable == (len(ready) >= 15)
+    assert ready.index(True) == 4 * code.scheme.awaited - 1

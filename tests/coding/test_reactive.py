@@ -184,6 +184,19 @@ def test_the_deadline_follows_recent_rounds():
     assert dues.due == 7.0
 
 
+@pytest.mark.parametrize(("least", "due"), [(math.inf, 12.0), (7.0, 17.0)])
+def test_begin_waits_as_long_as_the_host_says(least, due):
+    """Two seconds, as the round before had its second share after one; or longer."""
+    rnd = ReactiveRound(fastgc.Reactive(3, holders=2), 1)
+    for begun in (0.0, 10.0):
+        now = iter([begun, *[begun + 1.0] * 3])
+        rnd.reset()
+        rnd.begin(Host(clock=lambda now=now: next(now), least_wait=least))
+        assert not begun or rnd.due == due
+        for worker in range(3):
+            rnd.receive(worker, np.ones(1))
+
+
 # ---------------------------------------------------------------------------------------- the round
 
 

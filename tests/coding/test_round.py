@@ -372,10 +372,10 @@ def reactive(rng):
 
 
 def chosen(rng):
-    code = ReedSolomon(6, stragglers=2)
-    numbers = rng.permutation(6)[:4]
+    code, few = [(ReedSolomon(6, stragglers=2), 4), (Uncoded(3, load=2), 6)][rng.integers(2)]
+    numbers = rng.permutation(6)[:few]
     inner = code.round(P)
-    return Chosen(inner, numbers, frozenset(range(6)), "raise"), inner
+    return Chosen(inner, numbers, frozenset(range(code.n)), "raise"), inner
 
 
 @pytest.mark.parametrize("kind", [of_round, verified, grouped, reactive, chosen])

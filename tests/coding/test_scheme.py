@@ -106,8 +106,9 @@ def test_rule_of_declared_stragglers():
     class Declared(Chunks):
         stragglers = 1
 
-    assert isinstance(Ring(8).scheme.rule, Span)
-    assert Ring(8).stragglers == 2  # finding it out declares nothing
+    ring = Ring(8)
+    assert ring.stragglers == 2  # finding it out declares nothing
+    assert isinstance(ring.scheme.rule, Span)
     assert isinstance(Chunks(4).rule, Span)
     for waits, awaited in ((Graph(9, stragglers=3).scheme, 6), (Declared(4), 3)):
         assert isinstance(waits.rule, Waiting)

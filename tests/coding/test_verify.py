@@ -3,6 +3,7 @@
 import copy
 import itertools
 import os
+from collections import Counter
 
 import ml_dtypes
 import numpy as np
@@ -25,7 +26,7 @@ from fastgc import (
 from fastgc.coding import verify
 from fastgc.coding.format import Format
 from fastgc.coding.scheme import Scheme
-from fastgc.coding.verify import WIDTH, Projection
+from fastgc.coding.verify import WIDTH, Projection, liars_of
 from fastgc.engines import SimulatedCluster
 from fastgc.errors import CorruptMessageError, UnverifiedError
 
@@ -324,6 +325,36 @@ def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
                     rnd.gradient()
             least = 1e-37 if dtype is np.float32 else 1e-150
             assert rnd.verified or not least < size < 1 / least
+
+
+@pytest.mark.parametrize("e", [1, 2])
+def test_what_an_approximate_code_decodes_is_verified_by_copies(e):
+    """Of each block that came, there must be more copies than workers may lie."""
+    code = FractionalRepetition(6, stragglers=2, wait=3)
+    job, rng, seen = Job(code), np.random.default_rng(0), set()
+    rnd = code.round(job.p, verify=e)
+    for _ in range(40):
+        rnd.reset()
+        blocks = Counter()
+        for number in rng.permutation(6).tolist():
+            receive(rnd, number, job.messages[number])
+            blocks[int(code.partitions(number)[0])] += 1
+            assert rnd.verified == (rnd.decodable and min(blocks.values()) > e)
+            seen.add((rnd.verified, len(blocks)))
+    assert {(True, 1), (True, 2)} <= seen
+
+
+@pytest.mark.parametrize(
+    ("verify", "liars"), [(False, 0), (0, 0), (True, 1), (np.True_, 1), (np.int64(3), 3), (16, 16)]
+)
+def test_liars_of(verify, liars):
+    assert liars_of(verify) == liars
+
+
+def test_liars_of_refuses():
+    for wrong, error in ((17, ValueError), (-1, ValueError), (1.0, TypeError), (None, TypeError)):
+        with pytest.raises(error, match=f"verify .* not {wrong}"):
+            liars_of(wrong)
 
 
 # --------------------------------------------------------------------------- corrupt messages
