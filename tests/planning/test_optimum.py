@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -65,15 +64,6 @@ def test_optimal_threshold_of_halbawi_et_al(seconds):
     assert optimal_threshold(N, DELAYS, WORK / N, decode=DecodeCost(seconds, "f3")).f == 33
 
 
-def test_optimal_threshold_by_enumeration():
-    decode = DecodeCost(1e-7, "fs")
-    best = optimal_threshold(N, DELAYS, WORK / N, 120, decode)
-    # The mean also exists with all workers, as xi > 1.
-    times = [round_time(f, N, DELAYS, WORK / N, 120, decode) for f in range(1, N + 1)]
-    np.testing.assert_array_equal(best.times, times)
-    assert best.time == min(times) == times[best.f - 1]
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     n=st.integers(1, 12),
@@ -89,21 +79,22 @@ def test_optimal_threshold_by_enumeration():
         ]
     ),
     room=st.none() | st.integers(0, 30),
+    decode=st.sampled_from([None, DecodeCost(1e-2, "fs")]),
 )
-def test_optimal_threshold_none_that_fits_is_better(n, k, cost, delays, room):
+def test_optimal_threshold_none_that_fits_is_better(n, k, cost, delays, room, decode):
     max_load = None if room is None else -(-k // n) + room
     times = {}
     for f in range(1, n + 1):
         if max_load is None or math.ceil(k * (n - f + 1) / n) <= max_load:
             try:
-                times[f] = round_time(f, n, delays, cost, k)
+                times[f] = round_time(f, n, delays, cost, k, decode)
             except ValueError:
                 continue
     if not times:
         with pytest.raises(ValueError, match="no mean exists"):
-            optimal_threshold(n, delays, cost, k, max_load=max_load)
+            optimal_threshold(n, delays, cost, k, decode, max_load=max_load)
         return
-    best = optimal_threshold(n, delays, cost, k, max_load=max_load)
+    best = optimal_threshold(n, delays, cost, k, decode, max_load=max_load)
     assert best.time == min(times.values())
     assert best.f == max(f for f, time in times.items() if time == best.time)
     for f, time in enumerate(best.times, start=1):
@@ -113,13 +104,6 @@ def test_optimal_threshold_none_that_fits_is_better(n, k, cost, delays, room):
             assert math.isnan(time)
         else:
             assert time == math.inf
-
-
-def test_optimal_threshold_of_workers_that_differ():
-    # Two of six workers never answer in time.
-    delays = Heterogeneous([Exponential(0.01)] * 4 + [Exponential(1e4)] * 2)
-    best = optimal_threshold(6, delays, 0.1)
-    assert (best.f, best.load) == (4, 3)
 
 
 def test_optimal_threshold_spares_a_heavy_tail():
@@ -135,14 +119,6 @@ def test_optimal_threshold_of_equals_is_the_least_load():
     assert (best.f, best.load, best.stragglers) == (5, 1, 0)
 
 
-def test_optimal_threshold_max_load():
-    free = optimal_threshold(N, DELAYS, WORK / N)
-    assert free.load == 13
-    best = optimal_threshold(N, DELAYS, WORK / N, max_load=5)
-    assert (best.load, best.f) == (5, 76)
-    assert best.time == round_time(76, N, DELAYS, WORK / N) > free.time
-
-
 def test_limit_time_of_proposition_1():
     alpha = 0.3
     errors = []
@@ -152,16 +128,6 @@ def test_limit_time_of_proposition_1():
     assert errors[0] < 1e-5
     assert errors[1] < errors[0] / 9
     assert errors[2] < errors[1] / 9
-
-
-def test_limit_time_in_the_proof_of_proposition_1():
-    # Two factors tend to e^(-1/xi) and e^(1/xi); the appendix says e^-xi and e^xi.
-    xi, alpha, n = mpmath.mpf("1.6"), mpmath.mpf("0.3"), mpmath.mpf(10) ** 9
-    with mpmath.workdps(30):
-        first = (1 - 1 / (xi * (alpha * n + 1))) ** (alpha * n + mpmath.mpf(1) / 2)
-        second = (1 - 1 / (xi * (n + 1))) ** (-n - mpmath.mpf(1) / 2)
-        assert abs(first - mpmath.exp(-1 / xi)) < 1e-8
-        assert abs(second - mpmath.exp(1 / xi)) < 1e-8
 
 
 def test_limit_time_is_equations_20_and_21():
@@ -189,11 +155,6 @@ def test_optimal_fraction_is_the_best(shape, decode):
     least = limit_time(best, delays, WORK, decode, N)
     grid = np.append(np.linspace(0.002, 1, 2000), best * (1 + np.array([-1e-3, 1e-3])))
     assert least <= min(limit_time(a, delays, WORK, decode, N) for a in grid)
-    # the derivative vanishes
-    h = 1e-4 * best
-    slope = limit_time(best + h, delays, WORK, decode, N)
-    slope -= limit_time(best - h, delays, WORK, decode, N)
-    assert abs(slope / (2 * h)) < 1e-5 * (least / best)
 
 
 @pytest.mark.parametrize("work", [0.01, 0.3])
@@ -300,80 +261,58 @@ def test_code_parameters_beyond_the_range_of_floats():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("error", "call", "message"),
     [
-        (lambda: DecodeCost(-1), "seconds must .*not -1"),
-        (lambda: DecodeCost(1, "f4"), 'order must be "f2", "f3" or "fs", not'),
-        (lambda: round_time(0, 5, DELAYS, 1), r"f must be in 1 \.\. n = 5, not 0"),
-        (lambda: round_time(1, 0, DELAYS, 1), "n and k must .*not n=0, k=0"),
-        (lambda: round_time(1, 5, DELAYS, 1, 0), "n and k must .*not n=5, k=0"),
-        (lambda: round_time(1, 5, DELAYS, math.inf), "cost must be"),
-        (lambda: round_time(5, 5, Pareto(1, 1), 1), "does not exist"),
-        (lambda: optimal_threshold(5, DELAYS, -1), "cost must be"),
-        (lambda: optimal_threshold(5, DELAYS, 1, 11, max_load=2), "max_load must be"),
-        (lambda: optimal_threshold(3, Pareto(1, 0.2), 1), r"as heavy as t\^-0\.6"),
+        (ValueError, lambda: DecodeCost(-1), "seconds must .*not -1"),
+        (TypeError, lambda: DecodeCost("1"), "seconds must be"),
+        (ValueError, lambda: DecodeCost(1, "f4"), "order must .*not 'f4'"),
+        (TypeError, lambda: DecodeCost(1.0).limit("half", 4), "alpha must be"),
+        (TypeError, lambda: DecodeCost(1.0).limit(0.5, 4.0), "n must be"),
+        (ValueError, lambda: round_time(0, 5, DELAYS, 1), "f must .*n = 5, not 0"),
+        (ValueError, lambda: round_time(1, 5, DELAYS, 1, 0), "k must .*k=0"),
+        (ValueError, lambda: round_time(1, 5, DELAYS, math.inf), "cost must be"),
+        (ValueError, lambda: round_time(5, 5, Pareto(1, 1), 1), "does not exist"),
+        (ValueError, lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: -1), r"e\(2, 3\) m"),
+        (TypeError, lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: None), r"\(2, 3\) m"),
+        (TypeError, lambda: round_time(2, 5, "none", 1), "delays must be"),
+        (TypeError, lambda: round_time(2, 5, DELAYS, "3"), "cost must .*not '3'"),
+        (ValueError, lambda: optimal_threshold(0, DELAYS, 1), "n and k .*n=0"),
+        (ValueError, lambda: optimal_threshold(5, DELAYS, -1), "cost must be"),
+        (TypeError, lambda: optimal_threshold(5, None, 1), "delays must be"),
+        (ValueError, lambda: optimal_threshold(5, DELAYS, 1, 11, max_load=2), "max_load must be"),
+        (ValueError, lambda: optimal_threshold(3, Pareto(1, 0.2), 1), r"t\^-0\.6"),
         (
+            ValueError,
             lambda: optimal_threshold(10, Pareto(1, 0.3), 1, max_load=2),
             "max_load=2: it takes a load of 4, with which f = 7",
         ),
         (
+            ValueError,
             lambda: optimal_threshold(3, DELAYS, 1, decode=lambda f, n: math.nan),
-            r"decode\(1, 3\) must be finite and not negative, not nan",
+            r"decode\(1, 3\) must .*nan",
         ),
-        (lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: -1), r"decode\(2, 3\) must be"),
-        (lambda: limit_time(1e-300, Pareto(1, 0.01), 1.0), "beyond the range of floats, about 1 "),
-        (lambda: limit_time(0, DELAYS, 1), r"alpha must be in \(0, 1\], not 0"),
-        (lambda: limit_time(1, DELAYS, -1), "work must be"),
-        (lambda: limit_time(1, Exponential(1), 1), "hold for Pareto delays per round"),
-        (lambda: limit_time(1, Pareto(1, 2, per="computation"), 1), "Pareto delays per round"),
-        (lambda: limit_time(1, DELAYS, 1, DecodeCost(1)), "decoding takes n >= 1 workers"),
-        (lambda: optimal_fraction(DELAYS, 0.0009), r"needs scale < work \* shape = 0\.00099"),
-        (lambda: optimal_fraction(DELAYS, 0), "compute everything"),
-        (lambda: optimal_fraction(DELAYS, 1, max_load=0, k=5), "max_load must be at least 1, not"),
-        (lambda: optimal_fraction(DELAYS, 1, n=2, max_load=2, k=5), "must be at least 3, not 2"),
-        (lambda: optimal_fraction(DELAYS, 1, n=1, max_load=2, k=5), "must be at least 5, not 2"),
-        (lambda: optimal_fraction(DELAYS, 1, max_load=2), "counts partitions: give k, .* not 0"),
-        (lambda: optimal_fraction(DELAYS, 1, max_load=2, k=-5), "counts partitions: give k"),
-        (lambda: optimal_fraction(DELAYS, 1, k=5), "k=5 is for max_load, which is not given"),
-        (lambda: code_parameters(0, 5), r"alpha must be in \(0, 1\], not 0"),
-        (lambda: code_parameters(1.1, 5), r"alpha must be in \(0, 1\], not 1\.1"),
-        (lambda: code_parameters(math.nan, 5), "alpha must be finite"),
-        (lambda: code_parameters(0.3, 3), r"at least 1/3, .* all of 3 are waited for, not 0\.3"),
-        (lambda: code_parameters(0.3, 0), "n and k must .*not n=0, k=0"),
-        (lambda: optimal_fraction(DELAYS, 0.0009, DecodeCost(1e-6), N), "compute everything"),
+        (ValueError, lambda: limit_time(1e-300, Pareto(1, 0.01), 1.0), "range of floats, about 1 "),
+        (ValueError, lambda: limit_time(0, DELAYS, 1), "alpha must .*not 0"),
+        (ValueError, lambda: limit_time(1, DELAYS, -1), "work must be"),
+        (ValueError, lambda: limit_time(1, Exponential(1), 1), "Pareto delays"),
+        (ValueError, lambda: limit_time(1, Pareto(1, 2, per="computation"), 1), "per round"),
+        (ValueError, lambda: limit_time(1, DELAYS, 1, DecodeCost(1)), "workers, not 0"),
+        (TypeError, lambda: limit_time(0.5, 3, 1), "delays must be"),
+        (ValueError, lambda: optimal_fraction(DELAYS, 0.0009), r"work \* shape = 0\.00099"),
+        (ValueError, lambda: optimal_fraction(DELAYS, 0.0009, DecodeCost(1e-6), N), "everything"),
+        (ValueError, lambda: optimal_fraction(DELAYS, 1, max_load=0, k=5), "max_load .*not 0"),
+        (ValueError, lambda: optimal_fraction(DELAYS, 1, n=2, max_load=2, k=5), "max_load .*3, "),
+        (ValueError, lambda: optimal_fraction(DELAYS, 1, max_load=2), "give k, .* not 0"),
+        (ValueError, lambda: optimal_fraction(DELAYS, 1, k=5), "k=5 is for max_load"),
+        (TypeError, lambda: optimal_fraction(DELAYS, 1, max_load=0.1, k=5), "max_load must be"),
+        (TypeError, lambda: optimal_fraction(DELAYS, 1, max_load=1, k=5.0), "k must be"),
+        (TypeError, lambda: optimal_fraction(None, 1), "delays must be"),
+        (ValueError, lambda: code_parameters(1.1, 5), "alpha must .*not 1.1"),
+        (ValueError, lambda: code_parameters(0.3, 3), "alpha must .*1/3, .*not 0.3"),
+        (ValueError, lambda: code_parameters(0.3, 0), "n and k .*n=0"),
+        (TypeError, lambda: code_parameters("1", 5), "alpha must be"),
     ],
 )
-def test_arguments_refused(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_optimum_refuses(error, call, message):
+    with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: optimal_threshold(5, None, 1), "delays must be a model of fastgc"),
-        (lambda: round_time(2, 5, "none", 1), "delays must be a model of fastgc"),
-        (lambda: limit_time(0.5, 3, 1), "delays must be a model of fastgc"),
-        (lambda: optimal_fraction(None, 1), "delays must be a model of fastgc"),
-        (lambda: optimal_fraction(DELAYS, 1, max_load=0.1, k=5), "max_load must be"),
-        (lambda: optimal_fraction(DELAYS, 1, max_load=1, k=5.0), "k must be"),
-        (lambda: code_parameters("1", 5), "alpha must be"),
-        (lambda: code_parameters(0.5, 5.0), "n must be"),
-        (lambda: optimal_threshold(5, DELAYS, None), "cost must .*not None"),
-        (lambda: round_time(2, 5, DELAYS, "3"), "cost must .*not '3'"),
-        (lambda: limit_time(None, DELAYS, 1), "alpha must be"),
-        (lambda: limit_time(0.5, DELAYS, "1"), "work must be"),
-        (lambda: DecodeCost("1"), "seconds must be"),
-        (lambda: round_time(2, 3, DELAYS, 1, decode=lambda f, n: None), "must be a real number"),
-    ],
-)
-def test_arguments_of_a_wrong_type(call, message):
-    with pytest.raises(TypeError, match=message):
-        call()
-
-
-def test_decode_cost_limit_of_no_fraction():
-    with pytest.raises(TypeError, match="alpha must be"):
-        DecodeCost(1.0).limit("half", 4)
-    with pytest.raises(TypeError, match="n must be"):
-        DecodeCost(1.0).limit(0.5, 4.0)
