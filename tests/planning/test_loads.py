@@ -289,6 +289,7 @@ def of(model):
         (ValueError, lambda: optimal_loads(10, [1e300] * 3, [1e300] * 3), "from inf to inf"),
         (TypeError, lambda: optimal_loads(1, None, [1]), "shifts must .*None"),
         (ValueError, lambda: optimal_loads(1, [0], [1]), "shift"),
+        (ValueError, lambda: optimal_loads(1, [math.inf], [1]), "shift"),
         (ValueError, lambda: optimal_loads(1, [1], [0]), "rates must be"),
         (ValueError, lambda: optimal_loads(1, [1, 2], [1]), r"\(2,\) and \(1,\)"),
         (ValueError, lambda: optimal_loads(9, [1, 2], [1, 1], 4), "hold 8, but needed=9"),

@@ -1,7 +1,6 @@
 """Simulated rounds: the kernel agrees with the codes' own rounds, and both with closed forms."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from fastgc import (
     LinearCode,
     ReedSolomon,
     Uncoded,
-    codes,
 )
 from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
 from fastgc.planning.simulation import Simulation, follow, simulate
@@ -33,6 +31,21 @@ MEDIUM = [
     Uncoded(40, load=5, tolerance=0.05),
     LagrangeCode(20, load=6, messages=3, nodes="roots"),
 ]
+
+
+HEAVY = Heterogeneous([Pareto(1, 0.5)] * 2 + [Exponential(1)] * 3)
+
+
+class Given:
+    """A delay model defined by a function."""
+
+    def __init__(self, sample, per="round"):
+        self.sample, self.per = sample, per
+
+
+def always(*values, per="round"):
+    """Return a model whose delays are the same in each round."""
+    return Given(lambda round, workers, seed: np.array(values, dtype=float), per)
 
 
 def assert_same(one, other):
@@ -131,15 +144,6 @@ def test_distribution_of_times(method):
 
 
 @pytest.mark.parametrize("method", ["kernel", "round"])
-def test_batches_are_coupons(method):
-    code = CouponCollector(400, load=100, seed=0)
-    found = simulate(code, PARETO, rounds=ROUNDS[method], seed=7, method=method)
-    error = found.workers.std() / math.sqrt(found.workers.size)
-    counts = np.unique([code.partitions(w)[0] for w in range(400)], return_counts=True)[1]
-    assert abs(found.mean_workers - first_of_each(counts)) < 4 * error
-
-
-@pytest.mark.parametrize("method", ["kernel", "round"])
 def test_messages_sent_together_cover_by_eq_16(method):
     """Eq. (16) of Li et al.: the first time at which finished workers hold all partitions."""
     loads = [3, 1, 4, 4, 5, 2]
@@ -156,30 +160,6 @@ def test_messages_sent_together_cover_by_eq_16(method):
         assert time == pytest.approx(done[worker], rel=1e-9)
         assert run.workers[round] == heard
         assert run.messages[round] == sum(np.array(loads)[np.argsort(done)[:heard]])
-
-
-class Given:
-    """A delay model defined by a function."""
-
-    def __init__(self, sample, per):
-        self.sample, self.per = sample, per
-
-
-def first_of_each(counts):
-    """Return the mean number of draws without replacement until every kind has come."""
-    total, mean = counts.sum(), 0.0
-    for subset in range(1, 1 << counts.size):
-        chosen = [c for i, c in enumerate(counts) if subset >> i & 1]
-        mean -= (-1) ** len(chosen) * (total + 1) / (sum(chosen) + 1)
-    return mean
-
-
-def test_workers_that_differ():
-    delays = Heterogeneous([ShiftedExponential(2.0, 1.0)] * 3 + [ShiftedExponential(2.0, 20.0)] * 2)
-    found = simulate(Uncoded(5), delays, rounds=50_000, seed=6)
-    t = np.linspace(2, 40, 400_001)
-    late = 1 - (1 - np.exp(-(t - 2))) ** 3 * (1 - np.exp(-20 * (t - 2))) ** 2
-    assert abs(z_score(found, 2 + np.trapezoid(late, t))) < 4
 
 
 # ------------------------------------------------------------------------------------ the model
@@ -218,32 +198,21 @@ def test_messages_come_one_by_one_though_computing_takes_no_time():
 
 
 def test_late_workers_miss_rounds():
-    class Scripted:
-        def sample(self, round, workers, seed):
-            # In round 0 worker 0 takes 10 s, and ends 9.2 s after the round; otherwise 0.1 s.
-            return np.array([10.0 if round == 0 else 0.1, 0.5, 0.8])
-
+    # In round 0 worker 0 takes 10 s, and ends 9.2 s after the round; otherwise 0.1 s.
+    late = Given(lambda round, workers, seed: np.array([0.1 if round else 10.0, 0.5, 0.8]))
     code = ReedSolomon(3, stragglers=1)
-    dropped = simulate(code, Scripted(), rounds=3)
+    dropped = simulate(code, late, rounds=3)
     np.testing.assert_allclose(dropped.times, [0.8, 0.5, 0.5])
-    late = simulate(code, Scripted(), rounds=20, interrupted=False)
+    kept = simulate(code, late, rounds=20, interrupted=False)
     # Rounds take 0.8 s without worker 0, until it is free 10 s after the start.
-    expected = [0.8] * 12
-    np.testing.assert_allclose(late.times[:12], expected)
     # After 9.6 s: in the next round it answers after 0.4 + 0.1 s, like the first of the others.
-    np.testing.assert_allclose(late.times[12], 0.5)
+    np.testing.assert_allclose(kept.times[:13], [0.8] * 12 + [0.5])
 
 
 def test_messages_of_a_round_are_left_between_two():
-    class Scripted:
-        per = "computation"
-
-        def sample(self, round, workers, seed):
-            return np.array([2.0, 0.5])
-
     # Worker 0 computes partitions 0 and 1, worker 1 1 and 0, each in half of its time.
     code = Uncoded(2, load=2)
-    found = simulate(code, Scripted(), rounds=2, interrupted=False)
+    found = simulate(code, always(2, 0.5, per="computation"), rounds=2, interrupted=False)
     # Worker 1 has sent both after 1 s. Then worker 0 needs 1 s more for its first message, and
     # takes up the next round after it.
     np.testing.assert_allclose(found.times, [1.0, 1.0])
@@ -252,20 +221,26 @@ def test_messages_of_a_round_are_left_between_two():
 
 
 def test_a_delay_of_the_round_comes_first():
-    class Scripted:
-        def __init__(self, per):
-            self.per = per
-
-        def sample(self, round, workers, seed):
-            return np.array([3.0, 5.0])
-
     code = Uncoded(2, load=2)
-    once = simulate(code, Scripted("round"), cost=1.0, rounds=1)
+    once = simulate(code, always(3, 5), cost=1.0, rounds=1)
     assert once.times == pytest.approx(5.0)  # worker 0 begins after 3 s
-    each = simulate(code, Scripted("computation"), cost=1.0, rounds=1)
+    each = simulate(code, always(3, 5, per="computation"), cost=1.0, rounds=1)
     assert each.times == pytest.approx(6.0)  # worker 1 finishes its first partition
-    assert once.computations == 2
-    assert each.computations == 2
+    assert once.computations == each.computations == 2
+
+
+def test_every_round_has_its_own_delays(monkeypatch):
+    """This holds for a model without `draw`, however many rounds are simulated at once."""
+    asked = []
+
+    def sample(round, workers, seed):
+        asked.append((round, workers, seed))
+        return np.full(workers, float(round))
+
+    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 12)
+    found = simulate(Uncoded(3), Given(sample), cost=1.0, rounds=10, seed=5)
+    assert asked == [(r, 3, 5) for r in range(10)]
+    np.testing.assert_allclose(found.times, 1 + np.arange(10), rtol=1e-6)
 
 
 def test_delays_of_a_seed():
@@ -279,11 +254,9 @@ def test_delays_of_a_seed():
 
 
 def test_more_rounds_than_are_drawn_at_a_time(monkeypatch):
-    from fastgc.planning.simulation import monte_carlo
-
     code = Uncoded(8, load=2)
     whole = simulate(code, PARETO, rounds=100, interrupted=False)
-    monkeypatch.setattr(monte_carlo, "_DRAWN", 8 * 7)
+    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 8 * 7)
     parts = simulate(code, PARETO, rounds=100, interrupted=False)
     np.testing.assert_allclose(parts.times, whole.times, rtol=1e-10)
 
@@ -301,57 +274,9 @@ def test_figures_of_a_simulation():
     np.testing.assert_array_equal(found.cdf([0.5, 1, 2.5, 4]), [0, 0.25, 0.5, 1])
     one = Simulation(np.ones(1), counts[:1], counts[:1], counts[:1])
     assert math.isnan(one.standard_error)
-
-
-class Strange:
-    per = "round"
-
-    def __init__(self, *values):
-        self.values = values
-
-    def sample(self, round, workers, seed):
-        return np.array(self.values)
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"rounds": 0}, "rounds must be at least 1"),
-        ({"cost": -1}, "cost must be seconds, finite and not negative"),
-        ({"cost": [1, 2]}, "one for each of 5 workers"),
-        ({"receive": -1}, "receive must be finite and not negative"),
-        ({"overhead": math.inf}, "overhead must be finite and not negative"),
-        ({"method": "fast"}, 'method must be "auto", "kernel" or "round"'),
-        ({"delays": Strange(1, 2)}, r"shape \(5,\), got \(2,\)"),
-        ({"delays": Strange(1, 1, 1, 1, -1)}, "not be negative or NaN"),
-        ({"delays": Strange(1, 1, 1, 1, math.nan)}, "not be negative or NaN"),
-        ({"delays": Strange(1, 1, 1, 1, math.inf)}, "finite and not negative"),
-        ({"delays": Pareto(1, 0.4)}, "mean time of a round does not exist.*all but 1"),
-        ({"delays": Heterogeneous([PARETO] * 4)}, "4 workers"),
-    ],
-)
-def test_bad_arguments(settings, text):
-    code = ReedSolomon(5, stragglers=1)
-    with pytest.raises(ValueError, match=text):
-        simulate(code, **{"rounds": 10, **settings})
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"rounds": 2.5}, "rounds must be an integer"),
-        ({"seed": None}, "seed must be an integer"),
-        ({"delays": 3.0}, "delays must be a model"),
-        ({"cost": "3"}, "cost"),
-        ({"cost": None}, "cost"),
-        ({"receive": None}, "receive"),
-    ],
-)
-def test_arguments_of_a_wrong_type(settings, text):
-    with pytest.raises(TypeError, match=text):
-        simulate(ReedSolomon(5, stragglers=1), **settings)
-    with pytest.raises(TypeError, match="code must be a code of fastgc, not 5"):
-        simulate(5)
+    for verb in (one.quantile, one.cdf):
+        with pytest.raises(TypeError, match="real numbers, not complex128"):
+            verb(1j)
 
 
 def test_workers_that_never_come_back():
@@ -362,54 +287,6 @@ def test_workers_that_never_come_back():
         simulate(code, heavy, rounds=10, interrupted=False)
     few = Heterogeneous([Pareto(0.01, 0.9)] * 4 + [PARETO] * 6)
     simulate(code, few, rounds=10, interrupted=False)
-
-
-def test_means_that_just_exist():
-    with pytest.raises(ValueError, match="does not exist"):
-        simulate(Uncoded(5), Pareto(1, 1.0), rounds=10)
-    simulate(ReedSolomon(5, stragglers=1), Pareto(1, 0.51), rounds=10)
-    heavy = Heterogeneous([Pareto(1, 0.5)] * 2 + [Exponential(1)] * 3)
-    simulate(ReedSolomon(5, stragglers=2), heavy, rounds=10)
-    with pytest.raises(ValueError, match="does not exist"):
-        simulate(ReedSolomon(5, stragglers=1), heavy, rounds=10)
-
-
-def test_costs_beyond_a_double_are_refused():
-    with pytest.raises(ValueError, match="cost is too large for loads up to 2"):
-        simulate(BinaryCode(4, stragglers=1), cost=1e308)
-    with pytest.raises(ValueError, match="and 100 rounds"):
-        simulate(BinaryCode(4, stragglers=1), cost=1e306, rounds=100)
-    assert simulate(BinaryCode(4, stragglers=1), cost=1e200).standard_error > 0
-
-
-def test_any_truth_interrupts():
-    one, other = (
-        simulate(BinaryCode(4, stragglers=1), Exponential(1.0), rounds=5, interrupted=truth)
-        for truth in (True, memoryview(b"x"))
-    )
-    np.testing.assert_array_equal(one.times, other.times)
-
-
-def test_quantiles_are_of_real_numbers():
-    simulation = simulate(BinaryCode(4, stragglers=1), cost=0.1, rounds=3)
-    for verb in (simulation.quantile, simulation.cdf):
-        with pytest.raises(TypeError, match="must be real numbers, not complex128"):
-            verb(1j)
-
-
-def test_every_round_has_its_own_delays(monkeypatch):
-    """This holds for a model without `draw`, however many rounds are simulated at once."""
-    asked = []
-
-    class Recorded:
-        def sample(self, round, workers, seed):
-            asked.append((round, workers, seed))
-            return np.full(workers, float(round))
-
-    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 12)
-    found = simulate(Uncoded(3), Recorded(), cost=1.0, rounds=10, seed=5)
-    assert asked == [(r, 3, 5) for r in range(10)]
-    np.testing.assert_allclose(found.times, 1 + np.arange(10), rtol=1e-6)
 
 
 def test_who_simulates_says_how_far_it_is(monkeypatch):
@@ -435,21 +312,41 @@ def test_rounds_are_followed_as_the_codes_own_round_goes(code, monkeypatch):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-def called(call):
-    """Names of all functions of Python that a call calls."""
-    names = set()
-    sys.setprofile(lambda frame, *_: names.add(frame.f_code.co_name))
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return names
+# ------------------------------------------------------------------------------------ arguments
 
 
-def test_what_an_alarm_raises_comes_through():
-    """NumPy asks Python how records compare: whatever is raised there, it raises TypeError."""
-    asked = "_promote_fields"
-    assert asked in called(lambda: np.unique(np.eye(2), axis=0))
-    code = codes.make("graph", 30, stragglers=5)
-    assert asked not in called(lambda: simulate(code, Exponential(0.01), rounds=20))
-    assert asked not in called(lambda: codes.make("graph", 30, stragglers=5))
+@pytest.mark.parametrize(
+    ("error", "settings", "text"),
+    [
+        (ValueError, {"rounds": 0}, "rounds must .*not 0"),
+        (TypeError, {"rounds": 2.5}, "rounds must"),
+        (TypeError, {"seed": None}, "seed must"),
+        (ValueError, {"cost": -1}, "cost must .*-1"),
+        (ValueError, {"cost": [1, 2]}, "one for each of 5 workers"),
+        (ValueError, {"cost": 1e308}, "cost .* loads up to 2"),
+        (ValueError, {"cost": 1e306, "rounds": 100}, "cost .* 100 rounds"),
+        (TypeError, {"cost": "3"}, "cost"),
+        (ValueError, {"receive": -1}, "receive must .*-1"),
+        (TypeError, {"receive": None}, "receive"),
+        (ValueError, {"overhead": math.inf}, "overhead must .*inf"),
+        (ValueError, {"method": "fast"}, 'method must be "auto", "kernel" or "round"'),
+        (TypeError, {"delays": 3.0}, "delays must be a model"),
+        (ValueError, {"delays": always(1, 2)}, r"shape \(5,\), got \(2,\)"),
+        (ValueError, {"delays": always(1, 1, 1, 1, -1)}, "negative"),
+        (ValueError, {"delays": always(1, 1, 1, 1, math.nan)}, "NaN"),
+        (ValueError, {"delays": always(1, 1, 1, 1, math.inf)}, "finite"),
+        (ValueError, {"delays": Heterogeneous([PARETO] * 4)}, "4 workers"),
+        (ValueError, {"delays": Pareto(1, 0.5)}, "does not exist.*all but 1"),
+        (ValueError, {"delays": HEAVY}, "does not exist"),
+        (TypeError, {"code": 5}, "code must be a code of fastgc, not 5"),
+    ],
+)
+def test_simulate_refuses(error, settings, text):
+    with pytest.raises(error, match=text):
+        simulate(**{"code": ReedSolomon(5, stragglers=1), "rounds": 10, **settings})
+
+
+def test_simulate_where_a_mean_or_a_square_just_exists():
+    simulate(ReedSolomon(5, stragglers=1), Pareto(1, 0.51), rounds=10)
+    simulate(ReedSolomon(5, stragglers=2), HEAVY, rounds=10)
+    assert simulate(BinaryCode(4, stragglers=1), cost=1e200).standard_error > 0
