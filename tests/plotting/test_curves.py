@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from pictures import FAST, SLOW, STEEP, history, legend_of
+from toys import made_up
 
 import fastgc
 
 # Imported by module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._base import text as shown
+from fastgc.planning.simulation import simulate
 from fastgc.plotting.curves import drawn_error, leaves_out
-from fastgc.plotting.panels import Panel
+from fastgc.stability import StabilityRow, StabilityTracker, TrackedRound, circle_values
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -59,29 +61,6 @@ def test_error_curves_of_many_runs_look_different():
     assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 28
 
 
-@pytest.mark.parametrize(
-    ("errors", "scale"),
-    [
-        ([0.8, 0.19], "log"),
-        ([0.8, 0.21], "linear"),
-        ([0.9, 0.0], "linear"),
-        ([0.0, 0.0], "linear"),
-    ],
-)
-def test_error_curves_scale_of_errors(errors, scale):
-    ax = errors_drawn([history("run", [1, 2], errors)])
-    assert ax.get_yscale() == scale
-
-
-@pytest.mark.parametrize(
-    ("ends", "scale"), [([1, 4], "linear"), ([1, 5], "log"), ([0, 5], "linear")]
-)
-def test_error_curves_scale_of_time(ends, scale):
-    runs = [history(f"until {end}", [end / 2, end], [0.9, 0.5]) for end in ends]
-    ax = errors_drawn(runs)
-    assert ax.get_xscale() == scale
-
-
 def labels(axis):
     low, high = axis.get_view_interval()
     ticks = [tick for tick in axis.get_major_locator()() if low <= tick <= high]
@@ -96,39 +75,37 @@ def test_error_curves_labels_of_ticks():
     assert labels(ax.xaxis) == ["0.1", "1", "10", "100", "1000", "10000"]
 
 
-def test_error_curves_leave_out_untested_rounds():
-    gaps = history("gaps", [1, 2, 3, 4], [0.9, None, float("nan"), 0.4])
-    np.testing.assert_array_equal(errors_drawn([gaps]).lines[0].get_xydata(), [[1, 90], [4, 40]])
+def test_error_curves_scales():
+    """An axis is logarithmic if what it shows is positive and spreads by more than four times."""
+    for errors, scale in (
+        ([0.8, 0.19], "log"),
+        ([0.8, 0.21], "linear"),
+        ([0.9, 0.0], "linear"),
+        ([0.0, 0.0], "linear"),
+    ):
+        assert errors_drawn([history("run", [1, 2], errors)]).get_yscale() == scale
+    for ends, scale in (([1, 4], "linear"), ([1, 5], "log"), ([0, 5], "linear")):
+        runs = [history(f"until {end}", [end / 2, end], [0.9, 0.5]) for end in ends]
+        assert errors_drawn(runs).get_xscale() == scale
 
 
-def panel(*lines, **kwargs):
-
-    return Panel("title", "x", "y", list(lines), **kwargs)
-
-
-def spending(name, times, losses, downloads, uploads, samples):
-    """Return a run of training whose rounds each take these times and resources."""
-    from fastgc.training.history import History, Record
-
-    rounds = [
-        Record(
-            number,
-            time,
-            *(0.0, 0.0, (), 0, 0),
-            loss,
-            0.5,
-            downloads=downloads,
-            uploads=uploads,
-            samples=samples,
-        )
-        for number, (time, loss) in enumerate(zip(times, losses, strict=True), start=1)
-    ]
-    return History(name, "", "", "", 0, rounds)
+def test_error_curves_of_few_rounds():
+    """Rounds that were not tested have no place; a single point is marked."""
+    gaps = history("gaps", [1, 2, 3, 4], [0.9, None, np.nan, 0.4])
+    stuck, once = history("stuck", [], []), history("once", [0.2], [0.5])
+    ax = errors_drawn([gaps, stuck, once])
+    assert legend_of(ax.figure) == ["gaps", "stuck (not tested)", "once"]
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 90], [4, 40]])
+    assert [line.get_marker() in {"", "None"} for line in ax.lines] == [True, True, False]
+    assert not ax.get_title()  # no ratio: one run never reached the others' loss
+    for nothing in [], [stuck, history("b", [1], [None])]:
+        with pytest.raises(ValueError, match="no run has a round with a test error"):
+            plotting.error_curves(nothing)
 
 
 def approximate_run(name, load, residuals, losses, times):
     """Return a run of training whose rounds leave out these residuals."""
-    run = spending(name, times, losses, 1, 1, 1)
+    run = made_up(*((t, x, 1, 1, 1) for t, x in zip(times, losses, strict=True)), name=name)
     run.rounds = [replace(r, residual=x) for r, x in zip(run.rounds, residuals, strict=True)]
     run.load = load
     return run
@@ -146,37 +123,16 @@ def test_error_curves_legend_says_what_runs_leave_out():
     }
 
 
-def test_error_curves_of_a_run_without_rounds():
-    ax = errors_drawn([FAST, history("stuck", [], [])])
-    assert legend_of(ax.figure) == ["coded", "stuck (not tested)"]
-    assert not ax.get_title()  # no ratio: one run never reached the other's loss
+def row_of(code, n, error, **changed):
+    """Return figures of precision, whose worst error is ten times the median."""
+    values = [code, n, n, 3, 3.0, n, n, 1.0, n // 8, "float64", "random", 7, 1e-5]
+    values += [error, 10 * error, error, 1.0, 1.0, 1.0, 0.0, 0.0]
+    return StabilityRow(**dict(zip(StabilityRow._fields, values, strict=True)) | changed)
 
 
-def test_error_curves_of_a_single_point():
-    ax = errors_drawn([FAST, history("once", [0.2], [0.5])])
-    assert [line.get_marker() in {"", "None"} for line in ax.lines] == [True, False]
-
-
-@pytest.mark.parametrize("histories", [[], [history("a", [], []), history("b", [1], [None])]])
-def test_error_curves_of_nothing(histories, tmp_path):
-    with pytest.raises(ValueError, match="nothing to draw: no run has a round with a test error"):
-        plotting.error_curves(histories)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plotting.save(plotting.error_curves(histories), tmp_path / "empty.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def rows_of(names, sizes, errors):
-    from fastgc.stability import StabilityRow
-
-    return [
-        StabilityRow(
-            *(name, n, n, 3, 3.0, n, n, 1.0, n // 8, "float64", "random", 7, 1e-5),
-            *(error, 10 * error, error, 1.0, 1.0, 1.0, 0.0, 0.0),
-        )
-        for name in names
-        for n, error in zip(sizes, errors, strict=True)
-    ]
+def rows_of(names, sizes, errors, **changed):
+    pairs = list(zip(sizes, errors, strict=True))
+    return [row_of(name, n, error, **changed) for name in names for n, error in pairs]
 
 
 def test_stability_figure_has_the_errors():
@@ -192,51 +148,44 @@ def test_stability_figure_has_the_errors():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8/1", "16/2", "32/4"]
     assert len({line.get_color() for line in ax.lines}) == 2
     assert [len(bars.get_segments()) for bars in ax.collections] == [3, 3]
-    awful = rows_of(["a"], [8], [100.0])[0]._replace(worst_error=np.inf)
-    plotting.stability_figure([awful])
     # Texts are placed where the caller asks.
     [ax] = plotting.stability_figure(rows[:2], [(9, 3), (9, 1)]).axes
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [1e-9, 1e-16])
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plotting.stability_figure([])
 
 
 def test_stability_figure_has_a_panel_for_each_pattern():
-    rows = rows_of(["exact", "near"], [8, 16], [1e-16, 1e-9])
-    others = [row._replace(pattern="neighbouring", error=3 * row.error) for row in rows]
-    halves = [row._replace(dtype="float16", error=5 * row.error) for row in rows]
-    figure = plotting.stability_figure([*rows, *others, *halves])
+    names, sizes, errors = ["exact", "near"], [8, 16], np.array([1e-16, 1e-9])
+    rows = rows_of(names, sizes, errors)
+    others = rows_of(names, sizes, 3 * errors, pattern="neighbouring")
+    figure = plotting.stability_figure(
+        [*rows, *others, *rows_of(names, sizes, 5 * errors, dtype="float16")]
+    )
     assert [ax.get_title() for ax in figure.axes] == [
         "random stragglers, float64",
         "neighbouring stragglers, float64",
         "random stragglers, float16",
     ]
     for ax, factor in zip(figure.axes, (1, 3, 5), strict=True):
-        assert [line.get_label() for line in ax.lines] == ["exact", "near"]
+        assert [line.get_label() for line in ax.lines] == names
         assert ax.get_ylim() == figure.axes[0].get_ylim()
         for line in ax.lines:
-            np.testing.assert_allclose(line.get_ydata(), np.multiply(factor, [1e-16, 1e-9]))
-    assert legend_of(figure) == ["exact", "near"]
+            np.testing.assert_allclose(line.get_ydata(), factor * errors)
     # A code has the same style in a panel that lacks another.
     figure = plotting.stability_figure([*rows, *others[2:]])
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figure.axes]
     assert list(colours[1]) == ["near"]
     assert colours[0]["near"] == colours[1]["near"] != colours[0]["exact"]
-    shown = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in figure.axes]
-    assert shown == [["exact", "near"], ["near"]]
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plotting.stability_figure([])
 
 
 def test_circle_curves():
-    from fastgc import ReedSolomon
-    from fastgc.stability import circle_values
-
-    code = ReedSolomon(32, stragglers=8)
+    code = fastgc.ReedSolomon(32, stragglers=8)
     ring = code.scheme.rings()[0]
     values = circle_values(code, [*ring[:3], *ring[10:12], ring[31]])
     ax = plotting.circle_curves(values)
-    exact, near = (line for line in ax.lines if line.get_label().endswith("exact vector"))
-    assert [exact.get_label(), near.get_label()] == ["exact vector", "near-exact vector"]
+    exact, near, zero = ax.lines
     drawn = exact.get_ydata()
     assert np.isnan(drawn[values.lost]).all()
     np.testing.assert_array_equal(drawn[~values.lost], values.exact[~values.lost])
@@ -245,16 +194,37 @@ def test_circle_curves():
     assert finite[~values.lost].all()
     shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
     assert shaded == [(-0.5, 2.5), (9.5, 11.5), (30.5, 31.5)]
-    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == [
-        "stragglers",
-        "exact vector",
-        "near-exact vector",
-    ]
+    assert all(patch.get_zorder() < zero.get_zorder() for patch in ax.patches)
+    assert legend_of(ax.figure) == ["stragglers", "exact vector", "near-exact vector"]
     assert ax.get_title() == "n = 32, s = 6"
+    assert ax.get_xlim() == (-0.5, 31.5)
+    assert (exact.get_linestyle(), near.get_linestyle()) == ("--", "-")
+    assert exact.get_color() != near.get_color()
+    assert exact.get_zorder() > near.get_zorder() > zero.get_zorder()
+    assert list(zero.get_ydata()) == [0, 0]
+    assert ax.yaxis.get_major_formatter()(-3.0) == "$10^{-3}$"
+    assert all(at == round(at) for at in ax.get_yticks())
+    [legend] = ax.figure.legends  # all entries side by side
+    ax.figure.canvas.draw()
+    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 1
     # Without stragglers, both vectors just add up.
     both = circle_values(code, [])
     np.testing.assert_allclose([both.exact, both.near_exact], 0, atol=1e-12)
     assert not plotting.circle_curves(both).patches
+
+
+def test_tracking_curves_are_the_rounds():
+    tracker = StabilityTracker()
+    tracker.rounds = [
+        TrackedRound(number, 5, predicted, 9.0, 1e-12, 1e-16, *measured)
+        for number, predicted, *measured in ((1, 1e-15, 2e-15), (2, np.inf), (3, 4e-15))
+    ]
+    [ax] = plotting.tracking_curves({"a": tracker}).axes
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1e-15], [3, 4e-15]])
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 2e-15]])
+    assert legend_of(ax.figure) == ["a"]
+    with pytest.raises(ValueError, match="no round was tracked"):
+        plotting.tracking_curves({"a": StabilityTracker()})
 
 
 def is_shown_text(artist):
@@ -269,8 +239,9 @@ def test_stability_figure_has_room_for_everything():
     from fastgc.codes import catalogue
 
     names = [catalogue.describe(name) for name in stability.MEASURED.split()]
-    rows = rows_of(names, [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7))
-    rows += [row._replace(pattern="neighbouring") for row in rows]
+    sizes, errors = [8, 16, 32, 64, 128, 256, 512], np.geomspace(1e-16, 1e3, 7)
+    rows = rows_of(names, sizes, errors)
+    rows += rows_of(names, sizes, errors, pattern="neighbouring")
     figure = plotting.stability_figure(rows)
     figure.draw_without_rendering()
     outside = {
@@ -290,78 +261,10 @@ def test_stability_figure_has_room_for_everything():
         assert not any(box.overlaps(other) for other in boxes[at + 1 :])
 
 
-def test_tracking_curves_are_the_rounds():
-    from fastgc.stability import StabilityTracker, TrackedRound
-
-    tracker = StabilityTracker()
-    tracker.rounds = [
-        TrackedRound(1, 5, 1e-15, 9.0, 1e-12, 1e-16, 2e-15),
-        TrackedRound(2, 5, np.inf, 9.0, 1e-12, 1e-16),
-        TrackedRound(3, 5, 4e-15, 9.0, 1e-12, 1e-16),
-    ]
-    [ax] = plotting.tracking_curves({"a": tracker}).axes
-    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1e-15], [3, 4e-15]])
-    np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 2e-15]])
-    assert legend_of(ax.figure) == ["a"]
-    with pytest.raises(ValueError, match="no round was tracked"):
-        plotting.tracking_curves({"a": StabilityTracker()})
-
-
 def test_leaves_out():
     assert leaves_out([np.nan]) == leaves_out([0.0, 1e-16]) == ""
     assert leaves_out([0.0976, 0.0]) == "leaves out 9.8%"
     assert leaves_out([0.0976, 0.2]) == "leaves out 9.8% to 20%"
-
-
-def test_spending_panels_are_what_was_spent():
-    first = spending("gcada", [1.0, 2.0, 4.0], [3.0, 2.0, 1.0], 4, 1, 40)
-    second = spending("adam", [2.0, 6.0], [2.5, 0.5], 12, 12, 120)
-    panels = plotting.spending_panels([first, second])
-    assert [(panel.x_label, panel.y_label) for panel in panels] == [
-        ("time (s)", "training loss"),
-        ("time (s)", "communication (vectors)"),
-        ("time (s)", "computation (sample gradients)"),
-    ]
-    assert [(panel.log_x, panel.log_y) for panel in panels] == [
-        (False, True),
-        (False, False),
-        (False, False),
-    ]
-    for panel, ys in zip(
-        panels,
-        [
-            ([3.0, 2.0, 1.0], [2.5, 0.5]),
-            ([5.0, 10.0, 15.0], [24.0, 48.0]),
-            ([40.0, 80.0, 120.0], [120.0, 240.0]),
-        ],
-        strict=True,
-    ):
-        assert [line.label for line in panel.lines] == ["gcada", "adam"]
-        for line, x, y in zip(panel.lines, ([1, 2, 4], [2, 6]), ys, strict=True):
-            np.testing.assert_array_equal(line.x, x)
-            np.testing.assert_array_equal(line.y, y)
-    four = plotting.spending_panels([first, second], loss_by_communication=True)
-    assert (four[3].x_label, four[3].y_label) == ("communication (vectors)", "training loss")
-    np.testing.assert_array_equal(four[3].lines[1].x, [24, 48])
-    np.testing.assert_array_equal(four[3].lines[1].y, [2.5, 0.5])
-
-
-def test_spending_panels_axes_suit_what_they_show():
-    short = spending("a", [0.001, 0.01], [3.0, 2.0], 1, 1, 1)
-    long = spending("b", [0.01, 0.05], [3.0, 2.0], 1, 1, 1)
-    panels = plotting.spending_panels([short, long], True)
-    assert panels[0].x_label == "time (ms)"
-    np.testing.assert_allclose(panels[0].lines[0].x, [1, 10])
-    assert [(panel.log_x, panel.log_y) for panel in panels] == [(True, True)] * 3 + [(False, True)]
-    # Simulated without delays, a run takes no time.
-    timeless = spending("c", [0.0, 0.0], [3.0, 2.0], 1, 1, 1)
-    assert not any(panel.log_x for panel in plotting.spending_panels([timeless, long]))
-
-
-def test_spending_panels_of_nothing():
-    for histories in ([], [spending("a", [], [], 1, 1, 1)]):
-        with pytest.raises(ValueError, match="nothing to draw"):
-            plotting.spending_panels(histories)
 
 
 def test_approximation_panels_against_time_and_load():
@@ -405,30 +308,6 @@ def test_approximation_panels_refuse():
 LATE = fastgc.delays.Exponential(0.01)
 
 
-def test_time_curves_are_the_quantiles():
-    codes = {"rs": fastgc.ReedSolomon(6, stragglers=2), "uncoded": fastgc.Uncoded(6)}
-    found = {
-        name: fastgc.simulation.simulate(code, LATE, rounds=500) for name, code in codes.items()
-    }
-    [ax] = plotting.time_curves(found, caption="n = 6").axes
-    assert ax.get_xscale() == "log"
-    assert ax.get_xlabel() == "time of a round (ms)"
-    for line, run in zip(ax.lines, found.values(), strict=True):
-        np.testing.assert_allclose(line.get_xdata(), 1e3 * run.quantile(line.get_ydata()))
-    assert ax.get_title() == f"fastest: rs, {shown.duration(found['rs'].mean)} on average"
-    (legend,) = ax.figure.legends
-    assert legend.get_title().get_text() == "n = 6"
-    with pytest.raises(ValueError, match="no code was simulated"):
-        plotting.time_curves({})
-    # An approximate method is not called the fastest if there are exact ones.
-    found["ignore"] = fastgc.simulation.simulate(
-        fastgc.Uncoded(6, tolerance=1 / 2), LATE, rounds=500
-    )
-    [ax] = plotting.time_curves(found).axes
-    assert ax.get_title().startswith("fastest exact code: rs, ")
-    assert "ignore (uncoded, ignores stragglers): leaves out" in ax.lines[2].get_label()
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("width", ["single", "double", "slide"])
 def test_curves_have_titles_of_one_line(width):
@@ -454,41 +333,142 @@ def test_curves_have_titles_of_one_line(width):
                 assert not any(box.overlaps(each.get_window_extent()) for each in others)
 
 
-def test_load_curves_have_intervals():
-    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic", "uncoded"], rounds=200)
-    time, growth = plotting.load_curves(plan).axes
-    best = plan.choices[0]
-    took = shown.duration(best.time)
-    assert time.get_title() == f"fastest: {best.name} at load {best.code.load}, {took}"
-    worst = max(plan.choices, key=lambda choice: choice.amplification)
-    assert growth.get_title().startswith(f"rounding: most by {worst.name}, ")
-    mine = {choice.code.load: choice for choice in plan.choices if choice.name == "cyclic"}
-    at = next(i for i, line in enumerate(time.lines) if line.get_label().startswith("cyclic"))
-    for ax, value, between in (
-        (time, lambda c: 1e3 * c.time, lambda c: 1.96e3 * c.standard_error * np.array([-1, 1])),
+def test_drawn_error_has_a_place_on_the_axis():
+    assert [drawn_error(each) for each in (0.0, 1e-17, 0.3, 2999, np.inf)] == [
+        *(1e-17, 1e-17, 0.3, 2999, 3000)
+    ]
+
+
+# Rounds: time, loss, downloads, uploads, samples.
+GCADA = made_up((1, 3, 4, 1, 40), (2, 2, 4, 1, 40), (4, 1, 4, 1, 40), name="gcada")
+ADAM = made_up((2, 2.5, 12, 12, 120), (6, 0.5, 12, 12, 120), name="adam")
+
+
+def curves(panel):
+    """Return the lines of a panel: lists of x and of y."""
+    return [(list(line.x), list(line.y)) for line in panel.lines]
+
+
+def test_spending_panels_are_what_was_spent():
+    panels = plotting.spending_panels([GCADA, ADAM], loss_by_communication=True)
+    times, losses, sent = ([1, 2, 4], [2, 6]), ([3, 2, 1], [2.5, 0.5]), ([5, 10, 15], [24, 48])
+    computed = [40, 80, 120], [120, 240]
+    for panel, labels, xs, ys in zip(
+        panels,
         (
-            growth,
-            lambda c: c.amplification,
-            lambda c: np.array(c.amplification_interval) - c.amplification,
+            ("time (s)", "training loss"),
+            ("time (s)", "communication (vectors)"),
+            ("time (s)", "computation (sample gradients)"),
+            ("communication (vectors)", "training loss"),
         ),
+        (times, times, times, sent),
+        (losses, sent, computed, losses),
+        strict=True,
     ):
-        bars = ax.collections[at].get_segments()
-        for (x, y), bar in zip(ax.lines[at].get_xydata(), bars, strict=True):
+        assert (panel.x_label, panel.y_label) == labels
+        assert [line.label for line in panel.lines] == ["gcada", "adam"]
+        assert curves(panel) == list(zip(xs, ys, strict=True))
+        assert (panel.log_x, panel.log_y) == (False, ys is losses)
+    assert [curves(p) for p in plotting.spending_panels([GCADA, ADAM])] == [
+        curves(p) for p in panels[:3]
+    ]
+    for nothing in ([], [made_up(name="a")]):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plotting.spending_panels(nothing)
+
+
+def test_spending_panels_axes_suit_what_they_show():
+    short = made_up((0.001, 3, 1, 1, 1), (0.01, 2, 1, 1, 1))
+    long = made_up((0.01, 3, 1, 1, 1), (0.05, 2, 1, 1, 1))
+    panels = plotting.spending_panels([short, long], True)
+    assert panels[0].x_label == "time (ms)"
+    np.testing.assert_allclose(panels[0].lines[0].x, [1, 10])
+    assert [(panel.log_x, panel.log_y) for panel in panels] == [(True, True)] * 3 + [(False, True)]
+    # Simulated without delays, a run takes no time.
+    timeless = made_up((0, 3, 1, 1, 1), (0, 2, 1, 1, 1))
+    assert not any(panel.log_x for panel in plotting.spending_panels([timeless, long]))
+
+
+def test_spending_panels_count_rounds_that_were_not_evaluated():
+    first, second, third = GCADA.rounds
+    run = replace(GCADA, rounds=[first, replace(second, evaluated=False), third])
+    loss, sent, _, by_sent = plotting.spending_panels([run], True)
+    assert curves(loss) == [([1, 4], [3, 1])]
+    assert curves(sent) == [([1, 2, 4], [5, 10, 15])]
+    assert curves(by_sent) == [([5, 15], [3, 1])]
+
+
+def test_time_curves_are_the_quantiles():
+    codes = {"rs": fastgc.ReedSolomon(6, stragglers=2), "uncoded": fastgc.Uncoded(6)}
+    codes["ignore"] = fastgc.Uncoded(6, tolerance=1 / 2)
+    found = {name: simulate(code, LATE, rounds=500) for name, code in codes.items()}
+    exact = {name: found[name] for name in ("rs", "uncoded")}
+    [ax] = plotting.time_curves(exact, caption="n = 6").axes
+    assert ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "time of a round (ms)"
+    for line, run in zip(ax.lines, exact.values(), strict=True):
+        np.testing.assert_allclose(line.get_xdata(), 1e3 * run.quantile(line.get_ydata()))
+        assert (line.get_ydata()[0], line.get_ydata()[-1]) == (0, 0.999)
+    assert ax.get_title() == f"fastest: rs, {shown.duration(found['rs'].mean)} on average"
+    (legend,) = ax.figure.legends
+    assert legend.get_title().get_text() == "n = 6"
+    with pytest.raises(ValueError, match="no code was simulated"):
+        plotting.time_curves({})
+    # An approximate method is not called the fastest if there are exact ones.
+    [ax] = plotting.time_curves(found).axes
+    assert ax.get_title().startswith("fastest exact code: rs, ")
+    assert "ignore (uncoded, ignores stragglers): leaves out" in ax.lines[2].get_label()
+    slow = {"ignore": simulate(codes["ignore"], fastgc.delays.Exponential(5.0), rounds=50)}
+    [ax] = plotting.time_curves(slow).axes
+    assert ax.get_title().startswith("fastest: ignore, ")
+    assert ax.get_xlabel() == "time of a round (s)"
+    [line] = ax.lines
+    np.testing.assert_allclose(line.get_xdata(), slow["ignore"].quantile(line.get_ydata()))
+
+
+def test_load_curves_have_intervals():
+    """The best choice of each load is drawn, and no time below zero."""
+    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic", "uncoded"], rounds=200)
+    wide, *others = (choice for choice in plan.choices if choice.name == "cyclic")
+    wide = replace(wide, standard_error=wide.time)
+    plan.choices[:] = [wide, replace(wide, wait=5 * wide.wait), *others]
+    time, growth = plotting.load_curves(plan).axes
+    assert time.get_title().startswith(f"fastest: cyclic at load {wide.code.load}, ")
+    assert growth.get_title().startswith("rounding: most by cyclic, ")
+    assert time.get_ylabel() == "time of a round (ms)"
+    assert [ax.get_yscale() for ax in (time, growth)] == ["log", "log"]
+    mine = {choice.code.load: choice for choice in (wide, *others)}
+    for ax, value, ends in (
+        (time, lambda c: 1e3 * c.time, lambda c: 1e3 * c.time + SPREAD * c.standard_error),
+        (growth, lambda c: c.amplification, lambda c: np.array(c.amplification_interval)),
+    ):
+        [line], [bars] = ax.lines, ax.collections
+        assert list(line.get_xdata()) == sorted(mine)
+        for (x, y), bar in zip(line.get_xydata(), bars.get_segments(), strict=True):
             choice = mine[int(x)]
             assert y == value(choice)
-            np.testing.assert_allclose(bar[:, 1], y + between(choice))
-            assert choice.amplification_interval[0] <= choice.amplification
+            low, high = ends(choice)
+            np.testing.assert_allclose(bar[:, 1], [low if low > 0 else y, high])
 
 
-def test_sequential_curves():
+SPREAD = 1.96e3 * np.array([-1, 1])  # of standard errors, in milliseconds
+
+
+def test_sequential_curves_count_gradients_and_choices():
     times = 1.0 + np.random.default_rng(0).exponential(size=(60, 4))
-    found = fastgc.sequential.compare(times, ["uncoded", "rs:stragglers=1"], probe=20)
+    found = fastgc.sequential.compare(times, ["uncoded", "rs"], probe=20)
     done, tried = plotting.sequential_curves(found).axes
-    best = min(found, key=lambda each: each.run.seconds_per_job)
-    assert done.get_title().startswith(f"fastest: {best.name[:12]}")
     for line, each in zip(done.lines, found, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), np.sort(each.run.done))
-    assert sum(len(line.get_xdata()) for line in tried.lines) == sum(len(e.tried) for e in found)
+        assert list(line.get_ydata()) == list(range(1, each.run.done.size + 1))
+    for line, each in zip(tried.lines, found, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.array(each.tried))
+    count = sum(len(each.tried) for each in found)
+    best = min(found, key=lambda each: each.run.seconds_per_job)
+    assert done.get_title().startswith(f"fastest: {best.name[:12]}")
+    assert tried.get_title() == f"the best of {count} choices has load {best.scheme.load:.3g}"
+    assert tried.get_ylabel() == "time per gradient (s)"
+    assert (tried.get_xscale(), tried.get_yscale(), done.get_yscale()) == ("log", "log", "linear")
     with pytest.raises(ValueError, match="no scheme was compared"):
         plotting.sequential_curves([])
 
@@ -499,73 +479,28 @@ def test_fit_curves():
     [ax] = plotting.fit_curves(times, fits).axes
     assert ax.get_title().startswith(f"best fit: {type(fits[0].model).__name__}, at most 0.0")
     recorded, first, *_ = ax.lines
+    assert recorded.get_drawstyle() == "steps-post"
     np.testing.assert_allclose(recorded.get_xdata(), 1e3 * np.quantile(times, recorded.get_ydata()))
     np.testing.assert_allclose(first.get_xdata(), 1e3 * fits[0].model.quantile(first.get_ydata()))
-
-
-def test_cost_curves_are_points():
-    codes = {
-        "rs": fastgc.ReedSolomon(6, stragglers=2),
-        "binary": fastgc.BinaryCode(6, stragglers=2),
-    }
-    codes["ignore"] = fastgc.codes.make("ignore", 6, stragglers=2)
-    found = fastgc.stability.compare(codes, patterns=["late"], sets=5)
-    waited, wrong = plotting.cost_curves(found).axes
-    for ax, value in ((waited, "workers"), (wrong, "error")):
-        points = {tuple(np.ravel(line.get_xydata())) for line in ax.lines if len(line.get_xdata())}
-        expected = {(each.mean_load, getattr(each, value)) for each in found}
-        assert expected <= points
-    assert waited.get_title().startswith("fewest: ")
-    # A code that leaves out gradients does not compete in rounding errors.
-    assert wrong.get_title().startswith("least precise exact code: ")
-    assert "ignore" not in wrong.get_title()
-    with pytest.raises(ValueError, match="no code was measured"):
-        plotting.cost_curves([])
-
-
-def test_drawn_error_has_a_place_on_the_axis():
-    assert [drawn_error(each) for each in (0.0, 1e-17, 0.3, 2999, np.inf)] == [
-        *(1e-17, 1e-17, 0.3, 2999, 3000)
-    ]
-
-
-def test_circle_curves_axes():
-    values = fastgc.stability.circle_values(fastgc.ReedSolomon(12, stragglers=2), [0, 5])
-    ax = plotting.circle_curves(values)
-    assert ax.get_xlim() == (-0.5, 11.5)
-    exact, near, zero = ax.lines
-    assert (exact.get_linestyle(), near.get_linestyle()) == ("--", "-")
-    assert exact.get_color() != near.get_color()
-    assert exact.get_zorder() > near.get_zorder() > zero.get_zorder()
-    assert list(zero.get_ydata()) == [0, 0]
-    assert ax.yaxis.get_major_formatter()(-3.0) == "$10^{-3}$"
-    assert all(at == round(at) for at in ax.get_yticks())
-    [legend] = ax.figure.legends  # all entries side by side
-    ax.figure.canvas.draw()
-    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 1
-    assert all(patch.get_zorder() < zero.get_zorder() for patch in ax.patches)
-
-
-def test_spending_panels_count_rounds_that_were_not_evaluated():
-    run = spending("a", [1.0, 2.0, 3.0], [3.0, 2.0, 1.0], 4, 1, 40)
-    run.rounds[1] = replace(run.rounds[1], evaluated=False)
-    loss, sent, _, by_sent = plotting.spending_panels([run], True)
-    assert (list(loss.lines[0].x), list(loss.lines[0].y)) == ([1, 3], [3, 1])
-    assert (list(sent.lines[0].x), list(sent.lines[0].y)) == ([1, 2, 3], [5, 10, 15])
-    assert (list(by_sent.lines[0].x), list(by_sent.lines[0].y)) == ([5, 15], [3, 1])
+    [ax] = plotting.fit_curves([2.0, 3.0, 5.0], []).axes
+    assert (ax.get_title(), ax.get_xlabel(), len(ax.lines)) == ("", "time (s)", 1)
 
 
 def test_cost_curves_bars_reach_from_the_median_to_the_largest():
-    row = rows_of(["binary"], [8], [1e-9])[0]._replace(mean_load=2.5, workers=6.0)
-    rough = row._replace(code="graph", left_out=0.2, workers=5.0, worst_error=1e-3)
+    row = row_of("binary", 8, 1e-9, mean_load=2.5, workers=6.0)
+    rough = row_of("graph", 8, 1e-9, mean_load=2.5, workers=5, left_out=0.2, worst_error=1e-3)
     waited, wrong = plotting.cost_curves([row, rough], "at random").axes
     bars = np.array([each.get_segments()[0] for each in wrong.collections])
     np.testing.assert_allclose(bars, [[[2.5, 1e-9], [2.5, 1e-8]], [[2.5, 1e-9], [2.5, 1e-3]]])
+    points = [line.get_xydata().tolist() for line in waited.lines if len(line.get_xdata())]
+    assert [[2.5, 6]] in points
+    assert [[2.5, 5]] in points
     assert waited.get_title() == "fewest: graph, 5 workers"
+    # A code that leaves out gradients does not compete in rounding errors.
     assert wrong.get_title() == "least precise exact code: binary, 1e-08"
     assert (waited.get_yscale(), wrong.get_yscale()) == ("linear", "log")
     [legend] = waited.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
+    assert legend_of(waited.figure) == [
         "binary",
         "graph (edges of a random graph): leaves out 20%",
     ]
@@ -575,55 +510,5 @@ def test_cost_curves_bars_reach_from_the_median_to_the_largest():
         ([rough], "least precise: graph, 1e-03"),
     ):
         assert plotting.cost_curves(rows).axes[1].get_title() == title
-
-
-def test_time_curves_of_approximate_codes_alone():
-    code = fastgc.Uncoded(6, tolerance=1 / 2)
-    late = fastgc.delays.Exponential(5.0)
-    found = {"ignore": fastgc.simulation.simulate(code, late, rounds=50)}
-    [ax] = plotting.time_curves(found).axes
-    assert ax.get_title().startswith("fastest: ignore, ")
-    assert ax.get_xlabel() == "time of a round (s)"
-    np.testing.assert_allclose(ax.lines[0].get_xdata(), found["ignore"].quantile(
-        ax.lines[0].get_ydata()))  # fmt: skip
-    assert (ax.lines[0].get_ydata()[0], ax.lines[0].get_ydata()[-1]) == (0, 0.999)
-
-
-def test_load_curves_draw_the_best_of_a_load_and_no_time_below_zero():
-    plan = fastgc.planning.plan(6, LATE, 1e-3, codes=["cyclic"], rounds=50)
-    [first, *_] = plan.choices
-    wide = replace(first, standard_error=first.time)
-    slower = replace(first, wait=5 * first.wait)
-    plan.choices[:] = [wide, slower]
-    time, growth = plotting.load_curves(plan).axes
-    [bar] = time.collections[0].get_segments()
-    took = 1e3 * wide.time
-    np.testing.assert_allclose(bar[:, 1], [took, took * 2.96])
-    assert time.lines[0].get_ydata() == pytest.approx([took])
-    assert growth.get_title().startswith("rounding: most by cyclic, ")
-    assert time.get_ylabel() == "time of a round (ms)"
-    assert [ax.get_yscale() for ax in (time, growth)] == ["log", "log"]
-
-
-def test_sequential_curves_count_gradients_and_choices():
-    times = 1.0 + np.random.default_rng(0).exponential(size=(60, 4))
-    found = fastgc.sequential.compare(times, ["uncoded", "rs"], probe=20)
-    done, tried = plotting.sequential_curves(found).axes
-    for line, each in zip(done.lines, found, strict=True):
-        assert list(line.get_ydata()) == list(range(1, each.run.done.size + 1))
-    for line, each in zip(tried.lines, found, strict=True):
-        np.testing.assert_array_equal(line.get_xydata(), np.array(each.tried))
-    count = sum(len(each.tried) for each in found)
-    best = min(found, key=lambda each: each.run.seconds_per_job)
-    assert tried.get_title() == f"the best of {count} choices has load {best.scheme.load:.3g}"
-    assert tried.get_ylabel() == "time per gradient (s)"
-    assert (tried.get_xscale(), tried.get_yscale(), done.get_yscale()) == ("log", "log", "linear")
-
-
-def test_fit_curves_of_no_model():
-    [ax] = plotting.fit_curves([2.0, 3.0, 5.0], []).axes
-    assert ax.get_title() == ""
-    assert ax.get_xlabel() == "time (s)"
-    [line] = ax.lines
-    assert line.get_drawstyle() == "steps-post"
-    np.testing.assert_allclose(line.get_xdata(), np.quantile([2, 3, 5], line.get_ydata()))
+    with pytest.raises(ValueError, match="no code was measured"):
+        plotting.cost_curves([])
