@@ -162,22 +162,6 @@ def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
                 np.testing.assert_allclose(vector @ B[list(F)], 1, atol=1e-9)
 
 
-def test_clusters_of_like_speed_are_faster():
-    """Ten fast and ten slow workers in two clusters; times are exponential order statistics."""
-    rng = np.random.default_rng(0)
-    speeds = np.repeat([4.0, 1.0], 10)
-    unit = rng.standard_exponential((2000, 20)) / speeds
-    even = ReedSolomon(20, 100, stragglers=4, clusters=2)
-    fair = ReedSolomon(20, 100, stragglers=4, clusters=2, speeds=speeds.tolist())
-
-    def mean(code):
-        each = (unit * code.scheme.loads).reshape(-1, 2, 10)
-        return np.sort(each, axis=2)[:, :, 5].max(axis=1).mean()
-
-    assert fair.stragglers == even.stragglers == 4
-    assert mean(fair) < 0.7 * mean(even)
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

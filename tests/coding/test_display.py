@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import fastgc
 from fastgc import delays, planning, simulation
-from fastgc._base import text as shown
 from fastgc.coding import display
 
 LATE = delays.Exponential(0.01)
@@ -71,16 +70,6 @@ def test_texts_are_short_and_name_no_address(make):
     assert len(text.splitlines()) < 8
 
 
-def test_a_plan_tells_the_fastest_of_each_code_and_why_others_are_not_there():
-    found = planning.plan(8, LATE, codes=["rs", "binary", "uncoded"], rounds=50, seed=1)
-    text = repr(found)
-    for each in found.by_code():
-        assert f"{each.name}: {each.code!r}, load {each.code.load}" in text
-        assert shown.duration(each.time) in text
-    refused = found._replace(refused={"x": "too <many>"})
-    assert "x: too <many>" in repr(refused)
-
-
 # ---------------------------------------------------------------------------------------- tables
 
 
@@ -131,31 +120,3 @@ def test_nothing_large_is_imported_for_it():
     told += "repr(c.round(3)); "
     told += "print(sorted({'matplotlib', 'scipy', 'numba', 'torch', 'rich'} & sys.modules.keys()))"
     assert programs.printed(told) == "[]"
-
-
-# -------------------------------------------------------------------------------------- followed
-
-
-FOLLOWED = [CODE, fastgc.BinaryCode(9, stragglers=2), fastgc.Uncoded(4, 8, load=4)]
-FOLLOWED.append(fastgc.RandomAssignment(8, load=4, seed=1, send="together"))
-
-
-@pytest.mark.parametrize("code", FOLLOWED)
-@pytest.mark.parametrize("law", [LATE, delays.Empirical(np.arange(1, 500.0)), None])
-@pytest.mark.parametrize("more", [{}, {"receive": 1e-3}, {"interrupted": False, "overhead": 1e-4}])
-def test_rounds_that_are_followed_are_those_simulated(code, law, more):
-    run = simulation.simulate(code, law, cost=2e-3, rounds=200, seed=5, **more)
-    followed = simulation.follow(code, law, cost=2e-3, rounds=4, seed=5, **more)
-    assert followed.message_counts == tuple(code.scheme.messages.counts)
-    senders = np.repeat(np.arange(code.n), code.scheme.messages.counts)
-    for each, time, messages, workers in zip(
-        followed.rounds, run.times, run.messages, run.workers, strict=False
-    ):
-        assert each.wait == pytest.approx(time, rel=1e-9)
-        assert len(each.received) == len(each.arrivals) == messages
-        assert np.unique(senders[each.received]).size == workers
-        assert (np.diff(each.arrivals) >= 0).all()
-        assert each.arrivals[-1] == pytest.approx(each.wait, rel=1e-9)
-        assert code.decodable(each.received)
-    ends = np.cumsum([each.wait + more.get("overhead", 0) for each in followed.rounds])
-    np.testing.assert_allclose([each.time for each in followed.rounds], ends)

@@ -71,56 +71,12 @@ def measured(code, survivors, dtype, seed, p=24, **decoding):
 # ----------------------------------------------------------------------------- what it achieves
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize(
-    ("n", "s", "kind", "exact", "near"),
-    [
-        (256, 32, "arc", 1e-9, 2e-13),
-        (1000, 100, "arc", 1e6, 1e-14),
-        pytest.param(1000, 100, "3/4", 1e-2, 1e-5, marks=pytest.mark.long),
-        (256, 128, "arc", 1e6, 1e-8),
-    ],
-)
-def test_no_pattern_is_hopeless(n, s, kind, exact, near):
-    code = ReedSolomon(n, stragglers=s)
-    survivors = without(code, stragglers_of(kind, code, s, np.random.default_rng(0)))
-    assert measured(code, survivors, np.float64, 0, method="locator")[0] > exact
-    assert measured(code, survivors, np.float64, 0)[0] < near
-    assert measured(code, survivors, np.float64, 0, method="near-exact")[0] < near
-
-
 def test_where_the_exact_vector_is_beyond_float64():
     code = ReedSolomon(4400, stragglers=1100)
     survivors = without(code, code.scheme.rings()[0][:1100])
     with pytest.raises(OverflowError, match='use clusters="auto"'):
         code.decoding_vector(survivors, "locator")
     assert code.scheme.precision.left_out(survivors, code.decoding_vector(survivors)) < 1e-10
-
-
-def test_the_least_of_bias_and_rounding():
-    """The same least squares problem, solved in 50 digits, agrees."""
-    code = ReedSolomon(25, stragglers=8)
-    q = code.scheme.parts[0].q
-    lost = code.scheme.rings()[0][:8]
-    survivors = without(code, lost)
-    with mpmath.workdps(50):
-        mu = 2 * mpmath.mpf(2) ** -53 * mpmath.sqrt(25)
-
-        def root(t):
-            return mpmath.expjpi(mpmath.mpf(2 * t) / 25)
-
-        rows = [[root(q * int(i) * m) for m in range(1, 9)] for i in lost]
-        rows += [[mu * (a == b) for b in range(8)] for a in range(8)]
-        P = mpmath.matrix(rows)
-        b = mpmath.matrix([-mpmath.mpf(1) / 25] * 8 + [0] * 8)
-        H = P.H
-        x = mpmath.lu_solve(H * P, H * b)
-        exact = [
-            complex(mpmath.mpf(1) / 25 + sum(x[m] * root(q * int(i) * (m + 1)) for m in range(8)))
-            for i in survivors
-        ]
-    found = code.decoding_vector(survivors, "near-exact")
-    assert np.linalg.norm(found - exact) < 1e-3 * np.linalg.norm(exact)  # ill-conditioned
 
 
 # ---------------------------------------------------------------------- what is said of itself

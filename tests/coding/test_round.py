@@ -11,7 +11,6 @@ from tables import encoded, partial_gradients
 from fastgc import (
     BinaryCode,
     CyclicRepetition,
-    FractionalRepetition,
     Grouped,
     NonFiniteMessageError,
     NotDecodableError,
@@ -21,8 +20,7 @@ from fastgc import (
 )
 from fastgc.codes import ReactiveRound
 from fastgc.coding import round as rounds
-from fastgc.coding.round import Chosen, Gathering, Host
-from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.coding.round import Chosen, Host
 
 # -------------------------------------------------------------------------------------- round
 
@@ -408,61 +406,6 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
 
 
 # ------------------------------------------------------------------------------ a kind of one's own
-
-
-class Vote(Gathering):
-    """A round that takes for each partition the gradient on which two workers agree to the bit."""
-
-    def __init__(self, code, p):
-        self.code, self.form = code, code.scheme.format(p, np.dtype(np.float64), None)
-        self.sent, self.agreed, self.numbers = {}, {}, []
-
-    @property
-    def ready(self):
-        return len(self.agreed) == self.code.k
-
-    @property
-    def survivors(self):
-        return np.array(self.numbers, dtype=np.int64)
-
-    def wants(self, worker):
-        return int(self.code.partitions(worker)[0]) not in self.agreed
-
-    def receive(self, worker, message, index=None, *, energy=math.nan):
-        assert not self.ready, "a message is brought to a round that is ready"
-        assert self.wants(worker)
-        (j,) = self.code.partitions(worker).tolist()
-        seen = self.sent.setdefault(j, [])
-        self.numbers.append(worker)
-        if any(np.array_equal(message, other) for other in seen):
-            self.agreed[j] = message.copy()
-        seen.append(message.copy())
-        return self.ready
-
-    def require(self, messages):
-        held = [int(self.code.partitions(worker)[0]) for worker in messages.tolist()]
-        short = sum(held.count(j) < 2 for j in range(self.code.k))
-        if short:
-            raise NotDecodableError(f"{short} partitions are on fewer than two workers", short)
-
-
-class Delays:
-    def sample(self, round, workers, seed):
-        return 0.02 * np.random.default_rng([seed, round]).permutation(workers)
-
-
-@pytest.mark.parametrize("engine", [LocalCluster, SimulatedCluster])
-def test_a_new_kind_of_round_runs_on_engines_as_they_are(engine):
-    code, theta = FractionalRepetition(6, 2, stragglers=2), np.full(3, 2.0)
-    with engine(code, [1.0, 10.0], np.multiply, 3, delays=Delays()) as cluster:
-        for number in range(3):
-            rnd = Vote(code, 3)
-            report = cluster.collect(theta, rnd)
-            assert report.round == number
-            assert {j: g.tolist() for j, g in rnd.agreed.items()} == {0: [2.0] * 3, 1: [20.0] * 3}
-            assert report.survivors.tolist() == rnd.numbers
-        with pytest.raises(NotDecodableError, match="fewer than two workers"):
-            cluster.collect(theta, Vote(code, 3), [0, 1, 3])
 
 
 def test_chosen_messages_must_suffice_and_come_from_those_asked():

@@ -30,7 +30,6 @@ from fastgc.coding.messages import Messages
 from fastgc.coding.rules import Cells, Tiling, Waiting, withstands
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
-from fastgc.engines import LocalCluster
 from fastgc.planning.simulation import simulate
 
 
@@ -196,21 +195,6 @@ def test_adaptive_methods_refuse_gradients_that_are_not_exact():
         fastgc.train(code, "digits", optimizer=fastgc.optimizers.GCADA(2), engine="simulated")
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_local_processes_wait_for_f_only(check):
-    """One worker never answers; another holds the only other copy of a block."""
-    code = FractionalRepetition(4, stragglers=1, wait=2)
-    late = fastgc.delays.Empirical([[0.0, 60.0, 0.0, 60.0]])
-    out, partial = np.empty(1), "unbiased" if check else "raise"
-    with LocalCluster(
-        code, [1.0, 2.0, 3.0, 4.0], np.multiply, 1, delays=late, partial=partial
-    ) as run:
-        report = run.step(np.ones(1), out)
-    assert sorted(report.survivors.tolist()) == [0, 2]
-    assert report.residual == pytest.approx(1.0 if check else np.sqrt(0.5))
-    assert out[0] == pytest.approx(6.0 if check else 3.0)
-
-
 ExpanderCode = example("codes/expander").ExpanderCode
 BernoulliCode = example("codes/bernoulli").BernoulliCode
 BIBDCode = example("codes/bibd").BIBDCode
@@ -293,23 +277,6 @@ def test_whether_a_mean_time_exists_depends_on_who_is_waited_for():
         simulate(exact, late, rounds=10)
     assert simulate(FractionalRepetition(6, stragglers=1, wait=3), late, rounds=10).mean_exists
     assert Shifts(9, load=2, wait=5).scheme.known_stragglers() == 4
-
-
-def test_a_plan_is_not_won_by_leaving_out_half():
-    """Approximate codes come last unless the allowed residual covers them."""
-    options = {"codes": ["fractional", "ignore:tolerance=0.5"], "rounds": 50, "seed": 0}
-    slow = Exponential(0.01)
-    found = fastgc.planning.plan(8, slow, 0.02, **options)
-    last = found.choices[-1]
-    assert last.name == "ignore:tolerance=0.5"
-    assert last.time < found.best.time
-    assert found.best.name == "fractional"
-    assert np.isnan(found.best.residual)  # not computed for exact rounds
-    assert not last.trustworthy
-    allowed = fastgc.planning.plan(8, slow, 0.02, residual=1.0, **options)
-    assert allowed.best.name == "ignore:tolerance=0.5"
-    assert allowed.best.residual == pytest.approx(1.0)  # 4 of 8, rescaled
-    assert fastgc.planning.plan(8, slow, 0.02, residual=0.99, **options).best.name == "fractional"
 
 
 def test_figures_of_the_table():

@@ -231,27 +231,6 @@ class RingScheme(Scheme):
         return held, self._matrix[worker][held]
 
 
-class Lying(RingScheme):
-    """A scheme whose vector leaves out 4%."""
-
-    def bind_vector(self, survivors, vector, unit=2.0**-53):
-        fill = super().bind_vector(survivors, vector, unit)
-
-        def fill_less(f, method):
-            fill(f, method)
-            vector[:f] *= 0.96
-
-        return fill_less
-
-
-def test_a_vector_that_is_off_is_told_by_residual_and_trust():
-    code = fastgc.Code(Lying(8))
-    heard = list(range(8))
-    assert code.residual(heard) == pytest.approx(0.04)
-    assert code.trust(heard).relative_error == pytest.approx(0.04, rel=1e-6)
-    assert code.best_vector(heard)[1] == pytest.approx(0.04)
-
-
 @pytest.mark.parametrize("command", ["simulate", "train"])
 def test_command_line_takes_any_class(command):
     """A class in the folder where the command runs."""

@@ -36,7 +36,6 @@ from fastgc import (
 from fastgc.codes.linear import LinearScheme
 from fastgc.coding.arguments import arguments_of
 from fastgc.coding.trust import check_stability, typical_error
-from fastgc.engines import SimulatedCluster
 from fastgc.stability.precision import Experiment
 
 
@@ -106,12 +105,18 @@ CODES = [
 
 @pytest.mark.parametrize("size", [1e-30, 1e-39, 1e-43])
 @pytest.mark.parametrize(
-    ("dtype", "message"), [("float32", None), ("float64", "float32"), ("float32", "bfloat16")]
+    ("dtype", "message", "larger"),
+    [
+        ("float32", None, 1),
+        ("float64", "float32", 1),
+        ("float32", "bfloat16", 1),
+        ("float32", "float16", 1e30),
+    ],
 )
 @pytest.mark.parametrize("code", CODES, ids=repr)
-def test_numbers_too_small_to_be_normal(code, dtype, message, size):
+def test_numbers_too_small_to_be_normal(code, dtype, message, larger, size):
     """Losses to underflow are part of the error; sums of such numbers lose nothing."""
-    g = (size * np.random.default_rng(0).standard_normal((code.k, 50))).astype(dtype)
+    g = (size * larger * np.random.default_rng(0).standard_normal((code.k, 50))).astype(dtype)
     error, trusted = played(code, g, message)
     if code.scheme.precision.integral and message is None:
         assert error < 1e-7
@@ -124,14 +129,6 @@ def test_underflow_is_uniform_in_the_last_place():
     g = (1e-39 * np.random.default_rng(0).standard_normal((4, 100_000))).astype(np.float32)
     error, trusted = played(fastgc.BinaryCode(4, stragglers=3), g, "bfloat16")
     assert error == pytest.approx(trusted, rel=0.01)
-
-
-@pytest.mark.parametrize("size", [1.0, 1e-5, 1e-7])
-@pytest.mark.parametrize("code", CODES[1:], ids=repr)
-def test_small_numbers_are_less_precise_in_float16(code, size):
-    g = (size * np.random.default_rng(0).standard_normal((8, 50))).astype(np.float32)
-    error, trusted = played(code, g, np.float16)
-    assert 0.5 < error / trusted < 2
 
 
 # ----------------------------------------- unbiased gradients: the definition, and where it applies
@@ -257,26 +254,6 @@ def test_verbs_say_which():
         code.decode([0], messages[:1], partial="most")
 
 
-@pytest.mark.parametrize("wait", [None, 2])
-def test_engines_take_it(wait):
-    """In rounds short of messages, and in rounds of an approximate code."""
-    code = fastgc.FractionalRepetition(4, stragglers=1, wait=wait)
-    shards = [1.0, 2.0, 30.0, 40.0]  # the gradients at theta = 1
-
-    def gradient(theta, shard, out):
-        np.multiply(theta, shard, out=out)
-
-    late = fastgc.delays.Empirical([[0.1, 2.0, 0.2, 3.0]])  # first: workers 0 and 2, of one block
-    for partial, factor in (("best", 1.0), ("unbiased", 2.0)):
-        out = np.empty(1)
-        options = {"delays": late, "timeout": 1.0, "partial": partial}
-        with SimulatedCluster(code, shards, gradient, 1, **options) as cluster:
-            report = cluster.step(np.ones(1), out)
-        assert out[0] == pytest.approx(factor * 3.0)
-        assert report.residual == pytest.approx(math.sqrt(factor / 2))
-        assert report.wait_seconds == pytest.approx(1.0 if wait is None else 0.2)
-
-
 # ------------------------------------------------------------------------------ residuals over sets
 
 
@@ -309,39 +286,20 @@ def test_trust_is_within_ten_of_the_truth():
         if root == 1 and s > 8:
             continue  # no digit left to estimate
         code = ReedSolomon(n, k, stragglers=s, root=root, clusters=clusters)
+        if rng.random() < 0.3:
+            code = BinaryCode(n, stragglers=s)
         dtype = np.float32 if rng.random() < 0.5 else np.float64
         partials = partial_gradients(code, 200, dtype, len(ratios["round"]))
+        sent = rng.choice([None, *HALVES]) if dtype == np.float32 and root != 1 else None
         survivors = rng.permutation(n)[: rng.integers(code.threshold, n + 1)]
-        error, trusted = played(code, partials, heard=survivors, told=False)
+        error, trusted = played(code, partials, sent, survivors, told=False)
         if error > 0.1:
             continue
         ratios["round"].append(trusted / error)
-        ratios["code"].append(code.trust(survivors, dtype).relative_error / error)
+        ratios["code"].append(code.trust(survivors, dtype, sent).relative_error / error)
     for ratio in ratios.values():
         assert min(ratio) > 0.1
         assert max(ratio) < 10
-
-
-@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
-@pytest.mark.parametrize("messages", [np.float32, *HALVES])
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(80, stragglers=12),
-        BinaryCode(20, stragglers=4),
-        CyclicRepetition(20, stragglers=4),
-    ],
-    ids=lambda code: type(code).__name__,
-)
-def test_trust_of_messages_of_little_precision(code, messages):
-    rng, ratios = np.random.default_rng(0), []
-    for seed in range(9):
-        partials = partial_gradients(code, 200, np.float32, seed)
-        survivors = rng.permutation(code.n)[: code.threshold]
-        error, trusted = played(code, partials, messages, survivors, told=False)
-        ratios.append(trusted / error)
-        ratios.append(code.trust(survivors, np.float32, messages).relative_error / error)
-    assert 0.5 < np.median(ratios) < 2
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -274,27 +274,6 @@ def test_large_codes_name_the_corrupt_one(code, kind):
     np.testing.assert_array_equal(rnd.gradient(), expected)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        Grouped([ReedSolomon(5, stragglers=2)] * 3),
-        ReedSolomon(15, stragglers=2, clusters=3),
-        FractionalRepetition(15, stragglers=4),
-    ],
-    ids=repr,
-)
-def test_workers_with_nothing_in_common_are_named_each(code):
-    job = Job(code)
-    rng = np.random.default_rng(8)
-    messages = spoilt(job, [1, 14], ["noise", "sign"], rng)
-    rnd = code.round(job.p, verify=True)
-    for number in in_random_order(code, rng):
-        receive(rnd, number, messages[number])
-    assert sorted(rnd.corrupt) == [1, 14]
-    assert rnd.verified
-    assert job.error(rnd.gradient()) < 1e-12
-
-
 # ------------------------------------------------------------------------------ the life of a round
 
 

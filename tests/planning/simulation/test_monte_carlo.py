@@ -306,6 +306,9 @@ def test_rounds_are_followed_as_the_codes_own_round_goes(code, monkeypatch):
     rounds = follow(code, PARETO, progress=lambda *each: told.append(each), **settings).rounds
     assert told == [(done, 6) for done in range(1, 7)]
     monkeypatch.setattr("fastgc.simulation.monte_carlo.ByRule", MessageByMessage)
+    run = simulate(code, PARETO, **settings)
+    np.testing.assert_allclose([each.wait for each in rounds], run.times, rtol=1e-9)
+    assert [each.received.size for each in rounds] == run.messages.tolist()
     for one, other in zip(rounds, follow(code, PARETO, **settings).rounds, strict=True):
         assert one[:3] == other[:3]
         for name in ("received", "arrivals", "decoded"):
