@@ -518,58 +518,36 @@ def test_how_rarely_a_change_is_missed(shape):
     assert 0.1 < np.median(seen) < 10
 
 
-class Attack:
-    """Lies of colluding workers that know everything but the projection of this round."""
+ATTACKS = ("known", "last", "codeword", "frame", "noise")
 
-    KINDS = ("known", "last", "codeword", "frame", "noise", "scaled", "stale", "other's", "element")
 
-    def __init__(self, job, rng):
-        self.job, self.rng = job, rng
-        self.code = job.code
-        self.form = self.code.scheme.format(job.p, np.float64)
+def changes_by(kind, job, liars, rng, last):
+    """Return changes of the messages of colluding workers: hundredths to thousands of a message.
 
-    def changes(self, kind, liars, last):
-        """Return the changes of these workers' messages, none below a hundredth of its message."""
-        rng, messages = self.rng, self.job.messages
-        size = messages[0].size
-        scale = np.linalg.norm(messages[0]) * 10.0 ** rng.uniform(-2, 3) / np.sqrt(size)
-        changes = scale * rng.standard_normal((len(liars), size))
-        if kind in ("known", "last"):  # a projection that they know sees nothing of the changes
-            project = last
-            if kind == "known":
-                paired = self.code.scheme.is_complex
-                project = Projection(self.form, paired, np.random.default_rng(0))
-            each = 2 if self.code.scheme.is_complex else 1
-            basis = np.array([project(row) for row in np.eye(size)])[::each] / project.unit
-            numbers = changes.view(complex) if each == 2 else changes
-            numbers -= np.outer(numbers @ basis, basis.conj()) / np.linalg.norm(basis) ** 2
-        elif kind == "codeword" and len(liars) > 1:  # as many checks hold as possible
-            rows = self.code.scheme.equations(np.array(liars))[0]
-            g = rng.standard_normal((rows.shape[1], size))
-            mixed = rows @ (g.view(complex) if rows.dtype.kind == "c" else g)
-            changes = scale * np.ascontiguousarray(mixed).view(float).reshape(len(liars), size)
-        elif kind == "frame" and len(liars) > 1:  # frame an honest worker
-            victim = int(rng.choice(np.setdiff1d(np.arange(self.code.n), liars)))
-            some = np.append(liars, victim)
-            everyone = np.arange(self.code.n)
-            _, _, ways = np.linalg.svd(
-                dense(self.code.scheme.parity(everyone), everyone.size)[:, some]
-            )
-            by = ways[-1].conj()[: len(liars)]  # with a change of the victim's, checks see least
-            by = np.where(np.abs(by) > 1e-3, by, 0)
-            g = rng.standard_normal(size)
-            wide = by[:, None] * (g.view(complex) if by.dtype.kind == "c" else g)
-            changes = scale * np.ascontiguousarray(wide).view(float).reshape(len(liars), size)
-        elif kind == "scaled":
-            changes = np.array([messages[i] * rng.uniform(0.01, 2) for i in liars])
-        elif kind == "stale":
-            changes = np.array([Job(self.code, seed=77).messages[i] - messages[i] for i in liars])
-        elif kind == "other's":
-            changes = np.array([messages[(i + 1) % self.code.n] - messages[i] for i in liars])
-        elif kind == "element":
-            changes *= np.arange(size) == rng.integers(size)
-        equal = rng.random() < 0.3 and isinstance(self.code, FractionalRepetition)
-        return np.broadcast_to(changes[0], changes.shape) if equal else changes
+    They know everything but the projection of this round; `last` is that of the round before.
+    """
+    code, size = job.code, job.messages[0].size
+    scale = np.linalg.norm(job.messages[0]) * 10.0 ** rng.uniform(-2, 3) / np.sqrt(size)
+    changes = rng.standard_normal((len(liars), size))
+    paired = code.scheme.is_complex
+    if kind in ("known", "last"):  # a projection that they know sees nothing of the changes
+        form = code.scheme.format(job.p, np.float64)
+        project = last if kind == "last" else Projection(form, paired, np.random.default_rng(0))
+        basis = np.array([project(row) for row in np.eye(size)])[:: 1 + paired] / project.unit
+        numbers = changes.view(complex) if paired else changes
+        numbers -= np.outer(numbers @ basis, basis.conj()) / np.linalg.norm(basis) ** 2
+    elif kind in ("codeword", "frame") and len(liars) > 1:
+        mixed = code.scheme.equations(liars)[0]  # as many checks hold as possible
+        if kind == "frame":  # with a change of an honest worker's, checks see least
+            victim = rng.choice(np.setdiff1d(np.arange(code.n), liars))
+            H = dense(code.scheme.parity(np.arange(code.n)), code.n)
+            way = np.linalg.svd(H[:, np.append(liars, victim)])[2][-1].conj()[:-1, None]
+            mixed = np.where(np.abs(way) > 1e-3, way, 0)
+        g = rng.standard_normal((mixed.shape[1], size))
+        changes = mixed @ (g.view(complex) if mixed.dtype.kind == "c" else g)
+        changes = np.ascontiguousarray(changes).view(float)
+    equal = rng.random() < 0.3 and isinstance(code, FractionalRepetition)
+    return scale * (np.broadcast_to(changes[0], changes.shape) if equal else changes)
 
 
 PROOF = [
@@ -593,49 +571,39 @@ def test_no_adaptive_attack_is_missed(code, e, projections):
     """
     rng = np.random.default_rng(e)
     job = Job(code)
-    attack = Attack(job, rng)
     rnd = code.round(job.p, verify=e)
     rnd.receive(0, job.messages[0])
     last = projections[-1]
     named = told = 0
     for number in range(int(os.environ.get("VERIFY_ATTACKS", much(20_000, 120)))):
-        t = int(rng.integers(0, e + 1))
-        liars = rng.permutation(code.n)[:t]
+        liars = rng.permutation(code.n)[: rng.integers(0, e + 1)]
         came = rng.permutation(code.n)[int(rng.integers(0, (code.stragglers or 0) + 1)) :]
-        kind = Attack.KINDS[number % len(Attack.KINDS)]
-        sent = attack.changes(kind, liars, last) if t else []
+        kind = ATTACKS[number % len(ATTACKS)]
+        sent = changes_by(kind, job, liars, rng, last) if liars.size else []
         changes = dict(zip(liars.tolist(), sent, strict=True))
         last = copy.deepcopy(projections[-1])
         rnd.reset()
-        # Honest messages come first, so that all liars that come can be named.
         for i in came.tolist():
-            if rnd.wants(i):
-                rnd.receive(i, job.messages[i] + changes.get(i, 0.0))
+            receive(rnd, i, job.messages[i] + changes.get(i, 0.0))
         assert set(rnd.corrupt) <= set(liars.tolist()), (kind, liars, came)
         lied = set(came.tolist()) & {i for i, change in changes.items() if change.any()}
         if not rnd.decodable:
             continue
-        suspects, found = None, None
         try:
-            found = rnd.gradient()
+            assert job.error(rnd.gradient()) < 1e-7, (kind, liars, came)
+            assert rnd.verified
         except UnverifiedError:
             assert not rnd.verified
             continue
         except CorruptMessageError as error:
-            suspects = set(error.suspects)
-        assert found is None or rnd.verified
-        if suspects is not None:
-            told += 1
-            assert lied
+            told, suspects = told + 1, set(error.suspects)
             assert not rnd.verified
+            assert lied
             assert not suspects or lied & suspects
-        elif rnd.verified:
-            assert job.error(found) < 1e-7, (kind, liars, came)
-        spare = None if isinstance(code, FractionalRepetition) else code.n - code.threshold
-        if spare is not None and kind != "element" and came.size - code.threshold >= e + len(lied):
-            assert set(rnd.corrupt) == lied, (kind, liars, came)
-        if not lied and spare is not None and came.size - code.threshold >= e:
-            assert rnd.verified
+        if not isinstance(code, FractionalRepetition):
+            spare = came.size - code.threshold
+            assert spare < e + len(lied) or set(rnd.corrupt) == lied, (kind, liars, came)
+            assert spare < e or lied or rnd.verified
         named += len(rnd.corrupt)
     assert named
     assert told
