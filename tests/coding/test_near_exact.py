@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import encoded, partial_gradients
 
 import fastgc
-from fastgc import Grouped, NotDecodableError, ReedSolomon, Uncoded, kernels, stability
+from fastgc import NotDecodableError, ReedSolomon, kernels, stability
 from fastgc.codes import reed_solomon
 from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.coding import near_exact
@@ -301,10 +302,7 @@ def test_every_door_takes_the_messages_precision(dtype):
     assert not many[0, ~mask].any()
     same_vector(code.best_vector(survivors, message_dtype=dtype)[0], wanted)
 
-    partials = np.random.default_rng(0).standard_normal((96, 8)).astype(dtype)
-    rows = np.zeros((96, code.message_size(8, dtype)), code.scheme.format(1, dtype).message_dtype)
-    for i in range(96):
-        rows[i] = code.encode(i, partials[code.partitions(i)])
+    rows = np.array(encoded(code, partial_gradients(code, 8, dtype)))
     by_vector = code.combine(wanted, survivors, rows[survivors], p=8)
     expected = code.trust(survivors, dtype).relative_error
     tight = {"rtol": 0, "atol": 30 * expected * np.abs(by_vector).max()}
@@ -318,11 +316,6 @@ def test_every_door_takes_the_messages_precision(dtype):
         code.scheme.precision.left_out(survivors, wanted), rel=0.2
     )
     assert rnd.best().residual == pytest.approx(code.residual(survivors, wanted), rel=0.2)
-    group = Grouped([code, Uncoded(3)])
-    heard = np.concatenate([survivors, [96, 97, 98]])
-    whole = group.decoder(dtype)(heard)
-    same_vector(whole[: survivors.size], wanted)
-    np.testing.assert_array_equal(whole[survivors.size :], 1)
 
 
 def test_codes_too_large_for_it_keep_what_they_have(monkeypatch):

@@ -188,13 +188,6 @@ def test_nobody_waits_for_no_one_or_for_more_than_there_are(wait):
         FractionalRepetition(6, stragglers=1, wait=wait + 0.5)
 
 
-def test_adaptive_methods_refuse_gradients_that_are_not_exact():
-    """They would add up what one round leaves out and the next includes."""
-    code = Grouped([FractionalRepetition(4, stragglers=1, wait=2)] * 2)
-    with pytest.raises(ValueError, match=r"GCADA keeps gradients .* which those of Grouped"):
-        fastgc.train(code, "digits", optimizer=fastgc.optimizers.GCADA(2), engine="simulated")
-
-
 ExpanderCode = example("codes/expander").ExpanderCode
 BernoulliCode = example("codes/bernoulli").BernoulliCode
 BIBDCode = example("codes/bibd").BIBDCode

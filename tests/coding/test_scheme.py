@@ -85,12 +85,10 @@ def test_an_approximate_code_says_so():
     left = code.residual(heard)
     assert code.decodable(heard)
     assert left > 0.1
-    assert code.best_vector(heard)[1] == pytest.approx(left)
     assert code.trust(heard).relative_error == pytest.approx(left)
     B = code.matrix()[heard]
     a = code.decoding_vector(heard)
     np.testing.assert_allclose(a, np.linalg.lstsq(B.T, np.ones(9))[0], atol=1e-12)
-    assert np.linalg.norm(a @ B - 1) / 3 == pytest.approx(left)
     assert not code.decodable(heard[:5])
     assert 1 <= code.scheme.rule.missing(np.array(heard[:4])) <= 2
     received, g = code.round(4), np.random.default_rng(1).standard_normal((9, 4))
