@@ -28,9 +28,9 @@ import time
 import warnings
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import oracles
+from hostile import Changes
 from oracles import KERNELS, SPLIT, named
 
 from fastgc import kernels
@@ -41,12 +41,7 @@ HANGS = 60.0
 REPORT = r"(?:ERROR: |runtime error: )(.*)"  # how a sanitizer reports
 REFUSED = (TypeError, ValueError)
 TAKES_NOTHING = {"backend"}
-DTYPES = [
-    *("f4", "f8", "f2", "c8", "c16", "i8", "i4", "u8", "?", "g", "O", "S3", ">f8", ">i8", ">c16")
-]
-STRANGE = [None, "text", b"bytes", 3, -1, 2**70, 0.5, float("nan"), 1j, (), [], {}, object, np.add]
 NUMBERS = [0, 1, -1, 2, 7, 2**45, 2**62, -(2**63), 2**63, 2**64, 2**1100]
-REALS = [0.0, -0.0, 1.0, -1.0, 0.3, 1e300, 1e-300, 1e39, 2.0**255, np.inf, -np.inf, np.nan]
 
 # ----------------------------------------------------------------------------- calls that succeed
 
@@ -122,38 +117,27 @@ def examples():
 # ------------------------------------------------------------------------------- what is changed
 
 
-class Case:
+class Case(Changes):
     """One call: its seed and number determine it, so it can be made again."""
 
+    ways = (*Changes.ways, "alias", "alias")
+    strange = (*Changes.strange, 2**70)
+
     def __init__(self, seed, number, only=()):
-        self.rng = np.random.default_rng([seed, number])
+        super().__init__(np.random.default_rng([seed, number]))
         self.memories = []  # memory of arrays and the guards around them
         self.huge = False  # whether a number is so large that memory may run out
-        self.wild = False  # whether results may differ in more than roundings
         known = {name: calls for name, calls in examples().items() if not only or name in only}
         self.name = str(self.rng.choice(sorted(known)))
         calls = known[self.name]
         given = copy.deepcopy(calls[self.rng.integers(len(calls))])
         names = list(given)
-        changed = self.rng.permutation(len(names))[: self.rng.integers(0, 3)]
-        self.said = [self.name]
-        self.given = {}
-        for at, (name, value) in enumerate(given.items()):
-            if at not in changed:
-                self.given[name] = self.placed(value)
-        for at in changed:
-            name = names[at]
-            before = len(self.said)
-            self.given[name] = self.other(name, given[name])
-            self.said[before:] = [f"{name}: {' '.join(self.said[before:])}"]
+        changed = {names[at] for at in self.rng.permutation(len(names))[: self.rng.integers(0, 3)]}
+        self.said.append(self.name)
+        self.given = {name: self.placed(given[name]) for name in names if name not in changed}
+        for name in sorted(changed):
+            self.given[name] = self.changed(name, given[name])
         self.given = {name: self.given[name] for name in names}
-
-    def __str__(self):
-        return ", ".join(self.said)
-
-    def pick(self, values):
-        """Return one of the values, not converted."""
-        return values[self.rng.integers(len(values))]
 
     # ------------------------------------------------------------------------ where arrays lie
 
@@ -196,38 +180,32 @@ class Case:
 
     # --------------------------------------------------------------------------- other arguments
 
+    def misaligned(self, value):
+        return self.within(value.nbytes, 1, value.dtype, value.shape, value)
+
     def other(self, name, value):
         """Return something to take an argument's place."""
-        if self.rng.random() < 0.1:
-            strange = self.pick(STRANGE)
-            self.wild = True
-            self.said.append(f"{strange!r}")
-            return strange
-        if isinstance(value, Listed):
+        if isinstance(value, Listed) and self.rng.random() > self.often:
             return self.other_rows(value)
         if isinstance(value, tuple) and hasattr(value, "_fields"):  # a record of arrays
             field = self.pick(value._fields)
             self.said.append(field)
             parts = {key: self.placed(getattr(value, key)) for key in value._fields}
             return value._replace(**parts | {field: self.other(field, getattr(value, field))})
-        if type(value) is np.ndarray:
-            return self.other_array(value)
-        if isinstance(value, bool | np.bool_):
-            new = self.pick([not value, np.bool_(value), 2, 0.0, "yes", np.array([True, False])])
-        elif isinstance(value, int | np.integer):
-            more = [np.int8(value % 100), float(value), np.array(value), value + 1]
-            new = self.pick([*NUMBERS, *more])
-            self.huge |= isinstance(new, int) and new > 2**30
-        elif isinstance(value, float | np.floating):
-            more = [np.float16(0.5), np.array(value), 2**1100, 3, "0.5", 1j]
-            new = self.pick([*REALS, *more])
-        elif value is None:
+        if value is None:
             likely = [each for each in self.given.values() if type(each) is np.ndarray]
-            new = self.pick([*likely, np.arange(3), np.zeros(1)])
-        else:
-            new = self.pick(STRANGE)
-        self.wild = True
-        self.said.append(f"{new!r}"[:60])
+            return self.taken([*likely, np.arange(3), np.zeros(1)])
+        return super().other(name, value)
+
+    def numbers(self, name, value):
+        alike, others = super().numbers(name, value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            others = NUMBERS + others
+        return alike, [*others, 2**1100]
+
+    def taken(self, values):
+        new = super().taken(values)
+        self.huge |= isinstance(new, int) and new > 2**30
         return new
 
     def other_rows(self, value):
@@ -263,97 +241,6 @@ class Case:
             made.length = self.pick([length + 1, length + 100, -length])
         return made
 
-    def other_array(self, value):
-        ways = ["size", "size", "shape", "scalar", "dtype", "dtype", "layout", "layout", "values"]
-        ways += ["alias", "alias", "read-only", "type"]
-        how = self.pick(ways)
-        self.said.append(how)
-        return getattr(self, f"by_{how.replace('-', '_')}")(value)
-
-    def by_size(self, value):
-        """Make one axis longer or shorter."""
-        axis = int(self.rng.integers(max(value.ndim, 1)))
-        size = value.shape[axis] if value.ndim else 1
-        new = self.pick([size - 1, size + 1, 0, 1, 2, 2 * size, size - 2])
-        self.said.append(str(new))
-        flat = value if value.ndim else value[None]
-        return self.array(
-            np.take(flat, np.arange(max(new, 0)) % max(size, 1), axis) if size else flat
-        )
-
-    def by_shape(self, value):
-        new = self.pick(
-            [
-                value[None],
-                value[..., None],
-                value.reshape(-1),
-                value.T,
-                value.reshape(value.size, 1),
-            ]
-        )
-        self.said.append(str(new.shape))
-        return self.array(new)
-
-    def by_scalar(self, value):
-        """Return a number, which NumPy takes for an array, or an array without dimensions."""
-        number = value.reshape(-1)[0] if value.size else value.dtype.type(0)
-        new = self.pick([number, np.float64(2.5), np.int64(1), np.complex128(1), np.array(number)])
-        self.said.append(f"{type(new).__name__} {new!r}"[:60])
-        return self.array(new) if type(new) is np.ndarray else new
-
-    def by_dtype(self, value):
-        dtype = np.dtype(self.pick([*DTYPES, ml_dtypes.bfloat16]))
-        self.said.append(str(dtype))
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                new = value.astype(dtype)
-            except (TypeError, ValueError):
-                new = np.zeros(value.shape, dtype)
-        self.wild = True
-        return self.array(new)
-
-    def by_layout(self, value):
-        """Lay the numbers out otherwise: strided, reversed, broadcast, misaligned, or shifted."""
-        how = self.pick(["gaps", "backwards", "broadcast", "misaligned", "fortran", "shifted"])
-        self.said.append(how)
-        if how == "broadcast":
-            first = value.reshape(-1)[:1] if value.size else np.zeros(1, value.dtype)
-            self.wild = True
-            return np.broadcast_to(self.array(first)[0], value.shape)
-        if how == "backwards" and value.ndim:
-            new = self.array(value[::-1])[::-1]
-        elif how == "gaps" and value.ndim:
-            wide = np.zeros((2 * value.shape[0], *value.shape[1:]), value.dtype)
-            new = self.array(wide)[::2]
-            new[...] = value
-        elif how == "misaligned" and value.itemsize > 1:
-            new = self.within(value.nbytes, 1, value.dtype, value.shape, value)
-        elif how == "fortran":
-            new = np.asfortranarray(value)
-        else:
-            new = self.array(np.concatenate([value.reshape(-1)[:1], value.reshape(-1)]))[1:]
-            new = new.reshape(value.shape) if value.size else self.array(value)
-        return new
-
-    def by_values(self, value):
-        """Make some numbers NaN, huge, negative, equal to the first, or indices out of range."""
-        new, self.wild = np.array(value), True
-        if not new.size:
-            return self.array(new)
-        at = self.rng.integers(new.size, size=self.rng.integers(1, 3))
-        if new.dtype.kind in "iu":
-            number = self.pick([-1, new.size, new.size + 1, 0, 1, 2**62, -(2**63), 2**63 - 1])
-            number = np.array(number).astype(new.dtype)
-        else:
-            with np.errstate(all="ignore"):
-                number = np.array(self.pick(REALS)).astype(new.dtype)
-        if self.rng.random() < 0.3:
-            number = new.reshape(-1)[0]
-        self.said.append(str(number))
-        new.reshape(-1)[at] = number
-        return self.array(new)
-
     def by_alias(self, value):
         """Return memory of another argument: the same, or shifted by some elements."""
         others = [
@@ -379,30 +266,6 @@ class Case:
             whole[: other.size] = other.reshape(-1)
         self.given[name] = whole[: other.size].reshape(other.shape)
         return whole[shift:].reshape(other.shape)
-
-    def by_read_only(self, value):
-        new = self.array(value)
-        new.flags.writeable = False
-        return new
-
-    def by_type(self, value):
-        """Return something that is no array, or an array of a subclass."""
-        kind = self.pick(["list", "memoryview", "matrix", "masked", "bytes", "subclass"])
-        self.said.append(kind)
-        if kind == "list":
-            return value.tolist()
-        if kind == "memoryview":
-            lends = value.dtype.char != "E"  # bfloat16 has no buffer
-            return memoryview(self.array(value if lends else value.view(np.uint16)))
-        if kind == "bytes":
-            return value.tobytes()
-        if kind == "matrix" and value.ndim in (1, 2):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # np.matrix is deprecated
-                return np.asmatrix(value)
-        if kind == "masked":
-            return np.ma.masked_array(value, mask=np.arange(value.size).reshape(value.shape) == 0)
-        return self.array(value).view(type("Own", (np.ndarray,), {}))
 
 
 # ----------------------------------------------------------------------------------- what is held

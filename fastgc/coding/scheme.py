@@ -356,6 +356,8 @@ class Scheme(Recorded, ABC):
     def residual(self, survivors: ArrayLike, vector: Array | None = None) -> float:
         """See `fastgc.Code.residual`."""
         checked = self.check_survivors(survivors)
+        if vector is not None and np.shape(vector) != checked.shape:
+            raise ValueError(f"vector must have shape {checked.shape}, not {np.shape(vector)}")
         if vector is None:
             if self.wait is not None:
                 vector = self.vector(checked)

@@ -491,7 +491,7 @@ def mean_of_late(late: Callable[[Floats], Floats], knots: Floats, tail: float) -
     def rest(v: Floats) -> Floats:
         with np.errstate(over="ignore"):
             ratio = np.minimum(v ** (-1 / g), _FARTHEST)
-        left: Floats = late(start * ratio) * ratio ** (1 + g) * (start / g)
+            left: Floats = late(start * ratio) * ratio ** (1 + g) * (start / g)
         return left
 
     mean = float(knots[0])

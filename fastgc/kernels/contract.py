@@ -199,7 +199,8 @@ def _refuse_shape(name: str, shape: tuple[int, ...], wanted: Sequence[int | str]
 def _refuse_dtype(
     name: str, dtype: np.dtype[Any], names: list[str], dtypes: tuple[np.dtype[Any], ...]
 ) -> None:
-    if "bfloat16" in names and is_half(dtype):  # known by name: ml_dtypes may not be installed
+    # Known by name, as ml_dtypes may not be installed.
+    if "bfloat16" in names and is_half(dtype) and dtype.isnative:
         return
     if len(dtypes) == 1:
         names = [dtypes[0].name]

@@ -381,7 +381,7 @@ def _limit_time(
 ) -> float:
     with np.errstate(over="ignore"):
         late = delays.scale * float(np.float64(alpha) ** (-1 / np.float64(delays.shape)))
-    time = late + work * alpha
+    time = late + float(work) * alpha
     return time if decode is None else time + decode.limit(alpha, n)
 
 

@@ -5,12 +5,11 @@ Systems are drawn from seeds; ``--long`` draws ten thousand.
 
 import math
 import warnings
-from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
-from oracles.vandermonde import solved_by_steps
+from oracles.vandermonde import far, truth
 from strength import much
 
 from fastgc import kernels
@@ -18,49 +17,6 @@ from fastgc.numerics import vandermonde
 from fastgc.numerics.vandermonde import leja_order, solve
 
 pytestmark = pytest.mark.every_backend
-
-
-# ------------------------------------------------------------------------------------- truth
-
-
-def truth(nodes, b, transpose):
-    """Solve exactly: in rationals for few real nodes, otherwise in 700 digits or more.
-
-    Digits suffice if twice as many change nothing before the fortieth digit, or nothing above a
-    size far below that of doubles.
-    """
-    if nodes.dtype.kind == "f" and nodes.size <= 16:
-        x, c = (np.array([Fraction(z) for z in a.tolist()], object) for a in (nodes, b))
-        return [_number(z) for z in solved_by_steps(x, c, transpose)]
-    order = np.argsort(np.abs(nodes), kind="stable")
-    digits, last = 700, None
-    while True:
-        with mpmath.workdps(digits):
-            x, c = (
-                np.array([mpmath.mpmathify(z) for z in a.tolist()], object)
-                for a in (nodes[order], b if transpose else b[order])
-            )
-            found = solved_by_steps(x, c, transpose).tolist()
-            if last is not None and all(
-                abs(a - z) <= max(abs(z) * mpmath.mpf(10) ** -40, mpmath.mpf(10) ** -400)
-                for a, z in zip(found, last, strict=True)
-            ):
-                break
-            last, digits = found, 2 * digits
-    if transpose:
-        found = [z for _, z in sorted(zip(order.tolist(), found, strict=True), key=lambda p: p[0])]
-    return found
-
-
-def _number(z):
-    with mpmath.workdps(700):
-        return mpmath.mpf(z.numerator) / z.denominator
-
-
-def far(x, true):
-    """Return the errors as numbers of mpmath, which may be of any size."""
-    with mpmath.workdps(700):
-        return [abs(mpmath.mpmathify(a) - z) for a, z in zip(x.tolist(), true, strict=True)]
 
 
 # ------------------------------------------------------------------------------------- sets
@@ -121,13 +77,8 @@ FAMILIES = [
 
 
 def _size(rng):
-    return int(
-        rng.integers(1, 17)
-        if (u := rng.random()) < 0.8
-        else rng.integers(17, 61)
-        if u < 0.98
-        else rng.integers(61, 201)
-    )
+    low, high = (1, 17) if (u := rng.random()) < 0.8 else (17, 61) if u < 0.98 else (61, 201)
+    return int(rng.integers(low, high))
 
 
 def _system(seed):
@@ -172,12 +123,14 @@ SEEDS = [range(start, start + 25) for start in range(0, much(10000, 75), 25)]
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
-def test_bounds_refinement_and_choice(seeds):
+def test_solve_bounds_refinement_and_choice(seeds):
     """Bounds hold, refinement makes nothing worse, and "auto" is as good as the best of five.
 
     Scale the solution to nodes of size 1, and divide its largest error by its largest number. For
-    "auto", this is at most ten times the least of five orders, or 2^-40 m.
+    "auto", this is at most ten times the least of five orders, or 2^-40 m, also for a column among
+    others.
     """
+    gained = 0
     for seed in seeds:
         system = _system(seed)
         if system is None:
@@ -185,8 +138,9 @@ def test_bounds_refinement_and_choice(seeds):
         nodes, b, transpose = system
         true = truth(nodes, b, transpose)
         plain = _quiet(nodes, b, transpose)
+        beside = _quiet(nodes, np.stack([b[::-1], b], axis=1), transpose)[:, 1]
         x, bound = _quiet(nodes, b, transpose, return_bound=True)
-        refined, limit = _quiet(nodes, b, transpose, refine=1, return_bound=True)
+        refined, limit = _quiet(nodes, b, transpose, refine=1 + seed % 3, return_bound=True)
         given, wide = _quiet(nodes, b, transpose, order="given", return_bound=True)
         before, after = far(x, true), far(refined, true)
         for what, errors, limits in (
@@ -199,12 +153,14 @@ def test_bounds_refinement_and_choice(seeds):
                 assert most == np.inf or e <= most, (seed, what)
         for a, e, now in zip(x.tolist(), before, after, strict=True):
             assert now <= e * (1 + 2.0**-8) or not np.isfinite(a), seed
-        if all(abs(z) < 1.7e308 for z in true):
+            gained += now < e / 4
+        if _fits(true):
             assert np.isfinite(plain).all(), seed
             assert np.isfinite(bound).all(), seed
             found = [_quiet(nodes, b, transpose, order=order) for order in _orders(nodes)]
-            sizes = [_over_largest(e, nodes, true, transpose) for e in (plain, x, *found)]
-            assert max(sizes[:2]) <= max(10 * min(sizes[2:]), 2.0**-40 * nodes.size), seed
+            sizes = [_over_largest(e, nodes, true, transpose) for e in (plain, x, beside, *found)]
+            assert max(sizes[:3]) <= max(10 * min(sizes[3:]), 2.0**-40 * nodes.size), seed
+    assert gained > 20
 
 
 def _over_largest(x, nodes, true, transpose):
@@ -219,12 +175,6 @@ def _over_largest(x, nodes, true, transpose):
 
 
 # ------------------------------------------------------------------------------------ scales
-
-
-def _exponents(x):
-    """Return mantissas and exponents of real and imaginary parts."""
-    parts = np.stack([x.real, x.imag])
-    return np.frexp(parts)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:5] + FAMILIES[6:-1])
@@ -305,17 +255,6 @@ def test_sums_of_no_moment_but_the_first(name):
     assert (after <= 2.0**-52 * np.abs(refined[chosen])).all()
 
 
-def test_signs_of_many_scales():
-    """Only the order of moduli is good, and no other order's bound claims to be."""
-    nodes = np.array([1.4e-6, -2.8, -6.7e-5, -1.2, 2.1e-6])
-    for b in ([1, -1, 1, -1, 1], [1, 1, -1, -1, 1], [-1, 1, 1, 1, -1]):
-        for transpose in (False, True):
-            given = np.array(b, dtype=float)
-            true = truth(nodes, given, transpose)
-            largest = max(abs(z) for z in true)
-            assert max(far(solve(nodes, given, transpose), true)) <= 1e-14 * largest
-
-
 def _incomplete_circle(m, missing, seed):
     rng = np.random.default_rng(seed)
     return np.exp(2j * np.pi * rng.permutation(m + missing)[:m] / (m + missing))
@@ -353,19 +292,6 @@ def test_polynomials_of_few_values(name):
             error = (weights * np.abs(found - exactly[:, col])).max()
             assert error <= 2.0**-44 * m * largest, (name, col)
         assert (np.abs(x - exactly)[:, col] <= bound[:, col] + 2.0**-52 * np.abs(x[:, col])).all()
-
-
-def test_lejas_order_loses_polynomials_of_few_values():
-    """It loses nine digits of a polynomial that is 1 at one of 152 nodes on part of a circle."""
-    rng = np.random.default_rng([37, 2648])
-    rng.random(), rng.integers(61, 201)
-    nodes = rng.permutation(_circle(rng, 152))
-    b = np.eye(152)[0].astype(complex)
-    x, leja = solve(nodes, b), solve(nodes, b, order="leja")
-    exactly = solve(nodes, b, refine=1)
-    largest = np.abs(exactly).max()
-    assert np.abs(leja - exactly).max() > 1e-8 * largest
-    assert np.abs(x - exactly).max() < 1e-12 * largest
 
 
 def test_bounds_of_what_leaves_the_range():
@@ -453,19 +379,6 @@ def test_products_of_a_thousand_distances(name, m, no_decimals):
         np.testing.assert_array_equal(x, [math.inf * float(mpmath.sign(a)) for a in true])
 
 
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("lowest", [-1, 0])
-def test_overflow_is_found_in_doubles(lowest, transpose, no_decimals):
-    """Numbers that are too large are Inf, with the signs of those for a smaller b."""
-    m, rng = 350 if lowest == 0 else 700, np.random.default_rng(7)
-    nodes, b = rng.uniform(lowest, 1, m), rng.standard_normal(m)
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        x = solve(nodes, 2.0**700 * b, transpose)
-    smaller = solve(nodes, 2.0**-1000 * b, transpose)
-    largest = np.abs(smaller) > 1e-6 * np.abs(smaller).max()
-    np.testing.assert_array_equal(x[largest], math.inf * smaller[largest])
-
-
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("order", ["auto", "leja"])
@@ -533,13 +446,6 @@ def test_a_doubtful_order_is_not_taken_where_numbers_are_too_large():
         np.testing.assert_allclose(found, exactly[inside], rtol=2.0**-48 * m)
 
 
-def test_nodes_whose_differences_overflow():
-    nodes, b = 1.7e308 * np.array([1.0, -1.0, 0.5]), np.array([1.0, 2.0, 1.0])
-    found, smaller = solve(nodes, b, order="given"), solve(nodes * 2.0**-30, b)
-    np.testing.assert_allclose(found[:2], smaller[:2] * 2.0 ** -np.array([0, 30]), rtol=1e-14)
-    assert found[2] == 0  # 2e-616
-
-
 @pytest.mark.parametrize("complex_", [False, True])
 def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
     """Wherever they stand, kernels divide by no number from beyond these nodes."""
@@ -553,15 +459,3 @@ def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
                 for transpose in (False, True):
                     for bound in (None, np.zeros(b.shape)):
                         assert kernels.solve_vandermonde(nodes, b, order, transpose, out, bound)
-
-
-def test_columns_beside_one_that_overflows_in_place():
-    """A column that a kernel cannot solve is solved again from its original numbers."""
-    rng = np.random.default_rng(6)
-    nodes, B = np.linspace(1, 2, 9) * 1e-3, rng.standard_normal((9, 9))
-    expected = solve(nodes, B)
-    B[:, 8] *= 1e300
-    with pytest.warns(RuntimeWarning, match="overflow"):
-        solve(nodes, B, out=B)
-    np.testing.assert_allclose(B[:, :8], expected[:, :8], rtol=1e-12)
-    assert np.isinf(B[:, 8]).any()

@@ -1,5 +1,8 @@
 """Vandermonde systems: Björck and Pereyra's algorithms."""
 
+from fractions import Fraction
+
+import mpmath
 import numpy as np
 
 from .lagrange import _larger_part
@@ -289,6 +292,46 @@ def solved_by_steps(x, c, transpose):
     for k in range(m - 2, -1, -1):
         c[k:-1] -= c[k + 1 :] * x[k]
     return c
+
+
+def truth(nodes, b, transpose):
+    """Solve exactly: in rationals for few real nodes, otherwise in 700 digits or more.
+
+    Digits suffice if twice as many change nothing before the fortieth digit, or nothing above a
+    size far below that of doubles.
+    """
+    if nodes.dtype.kind == "f" and nodes.size <= 16:
+        x, c = (np.array([Fraction(z) for z in a.tolist()], object) for a in (nodes, b))
+        return [_number(z) for z in solved_by_steps(x, c, transpose)]
+    order = np.argsort(np.abs(nodes), kind="stable")
+    digits, last = 700, None
+    while True:
+        with mpmath.workdps(digits):
+            x, c = (
+                np.array([mpmath.mpmathify(z) for z in a.tolist()], object)
+                for a in (nodes[order], b if transpose else b[order])
+            )
+            found = solved_by_steps(x, c, transpose).tolist()
+            if last is not None and all(
+                abs(a - z) <= max(abs(z) * mpmath.mpf(10) ** -40, mpmath.mpf(10) ** -400)
+                for a, z in zip(found, last, strict=True)
+            ):
+                break
+            last, digits = found, 2 * digits
+    if transpose:
+        found = [z for _, z in sorted(zip(order.tolist(), found, strict=True), key=lambda p: p[0])]
+    return found
+
+
+def _number(z):
+    with mpmath.workdps(700):
+        return mpmath.mpf(z.numerator) / z.denominator
+
+
+def far(x, true):
+    """Return the errors as numbers of mpmath, which may be of any size."""
+    with mpmath.workdps(700):
+        return [abs(mpmath.mpmathify(a) - z) for a, z in zip(x.tolist(), true, strict=True)]
 
 
 def _system(rng, size, count, dtype, transpose, complex_, plain=None):

@@ -590,8 +590,8 @@ class _Circle:
         k = n if k is None else at_least("k", k, 1)
         if k % n:
             raise ValueError(f"k must be a multiple of n = {n}, not {k}")
-        load, self.batch = check_batch(load, batch)
-        self.block = k // n
+        load, batch = check_batch(load, batch)
+        self.batch, self.block = batch, k // n
         if not self.block <= load <= k:
             raise ValueError(f"load must be in k / n = {self.block} .. k = {k}, not {load}")
         self.farthest = load // batch * batch
