@@ -362,7 +362,7 @@ class Training:
         for number in range(int(lengths.max())):
             for table, optimizer in zip(tables, optimizers, strict=True):
                 table[:] = optimizer.point.reshape(-1, self._model.classes).T
-            sums = self._gradients(tables, came[:, number], pool)
+            sums = self.summed(tables, came[:, number], pool)
             sums *= scale
             for at, (optimizer, length) in enumerate(zip(optimizers, lengths, strict=True)):
                 if number < length:
@@ -374,7 +374,7 @@ class Training:
                 errors.append(self._errors(optimizers))
         return np.array(errors).T
 
-    def _gradients(self, tables: Theta, came: Bools, pool: Executor) -> Theta:
+    def summed(self, tables: Theta, came: Bools, pool: Executor) -> Theta:
         """Return the sum of the partial gradients that came to each run, with two threads."""
 
         def add(partitions: Ints) -> Theta:

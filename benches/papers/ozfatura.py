@@ -118,7 +118,7 @@ def figure_2(
     time: Figures = {}
     sent: Figures = {}
     for load in loads:
-        for name, (mean, messages) in _exact(n, load).items():
+        for name, (mean, messages) in exact_means(n, load).items():
             time.setdefault(name, {})[load] = mean
             sent.setdefault(name, {})[load] = messages
     checked = {name: _some(by) for name, by in time.items()}
@@ -144,7 +144,7 @@ def figure_2(
         yield Panel(f"N = {n}", "computation load r", y, lines, log_x=True, log_y=True)
 
 
-def _exact(n: int, load: int) -> dict[str, tuple[float, float]]:
+def exact_means(n: int, load: int) -> dict[str, tuple[float, float]]:
     """Return mean completion time and mean number of messages of each scheme that has this load."""
     exact: dict[str, tuple[float, float]] = {}
     for name in UNCODED:
@@ -195,7 +195,7 @@ def _times(found: _Found) -> Iterator[Row]:
             f"r = {_largest(saved)}, {100 * saved[_largest(saved)]:.1f} %",
         )
     below = sum(time["UC-MMC"][r] < time["LCC"][r] for r in common)
-    note = f"of r = {_listed(common)}"
+    note = f"of r = {listed(common)}"
     yield SECOND("loads at which UC-MMC is faster than LCC", below, len(common), note=note)
     over = {r: time["UC-MMC"][r] / time["LCC-MMC"][r] - 1 for r in common}
     yield SECOND(
@@ -224,7 +224,7 @@ def _messages(found: _Found) -> Iterator[Row]:
         note=f"{lcc[closest]:.1f} and {uncoded[closest]:.1f} messages; LCC does "
         "not exist at r = 1, where 2N - 1 messages would be needed of N",
     )
-    what = f"messages of LCC-MMC, mean over r = {_listed(sorted(runs))}"
+    what = f"messages of LCC-MMC, mean over r = {listed(sorted(runs))}"
     mean = float(np.mean([runs[r].mean_messages for r in sorted(runs)]))
     note = "any 2N - 1 messages decode, and no fewer do"
     yield SECOND(what, mean, 2 * n - 1, note=note, tolerance=1e-9)
@@ -324,7 +324,7 @@ def _largest(by_load: Mapping[int, float]) -> int:
     return max(sorted(by_load), key=by_load.__getitem__)
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def listed(numbers: Iterable[int]) -> str:
     """Write ascending numbers, with "to" between the ends of a run of three or more."""
     runs: list[list[int]] = []
     for number in numbers:

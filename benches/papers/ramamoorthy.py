@@ -49,7 +49,7 @@ def regular_assignment(n: int, load: int, rng: np.random.Generator) -> list[list
     return mixed
 
 
-def _speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Floats:
+def drawn_speeds(rng: np.random.Generator, rounds: int, n: int, failed: int) -> Floats:
     """Draw seconds per computation of each worker; for `failed` random workers they are Inf."""
     speed: Floats = DELAYS.draw(rng, rounds, n)
     if failed:
@@ -78,7 +78,7 @@ def completion_times(
     step = max(1, AT_ONCE // worker.size)
     times = np.empty((2, rounds))
     for at in range(0, rounds, step):
-        speed = _speeds(rng, min(step, rounds - at), n, failed)[:, worker]
+        speed = drawn_speeds(rng, min(step, rounds - at), n, failed)[:, worker]
         for kind, size in enumerate((place, whole)):
             done = speed * size
             each = [np.partition(done[:, mine], copies - 1, axis=1)[:, copies - 1] for mine in of]

@@ -129,7 +129,7 @@ def _selection_rows(
     kind, smoothness, stated, size, numbers = OF_SECTION[name]
     groups = len(smoothness)
     c = stated / groups**2 if scaled else stated
-    chosen, straight = _selected(kind, smoothness, c, steps, rng)
+    chosen, straight = selections(kind, smoothness, c, steps, rng)
     counts = chosen.sum(axis=1)
     mean = float(counts.mean())
     formula = closed_forms.selected_mean(smoothness, stated, MAX_AGE, oldest=MAX_AGE + 1)
@@ -185,7 +185,7 @@ def _selection_rows(
     yield SECTION(what, mean, closed=late, note=note, bound=True)
 
 
-def _selected(
+def selections(
     kind: type[GCADA], smoothness: Floats, c: float, rounds: int, rng: np.random.Generator
 ) -> tuple[Bools, float]:
     """Return which groups are selected in each round, (rounds, groups), and how straight steps are.
@@ -255,7 +255,7 @@ def _selection_panel(steps: int, rng: np.random.Generator) -> Panel:
     constants = np.geomspace(C / M**2 / 10, 10 * C, 13)
     measured, formula, kept = [], [], []
     for c in constants.tolist():
-        measured.append(_selected(CADA, SMOOTHNESS, c, steps, rng)[0].sum(axis=1).mean())
+        measured.append(selections(CADA, SMOOTHNESS, c, steps, rng)[0].sum(axis=1).mean())
         selected = partial(closed_forms.selected_mean, SMOOTHNESS, c, MAX_AGE)
         formula.append(selected(oldest=MAX_AGE + 1))
         kept.append(selected(1))

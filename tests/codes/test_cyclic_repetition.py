@@ -71,7 +71,9 @@ def test_the_closed_form_is_that_of_the_matrix(n, k, s):
             least = np.linalg.norm(expected * sizes)
             assert np.linalg.norm((vector - expected) * sizes) <= 1e-11 * least
             np.testing.assert_allclose(
-                cyclic.precision.deviation(F, vector), vector @ linear._B[F] - 1, atol=1e-14 * least
+                cyclic.precision.deviation(F, vector),
+                vector @ linear.matrix()[F] - 1,
+                atol=1e-14 * least,
             )
             assert (
                 abs(cyclic.precision.left_out(F, vector) - linear.precision.left_out(F, vector))

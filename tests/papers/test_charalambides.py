@@ -2,15 +2,12 @@
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from papers import charalambides
 
 from fastgc import BinaryCode
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("k", "parts"), [(0, 1), (3, 1), (4, 3), (6, 4)])

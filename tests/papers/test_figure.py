@@ -2,16 +2,12 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import pytest
 from papers import __main__ as program
 from papers.figure import Row
 
 from fastgc.plotting import Line
-
-ROOT = Path(__file__).parents[2]
-
 
 # ---------------------------------------------------------------------------------- rows, lines
 

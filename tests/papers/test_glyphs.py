@@ -1,11 +1,7 @@
 """Samples drawn as glyphs are like those of MNIST."""
 
-from pathlib import Path
-
 import numpy as np
 from papers.glyphs import glyphs
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_glyphs():

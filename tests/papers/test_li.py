@@ -4,15 +4,12 @@ import math
 import re
 from fractions import Fraction
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from papers import li
 
 import fastgc
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_assignments_that_do_not_cover_are_left_out():

@@ -12,8 +12,6 @@ from papers.figure import FIGURES, Figure
 
 ROOT = Path(__file__).parents[2]
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_the_same_seed_gives_the_same_figure():
     first, again, other = (

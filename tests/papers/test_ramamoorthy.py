@@ -1,12 +1,8 @@
 """The figure of Ramamoorthy et al.: times of partial work by its definition."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from papers import ramamoorthy
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_partial_work_halves_the_time_in_the_best_order(checked):
@@ -43,7 +39,7 @@ def test_times_of_partial_work_are_the_authors(checked):
 def test_completion_times_are_those_of_the_definition(copies, failed):
     held = [[0, 1], [1, 2], [2, 0], [0, 2, 1]]
     partial_work, whole = ramamoorthy.completion_times(held, copies, 20, 3, failed)
-    speeds = ramamoorthy._speeds(np.random.default_rng(3), 20, 4, failed)
+    speeds = ramamoorthy.drawn_speeds(np.random.default_rng(3), 20, 4, failed)
     assert (np.isinf(speeds).sum(axis=1) == failed).all()
     for row, one, other in zip(speeds, partial_work, whole, strict=True):
         done = {

@@ -3,7 +3,6 @@
 import math
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from papers import zhu
 
 from fastgc import data
 from fastgc.training.optimizers import CADA, GCADA
-
-ROOT = Path(__file__).parents[2]
 
 
 class Amsgrad:
@@ -54,7 +51,7 @@ class Rule:
 def test_who_is_selected(kind, groups, c):
     """Selections are those of the paper's rule, on the same functions with the same noise."""
     smoothness = np.geomspace(0.05, 0.6, groups)
-    chosen, straight = zhu._selected(kind, smoothness, c, 300, np.random.default_rng(5))
+    chosen, straight = zhu.selections(kind, smoothness, c, 300, np.random.default_rng(5))
     rng = np.random.default_rng(5)
     targets = rng.standard_normal((groups, zhu.FEATURES))
     optimizer, rule = Amsgrad(zhu.FEATURES, 0.01), Rule(smoothness, c, 10)
@@ -81,7 +78,7 @@ def test_nobody_is_selected_more_often_than_the_bound_says(c):
     """A worker with L^2 <= c / d is selected at most every (d + 1)-th round, or at age D."""
     smoothness = np.geomspace(0.03, 3, 12)
     rounds = 400
-    chosen, _ = zhu._selected(CADA, smoothness, c, rounds, np.random.default_rng(1))
+    chosen, _ = zhu.selections(CADA, smoothness, c, rounds, np.random.default_rng(1))
     for smooth, times in zip(smoothness, chosen.sum(axis=0), strict=True):
         period = min(1 + int(c / smooth**2), zhu.MAX_AGE)
         assert times <= 1 + rounds / period

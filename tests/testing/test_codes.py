@@ -424,6 +424,10 @@ def test_training_goes_as_without_code_compares_parameters(monkeypatch):
 # ------------------------------------------------------------------------------------- engines
 
 
+def replacing(**changed):
+    return lambda report, out: report._replace(**changed)
+
+
 def test_engines_run_it_refuses_engines_that_lie(monkeypatch):
     engine = fastgc.engines.SimulatedCluster
 
@@ -441,8 +445,8 @@ def test_engines_run_it_refuses_engines_that_lie(monkeypatch):
 
     lies = [
         (off, "Lying: from .* the gradient is off by 0.001"),
-        (lambda report, out: report._replace(received=np.arange(2)), "which do not suffice"),
-        (lambda report, out: report._replace(residual=0.1), "reports 0.1 as left out, not"),
+        (replacing(received=np.arange(2)), "which do not suffice"),
+        (replacing(residual=0.1), "reports 0.1 as left out, not"),
     ]
     for change, says in lies:
         monkeypatch.setattr(checks, "find_engine", lambda name, change=change: lying(change))
