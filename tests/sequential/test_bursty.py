@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs_across_rounds import Times
 from oracles.patterns import promised
 from strength import much
 from tables import SEQUENTIAL
@@ -62,54 +63,25 @@ def drawn(data, scheme, rounds):
     return pattern
 
 
-class Late:
-    """Delays: a pattern's stragglers are later than any round waits; after its end, nobody is."""
-
-    per = "round"
-
-    def __init__(self, pattern):
-        self.pattern = pattern
-
-    def sample(self, round, workers, seed):
-        late = self.pattern[round] if round < len(self.pattern) else np.zeros(workers, dtype=bool)
-        return np.where(late, 1e6, 1.0)
-
-
-@settings(max_examples=much(60, 30))
-@given(data=st.data())
-def test_tolerable_no_round_waits_and_no_job_is_late(data):
-    scheme, delay = data.draw(schemes())
-    assert scheme.delay == delay
-    pattern = drawn(data, scheme, ROUNDS)
-    schedule = scheme.schedule()
-    done = []
-    for stragglers in pattern:
-        schedule.begin()
-        assert schedule.enough(~stragglers)
-        done += [(job, schedule.round - 1) for job in schedule.end(~stragglers)]
-        assert all(schedule.round - job <= delay for job in schedule.jobs)
-    assert all(job <= last <= job + delay for job, last in done)
-
-
 @settings(max_examples=much(30, 10))
 @given(data=st.data())
 def test_step_is_exact_whatever_straggles(data):
     """On an engine, rounds last (1 + mu) times the fastest worker, and use no straggler."""
     scheme, delay = data.draw(schemes())
+    assert scheme.delay == delay
     pattern = drawn(data, scheme, ROUNDS)
     p = 3
     rng = np.random.default_rng(0)
     shards = list(rng.standard_normal((scheme.k, p)))
     thetas = rng.standard_normal((ROUNDS - delay, p))
-    done = []
-    with SequentialCluster(
-        scheme, shards, conformance.curved, p, engine="simulated", delays=Late(pattern), mu=1.0
-    ) as cluster:
+    done, times = [], Times(np.ones((1, scheme.n)))
+    options = {"engine": "simulated", "delays": times, "mu": 1.0}
+    with SequentialCluster(scheme, shards, conformance.curved, p, **options) as cluster:
         for theta in [*thetas, *[None] * delay]:
             late = pattern[cluster.schedule.round]
+            times.rows[0] = np.where(late, 1e6, 1.0)  # the engine runs no rounds without work
             done += cluster.step(theta)
             busy = cluster.tasks.age.max(axis=1) >= 0
-            # The engine does not run rounds without work, which may come at the end.
             if not late[busy].all():
                 assert not late[cluster.report.survivors].any()
                 assert cluster.report.wait_seconds <= 2.0
@@ -285,34 +257,23 @@ def test_srsgc_load_is_the_papers(n, burst, x, stragglers):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("kind", "burst", "window", "stragglers", "code", "says"),
     [
-        (lambda: SRSGC(4, burst=2, window=4, stragglers=1), "1 more than a multiple of burst"),
-        (lambda: SRSGC(4, burst=1, window=1, stragglers=1), "1 more than a multiple of burst"),
-        (lambda: SRSGC(4, burst=1, window=2, stragglers=5), "at most n=4"),
-        (lambda: MSGC(4, burst=2, window=2, stragglers=1), "less than window"),
-        (lambda: MSGC(4, burst=1, window=2, stragglers=5), "at most n=4"),
-        (lambda: MSGC(4, burst=1, window=2, stragglers=-1), "at least 0"),
-        (lambda: MSGC(4, burst=0, window=2, stragglers=1), "1 <= burst"),
-        (
-            lambda: SRSGC(4, burst=1, window=2, stragglers=2, code=lambda n, stragglers: None),
-            "must make a code",
-        ),
-        (
-            lambda: MSGC(
-                4, burst=1, window=2, stragglers=2, code=lambda n, stragglers: fastgc.Uncoded(n)
-            ),
-            "must tolerate 2",
-        ),
-        (
-            lambda: MSGC(4, burst=1, window=2, stragglers=1, code=fastgc.LagrangeCode),
-            "LagrangeCode",
-        ),
+        (SRSGC, 2, 4, 1, None, "1 more than a multiple of burst"),
+        (SRSGC, 1, 1, 1, None, "1 more than a multiple of burst"),
+        (SRSGC, 1, 2, 5, None, "at most n=4"),
+        (MSGC, 2, 2, 1, None, "less than window"),
+        (MSGC, 1, 2, 5, None, "at most n=4"),
+        (MSGC, 1, 2, -1, None, "at least 0"),
+        (MSGC, 0, 2, 1, None, "1 <= burst"),
+        (SRSGC, 1, 2, 2, lambda n, stragglers: None, "must make a code"),
+        (MSGC, 1, 2, 2, lambda n, stragglers: fastgc.Uncoded(n), "must tolerate 2"),
+        (MSGC, 1, 2, 1, fastgc.LagrangeCode, "LagrangeCode"),
     ],
 )
-def test_schemes_refused(make, says):
+def test_schemes_refused(kind, burst, window, stragglers, code, says):
     with pytest.raises((TypeError, ValueError), match=says):
-        make()
+        kind(4, burst=burst, window=window, stragglers=stragglers, code=code)
 
 
 def test_srsgc_tasks_are_repeated_by_as_few_as_suffice():

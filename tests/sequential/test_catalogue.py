@@ -1,6 +1,7 @@
 """Schemes across rounds by name."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from fastgc.sequential import (
     SRSGC,
     Independent,
     SequentialScheme,
+    Tasks,
     compare,
     make,
     names,
@@ -84,13 +86,8 @@ def _listed(found):
     return ",".join(f"{key}={value}" for key, value in found.items())
 
 
-OWN = """
-import numpy as np
-import fastgc
-from fastgc.sequential import SequentialScheme, Tasks
-
 class Slow(SequentialScheme):
-    '''Each job in the round after it began.'''
+    """Each job in the round after it began."""
 
     def __init__(self, n, pause=1):
         self.n, self.pause = n, pause
@@ -102,22 +99,14 @@ class Slow(SequentialScheme):
 
     def tolerable(self, state, live):
         return self.pause not in live or not self.lacks(0, state[self.pause, 0])
-"""
 
 
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    (tmp_path / "own_scheme.py").write_text(OWN)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield "own_scheme:Slow"
-    sys.modules.pop("own_scheme", None)
-
-
-def test_make_own_schemes_by_module_and_class(own):
+def test_make_own_schemes_by_module_and_class(monkeypatch):
+    monkeypatch.setitem(sys.modules, "own_scheme", SimpleNamespace(Slow=Slow))
+    own = "own_scheme:Slow"
     scheme = make(f"{own}:pause=2", 3)
     assert isinstance(scheme, SequentialScheme)
     assert scheme.delay == 2
-    times = np.ones((6, 3))
-    [found] = compare(times, [own], models=3, mu=0)
+    [found] = compare(np.ones((6, 3)), [own], models=3, mu=0)
     assert list(scheme.choices(3, 1)) == [{}]
     assert (found.run.rounds.tolist(), found.text) == ([0.0, 1.0, 1.0, 1.0, 1.0, 1.0], own)
