@@ -123,16 +123,13 @@ def test_all_choices_in_all_orders_are_equally_likely(count, size):
         assert stats.chisquare(found).pvalue > 1e-3
 
 
-def test_choices_are_decentralised():
+@pytest.mark.parametrize("kind", [CouponCollector, RandomAssignment])
+def test_choices_are_decentralised(kind):
     """A worker's choice depends on the seed and its own number, not on the others."""
-    few, many = CouponCollector(20, 12, load=3, seed=5), CouponCollector(50, 12, load=3, seed=5)
-    for i in range(20):
+    few, many, other = (kind(n, 12, load=3, seed=seed) for n, seed in ((30, 5), (50, 5), (50, 6)))
+    for i in range(30):
         np.testing.assert_array_equal(few.partitions(i), many.partitions(i))
-    other = CouponCollector(50, 12, load=3, seed=6)
     assert any((many.partitions(i) != other.partitions(i)).any() for i in range(50))
-    few, many = RandomAssignment(20, 6, load=4), RandomAssignment(30, 6, load=4)
-    for i in range(20):
-        np.testing.assert_array_equal(few.partitions(i), many.partitions(i))
 
 
 @pytest.mark.parametrize("kind", [CouponCollector, RandomAssignment])

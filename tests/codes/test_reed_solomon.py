@@ -12,11 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
 
-from fastgc import (
-    InstabilityWarning,
-    NotDecodableError,
-    ReedSolomon,
-)
+from fastgc import InstabilityWarning, ReedSolomon
 from fastgc.codes import reed_solomon
 from fastgc.kernels import fourier
 from fastgc.kernels.fourier import transform_length
@@ -64,14 +60,6 @@ def root_of(code):
     """Return q of the first cluster's root exp(2 pi i q / m), from the order on the circle."""
     ring = code.scheme.rings()[0]
     return pow(int(ring[1]), -1, ring.size)
-
-
-def holds_ones(rows):
-    """Whether these rows span the row of ones."""
-    if not len(rows):
-        return False
-    solution = np.linalg.lstsq(rows.T, np.ones(rows.shape[1]), rcond=None)[0]
-    return bool(np.abs(rows.T @ solution - 1).max() < 1e-8)
 
 
 # ------------------------------------------------------------------------------ construction
@@ -131,62 +119,6 @@ def test_matrix_of_large_codes_in_extended_precision(clusters):
                 assert abs(dense[first + x, j] / complex(expected) - 1) < 1e-13
 
 
-# ----------------------------------------------------------------------------------- decoding
-
-
-def small_codes(n_most, k_most):
-    for n, k, w in valid(n_most, k_most):
-        s = n * w // k - 1
-        for clusters in range(1, n // (s + 1) + 1):
-            try:
-                yield ReedSolomon(n, k, load=w, clusters=clusters)
-            except ValueError:
-                continue
-    yield ReedSolomon(7, 7, stragglers=2)
-    yield ReedSolomon(7, 5, stragglers=3)
-    yield ReedSolomon(7, 9, stragglers=1, clusters=3)
-
-
-def test_every_survivor_set_decodes_or_says_what_is_missing():
-    rng = np.random.default_rng(0)
-    exact = 0
-    for code in small_codes(*much((7, 8), (6, 7))):
-        dense = code.matrix()
-        partials = rng.standard_normal((code.k, 3))
-        messages = [code.encode(i, partials[code.partitions(i)]) for i in range(code.n)]
-        sets = [
-            survivors
-            for size in range(code.n + 1)
-            for survivors in itertools.combinations(range(code.n), size)
-        ]
-        good = {survivors for survivors in sets if code.decodable(survivors)}
-        spanning = {survivors for survivors in sets if holds_ones(dense[list(survivors)])}
-        assert good <= spanning
-        # Some set of one message fewer fails: eq. (2) holds with equality.
-        assert any(len(survivors) == code.threshold - 1 for survivors in set(sets) - spanning)
-        # a_F G_F = (1, 0, ..., 0) has no solution of weight below f. If B has the rank f of G,
-        # this is a_F B_F = 1; if columns coincide, smaller sets may span by chance.
-        if np.linalg.matrix_rank(dense) == code.scheme.rule.need.sum():
-            assert good == spanning
-            exact += 1
-        for survivors in sets:
-            if len(survivors) >= code.threshold:
-                assert survivors in good
-            if survivors in good:
-                vector = code.decoding_vector(survivors)
-                np.testing.assert_allclose(vector @ dense[list(survivors)], 1, atol=1e-10)
-                gradient = code.decode(survivors, [messages[i] for i in survivors], p=3)
-                np.testing.assert_allclose(gradient, partials.sum(axis=0), atol=1e-10)
-            else:
-                with pytest.raises(NotDecodableError) as caught:
-                    code.decoding_vector(survivors)
-                had = set(survivors)
-                more = min(len(larger) for larger in good if had.issubset(larger)) - len(had)
-                assert caught.value.missing == more
-                assert f"{more} more message" in str(caught.value)
-    assert exact > 20
-
-
 @given(
     n=st.integers(1, 200),
     data=st.data(),
@@ -221,24 +153,19 @@ def test_random_codes(n, data, dtype, clusters, packed):
 
 
 @pytest.mark.parametrize("clusters", [1, 2, "auto"])
-def test_methods_agree(clusters):
+def test_slow_methods_and_clusters_agree(clusters):
     rng = np.random.default_rng(7)
     for n, s in [(2, 0), (9, 2), (40, 7), (101, 33), (128, 60)]:
         if clusters == 2 and n < 2 * (s + 1):
             continue
         code = ReedSolomon(n, stragglers=s, clusters=clusters)
-        for size in {code.threshold, (code.threshold + n) // 2, n}:
-            survivors = rng.permutation(n)[:size]
-            methods = [m for m in code.scheme.methods if m != "natural" or size < 40]
-            methods = [m for m in methods if m not in ("auto", "near-exact")]
-            if size > code.threshold or code.scheme.clusters > 1:  # then the code can choose
-                methods.remove("spread")
-            vectors = {m: code.decoding_vector(survivors, m) for m in methods}
-            for method, vector in vectors.items():
-                loose = 1e-7 if method in ("solve", "natural") else 1e-11
-                np.testing.assert_allclose(
-                    vector, vectors["locator"], rtol=loose, atol=loose * abs(vector).max()
-                )
+        survivors = rng.permutation(n)[: (code.threshold + n) // 2]
+        expected = code.decoding_vector(survivors, "locator")
+        for method, loose in {"lookup": 1e-11, "solve": 1e-7, "natural": 1e-7}.items():
+            if method != "natural" or survivors.size < 40:
+                vector = code.decoding_vector(survivors, method)
+                atol = loose * abs(vector).max()
+                np.testing.assert_allclose(vector, expected, rtol=loose, atol=atol)
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")

@@ -123,27 +123,6 @@ def test_every_tolerance_of_uc_mmc(n):
 
 
 @pytest.mark.parametrize("rescale", [True, False])
-def test_partial_gradients_are_summed_once(rescale):
-    code = Uncoded(6, load=3, tolerance=0.5, rescale=rescale)
-    rng = np.random.default_rng(0)
-    partials = rng.standard_normal((6, 4))
-    messages = [
-        code.encode(i, partials[code.partitions(i, t)], index=t) for i in range(6) for t in range(3)
-    ]
-    for _ in range(50):
-        F = rng.permutation(18)[: rng.integers(1, 18)]
-        came = {int(code.partitions(*code.scheme.messages.sender(m))[0]) for m in F}
-        if len(came) < 3:
-            with pytest.raises(NotDecodableError) as caught:
-                code.decoding_vector(F)
-            assert caught.value.missing == 3 - len(came)
-            continue
-        expected = partials[sorted(came)].sum(axis=0) * (6 / len(came) if rescale else 1)
-        gradient = code.decode(F, [messages[m] for m in F])
-        np.testing.assert_allclose(gradient, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("rescale", [True, False])
 @pytest.mark.parametrize("load", [None, 3])
 def test_trust_counts_what_is_left_out(rescale, load):
     code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
