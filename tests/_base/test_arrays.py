@@ -19,7 +19,6 @@ from fastgc.training.models import (
     LeastSquares,
     LinearRegression,
     SoftmaxRegression,
-    least_squares_gradient,
 )
 from fastgc.training.optimizers import SGD
 
@@ -169,6 +168,17 @@ def partials_of(code, p, dtype=np.float64):
 
 
 @LENDERS
+@pytest.mark.parametrize("dtype", [np.float16, np.complex64])
+def test_every_precision(lend, dtype):
+    code = fastgc.ReedSolomon(6, stragglers=1)
+    partials = partials_of(code, 8).astype(dtype)
+    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(6)]
+    out = np.empty(8, np.result_type(dtype, np.float32))
+    code.decode(range(5), [lend(m) for m in messages[:5]], lend(out))
+    np.testing.assert_array_equal(out, code.decode(range(5), messages[:5]))
+
+
+@LENDERS
 @pytest.mark.parametrize("code", CODES, ids=lambda code: type(code).__name__)
 def test_every_verb(code, lend):
     p = 6
@@ -223,18 +233,6 @@ def test_every_verb(code, lend):
         gradient[:], out = 7, lend(gradient)
         assert decode(out=out) is out
         np.testing.assert_allclose(gradient, exact, rtol=1e-10, atol=1e-13)
-
-
-@LENDERS
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_precision(lend, dtype):
-    code = fastgc.ReedSolomon(6, stragglers=1)
-    partials = partials_of(code, 8).astype(dtype)
-    messages = [code.encode(i, partials[code.partitions(i)]) for i in range(6)]
-    out = np.empty(8, np.result_type(dtype, np.float32))
-    lent = lend(out)
-    assert code.decode(range(5), [lend(m) for m in messages[:5]], lent) is lent
-    np.testing.assert_array_equal(out, code.decode(range(5), messages[:5]))
 
 
 def test_bfloat16_messages():
@@ -302,26 +300,14 @@ def test_models(lend):
     rng = np.random.default_rng(1)
     X, labels = rng.standard_normal((9, 3)), rng.integers(0, 4, 9)
     targets = rng.standard_normal((9, 4))
-    for model, y in (
-        (SoftmaxRegression(3, 4), labels),
-        (LeastSquares(3, 4), labels),
-        (LinearRegression(3, 4), targets),
-        (LinearRegression(3, bias=False), targets[:, 0]),
-    ):
+    for model, y in ((SoftmaxRegression(3, 4), labels), (LinearRegression(3, 4), targets)):
         theta = rng.standard_normal(model.size)
-        given = lend(theta), lend(X), lend(y)
-        gradient = canary(theta)
+        given, gradient = (lend(theta), lend(X), lend(y)), canary(theta)
         out = lend(gradient)
         assert model.gradient(*given, out=out) is out
         np.testing.assert_array_equal(gradient, model.gradient(theta, X, y))
-        np.testing.assert_array_equal(model.gradient(*given), gradient)
         for quantity in (model.loss, model.error):
             assert quantity(*given) == quantity(theta, X, y)
-    E = np.eye(4)[labels]
-    theta = rng.standard_normal((3, 4))
-    np.testing.assert_array_equal(
-        least_squares_gradient(lend(theta), lend(X), lend(E)), least_squares_gradient(theta, X, E)
-    )
 
 
 @LENDERS
@@ -355,87 +341,30 @@ def test_data_of_tensors():
 # ---------------------------------------------------------------------------------- errors
 
 
-def outputs_refused():
+def test_tensors_that_cannot_be_written_or_read():
     torch = pytest.importorskip("torch")
     zeros = torch.zeros(6, dtype=torch.float64)
     pairs = torch.zeros(6, dtype=torch.complex128)
-    return [
+    for out, error, says in (
         (zeros.clone().requires_grad_(), TypeError, "out cannot .* requires grad.*detach"),
-        (zeros.to("meta"), TypeError, "out cannot .*meta.*cpu()"),
+        (zeros.to("meta"), TypeError, r"out cannot .*meta.*cpu\(\)"),
         (pairs.conj(), TypeError, "out cannot .*conjugate bit.*resolve_conj"),
         (pairs.conj().imag, TypeError, "out cannot .*negative bit.*resolve_neg"),
         (zeros.to_sparse(), TypeError, "out cannot .*Sparse.*to_dense"),
         (torch.zeros(12, dtype=torch.float64)[::2], ValueError, "out must be contiguous"),
         (zeros.float(), TypeError, "out must have dtype float64, not float32"),
         (zeros.reshape(2, 3), ValueError, r"out must have shape \(6,\), not \(2, 3\)"),
-    ]
-
-
-def test_tensors_that_cannot_be_written():
+    ):
+        refused(error, says, arrays.check_output, "out", out, FLOAT, (6,))
     code = fastgc.ReedSolomon(4, stragglers=1)
-    messages = [code.encode(i, partials_of(code, 6)[code.partitions(i)]) for i in range(4)]
     rnd = code.round(6)
-    for worker, message in enumerate(messages):
-        rnd.receive(worker, message)
-    for out, error, says in outputs_refused():
-        for call in (
-            lambda out: code.decode(range(4), messages, out, p=6),
-            lambda out: code.encode(0, partials_of(code, 6)[code.partitions(0)], out),
-            lambda out: code.encoder(0, 6, out=out),
-            rnd.gradient,
-            rnd.best,
-        ):
-            if out.shape != (6,) and "decode" in call.__code__.co_names:
-                continue  # `out` has the gradient's size
-            with pytest.raises(error, match=says):
-                call(out)
-        if out.device.type == "cpu" and not out.is_sparse:
-            assert not out.detach().any()
-
-
-def test_memory_that_cannot_be_written():
-    code = fastgc.BinaryCode(3, stragglers=0)
-    messages = np.ones((3, 4))
-    frozen = np.full(4, 7.0)
-    frozen.flags.writeable = False
-    kept = np.full(4, 7.0)
-    for out, error, says in [
-        (memoryview(bytes(32)).cast("d"), ValueError, "out is read-only"),
-        (memoryview(frozen), ValueError, "out is read-only"),
-        (Exporter(frozen), ValueError, "out is read-only"),
-        (Copier(kept), TypeError, "memory NumPy can view, not Copier"),
-        (bytearray(32), TypeError, "out must have dtype float64, not uint8"),
-        (memoryview(np.full(8, 7.0))[::2], ValueError, "out must be contiguous"),
-        (7.0, TypeError, "memory NumPy can view, not float"),
-    ]:
-        rnd = code.round(4)
-        for worker, message in enumerate(messages):
-            rnd.receive(worker, message)
-        with pytest.raises(error, match=says):
-            rnd.gradient(out)
-    assert (frozen == 7).all()
-    assert (kept == 7).all()
-
-
-def test_inputs_that_cannot_be_read():
-    torch = pytest.importorskip("torch")
-    code = fastgc.ReedSolomon(4, stragglers=1)
-    message = torch.zeros(6, dtype=torch.float64, requires_grad=True)
-    gradient = np.full(6, 7.0)
-    rnd = code.round(6)
-    with pytest.raises(TypeError, match=r"message of worker 2 cannot .*detach"):
-        rnd.receive(2, message)
+    message = zeros.requires_grad_()
+    refused(TypeError, "message of worker 2 cannot .*detach", rnd.receive, 2, message)
     assert not rnd.survivors.size
+    gradient = np.full(6, 7.0)
     for messages in ([message] * 4, [np.zeros(6)] * 3 + [message]):
-        with pytest.raises(TypeError, match=r"message.* cannot .*detach"):
-            code.decode(range(4), messages, gradient)
-    with pytest.raises(TypeError, match=r"partial gradient cannot .*detach"):
-        code.encode(0, [message] * 2, gradient)
-    with pytest.raises(TypeError, match=r"partial gradients cannot .*detach"):
-        code.encode(0, torch.zeros(2, 6, requires_grad=True), gradient)
-    encoder = code.encoder(0, 6, out=gradient)
-    with pytest.raises(TypeError, match=r"partial gradient cannot .*detach"):
-        encoder.add(code.partitions(0)[0], message)
+        refused(TypeError, "message.* cannot .*detach", code.decode, range(4), messages, gradient)
+    refused(TypeError, "partial gradient cannot", code.encode, 0, [message] * 2, gradient)
     assert (gradient == 7).all()
 
 
@@ -521,6 +450,7 @@ def test_as_array_takes_bfloat16_of_a_library_that_looks_like_torch(monkeypatch)
     assert as_array("x", Tensor("b")).astype(float).tolist() == [1.5, -2.0]
     assert as_array("x", Tensor("f")).tolist() == [7.0]
     assert as_array("x", [3.0]).tolist() == [3.0]
+    refused(ValueError, "x cannot be taken as a NumPy array", as_array, "x", [[0], [1, 2]])
     refused(TypeError, "x cannot .*detach", as_array, "x", Tensor("b", requires_grad=True))
     monkeypatch.setitem(sys.modules, "torch", None)
     assert as_array("x", Tensor("b")).tolist() == [7.0]
@@ -615,28 +545,12 @@ def test_check_vector_copies_inputs_only_if_it_must():
         assert found.tolist() == [0.0, 2.0, 4.0]
         assert found.flags.c_contiguous
         assert found.flags.aligned
-    refused(
-        ValueError,
-        r"^x 5 must have shape \(3,\)",
-        arrays.check_vector,
-        "x",
-        [1.0],
-        FLOAT,
-        3,
-        number=5,
-    )
-    refused(
-        TypeError, "^x must have dtype float64", arrays.check_vector, "x", np.arange(3), FLOAT, 3
-    )
-    refused(
-        ValueError,
-        r"^x must have shape \(3,\), not \(1, 3\)",
-        arrays.check_vector,
-        "x",
-        [[1.0] * 3],
-        FLOAT,
-        3,
-    )
+    for wrong, number, error, says in (
+        ([1.0], 5, ValueError, r"^x 5 must have shape \(3,\)"),
+        (np.arange(3), None, TypeError, "^x must have dtype float64"),
+        ([[1.0] * 3], None, ValueError, r"^x must have shape \(3,\), not \(1, 3\)"),
+    ):
+        refused(error, says, arrays.check_vector, "x", wrong, FLOAT, 3, number=number)
 
 
 def test_check_output_is_written_in_place():
@@ -655,6 +569,11 @@ def test_check_output_is_written_in_place():
         (np.zeros(3, np.float32), TypeError, "dtype float64, not float32"),
         (np.zeros(4), ValueError, r"shape \(3,\), not \(4,\)"),
         ([0.0] * 3, TypeError, "not list"),
+        (7.0, TypeError, "not float"),
+        (Copier(np.zeros(3)), TypeError, "memory NumPy can view, not Copier"),
+        (memoryview(bytes(24)).cast("d"), ValueError, "read-only"),
+        (Exporter(frozen), ValueError, "read-only"),
+        (bytearray(24), TypeError, "dtype float64, not uint8"),
     ):
         refused(error, says, arrays.check_output, "out", wrong, FLOAT, (3,))
         refused(error, says, arrays.check_vector, "out", wrong, FLOAT, 3, output=True)
@@ -673,9 +592,7 @@ def test_check_numbers():
         np.testing.assert_array_equal(found, held)
         assert found.flags.c_contiguous
         assert found.flags.aligned
-    refused(
-        TypeError, "x must be real or complex numbers, not bool", arrays.check_numbers, "x", [True]
-    )
+    refused(TypeError, "x must be real .*not bool", arrays.check_numbers, "x", [True])
     refused(ValueError, "x must not be empty", arrays.check_numbers, "x", np.ones((0, 3)))
     assert arrays.check_line("x", [1]).tolist() == [1.0]
     refused(ValueError, "x must be one-dim", arrays.check_line, "x", [[1]])
@@ -743,12 +660,3 @@ print("torch" in sys.modules)
 
 def test_torch_is_never_imported():
     assert programs.printed(SOURCE) == "False"
-
-
-def test_lists_of_different_lengths_are_named():
-    for what, call in (
-        ("theta0", lambda ragged: SGD(0.1).reset(ragged)),
-        ("survivors", fastgc.Uncoded(2).decodable),
-    ):
-        with pytest.raises(ValueError, match=f"{what} cannot be taken as a NumPy array: .*inhomog"):
-            call([[0], [1, 2]])
