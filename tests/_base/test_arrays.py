@@ -59,13 +59,6 @@ def tensor(lent):
     return pytest.importorskip("torch").from_numpy(lent)
 
 
-def tensor_or_bfloat16(lent):
-    torch = pytest.importorskip("torch")
-    if lent.dtype.name != "bfloat16":
-        return torch.from_numpy(lent)
-    return torch.from_numpy(lent.view(np.int16)).view(torch.bfloat16)
-
-
 LENDERS = pytest.mark.parametrize("lend", [memoryview, Exporter, tensor], ids=lambda f: f.__name__)
 
 
@@ -233,26 +226,6 @@ def test_every_verb(code, lend):
         gradient[:], out = 7, lend(gradient)
         assert decode(out=out) is out
         np.testing.assert_allclose(gradient, exact, rtol=1e-10, atol=1e-13)
-
-
-def test_bfloat16_messages():
-    pytest.importorskip("ml_dtypes")
-    code = fastgc.ReedSolomon(6, stragglers=1)
-    partials = partials_of(code, 8).astype(np.float32)
-    messages = [
-        code.encode(i, partials[code.partitions(i)], message_dtype="bfloat16") for i in range(6)
-    ]
-    written = canary(messages[1])
-    out = tensor_or_bfloat16(written)
-    assert code.encode(1, partials[code.partitions(1)], out, message_dtype="bfloat16") is out
-    assert (written == messages[1]).all()
-    expected = code.decode(range(5), messages[:5])
-    given = [tensor_or_bfloat16(m) for m in messages[:5]]
-    np.testing.assert_array_equal(code.decode(range(5), given), expected)
-    rnd = code.round(8, np.float32, "bfloat16")
-    for worker, message in enumerate(given):
-        rnd.receive(worker, message)
-    np.testing.assert_array_equal(rnd.gradient(), expected)
 
 
 @LENDERS

@@ -51,7 +51,7 @@ KINDS = [".csv", ".tsv", ".txt", ".npy", ".npz", ".json", ".parquet"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("unit", "many"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("NS", 1e9)])
-def test_read_every_KIND_OF_file(tmp_path, kind, unit, many):
+def test_read_every_kind_of_file(tmp_path, kind, unit, many):
     path = tmp_path / f"times{kind}"
     write(path, TIMES)
     read = Empirical.read(path, unit)

@@ -47,6 +47,8 @@ AROUND = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
 def run(method="nesterov", dtype=np.float64, **options):
     """Train with workers whose speeds, and so the late ones, differ between runs."""
     given = {
+        "code": CODES.get(method, CODE),
+        "data": toy(dtype),
         "optimizer": METHODS[method](),
         "rounds": ROUNDS,
         "batch": 5,
@@ -55,7 +57,7 @@ def run(method="nesterov", dtype=np.float64, **options):
         "engine": "simulated",
         "every": 2,
     }
-    return fastgc.train(CODES.get(method, CODE), toy(dtype), **given | options)
+    return fastgc.train(**given | options)
 
 
 def on_other_workers(seed):
@@ -206,15 +208,8 @@ def contents(folder):
 def test_train_in_parts(method, dtype, batch, tmp_path):
     whole = run(method, dtype, batch=batch, rounds=11)
     for number, upto in enumerate(much((1, 4, 5, 11, 11), (4, 11, 11))):
-        history = run(
-            method,
-            dtype,
-            batch=batch,
-            rounds=upto,
-            checkpoint=tmp_path,
-            survivors=whole,
-            engine=on_other_workers(number),
-        )
+        options = {"survivors": whole, "engine": on_other_workers(number), "batch": batch}
+        history = run(method, dtype, rounds=upto, checkpoint=tmp_path, **options)
         assert_same(history, replace(whole, rounds=whole.rounds[:upto], theta=history.theta))
     assert_same(history, whole)
 
@@ -243,10 +238,7 @@ def test_train_complete_run_reached_its_loss(tmp_path):
     losses = [r.loss for r in run().rounds]
     ended = run(checkpoint=tmp_path, until=losses[4])
     assert len(ended.rounds) == 5  # between two rounds that are kept whatever their loss
-    again = run(
-        checkpoint=tmp_path, until=losses[4], engine=lambda *_, **__: pytest.fail("started")
-    )
-    assert_same(again, ended)
+    assert_same(run(checkpoint=tmp_path, until=losses[4], engine=never), ended)
     assert_same(run(checkpoint=tmp_path), run())
 
 
@@ -673,26 +665,13 @@ MATRIX = fastgc.BinaryCode(6, stragglers=2).matrix()
     ],
 )
 def test_describe_another_run(old, new, says, tmp_path):
-    def train(**options):
-        given = {
-            "code": CODE,
-            "data": toy(),
-            "model": models.SoftmaxRegression(5, 3),
-            "optimizer": Nesterov(0.4),
-            "batch": 5,
-            "seed": 4,
-            "delays": Pareto(0.001, 1.1),
-        } | options
-        return fastgc.train(**given, rounds=4, engine="simulated", checkpoint=tmp_path / "run")
-
-    train(**old)
-    before = contents(tmp_path / "run")
-    with pytest.raises(CheckpointError, match=says) as refused:
-        train(**old | new)
-    assert "name another folder for this one" in str(refused.value)
-    assert contents(tmp_path / "run") == before
+    run(checkpoint=tmp_path, **old)
+    before = contents(tmp_path)
+    with pytest.raises(CheckpointError, match=says):
+        run(checkpoint=tmp_path, **old | new)
+    assert contents(tmp_path) == before
     old |= {"delays": Fixed()} if "delays" in old else {}  # another object of the same kind
-    assert len(train(**old).rounds) == 4
+    assert len(run(checkpoint=tmp_path, **old).rounds) == ROUNDS
 
 
 def test_describe_shows_long_texts_from_before_they_differ(tmp_path):
@@ -796,25 +775,8 @@ def test_read_what_was_written(kept, dtype, shape, values):
     assert (found["c"], found["d"]) == (np.float32(0.1), 2.5)
 
 
-if __name__ == "__main__":
-    task, name, argument, where = sys.argv[1:]
-    if task == "sweep":
-        sweep(name, np.dtype(argument), Path(where))
-    else:
-        train_locally(name, int(argument), Path(where))
-
-
 NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
-
-
-train_network = partial(
-    fastgc.train,
-    CODE,
-    toy(features=4),
-    model=NETWORK,
-    engine="simulated",
-    delays=Pareto(0.01, 1.5),
-)
+train_network = partial(run, data=toy(features=4), model=NETWORK)
 
 
 def half_a_cosine(round):
@@ -823,7 +785,7 @@ def half_a_cosine(round):
 
 @pytest.mark.parametrize("method", [lambda: SGD(0.4, 0.5), lambda: Nesterov(0.3), AMSGrad])
 def test_train_in_parts_scheduled(method, tmp_path):
-    given = {"rounds": 10, "batch": 5, "seed": 4, "schedule": half_a_cosine}
+    given = {"rounds": 10, "schedule": half_a_cosine}
     given["theta0"] = np.random.default_rng(1).normal(size=NETWORK.size)
     whole = train_network(optimizer=method(), **given)
     kept = {"checkpoint": tmp_path / "run", "every": 2}
@@ -865,3 +827,11 @@ def test_describe_start_and_schedule(tmp_path):
     history = train_network(**given | longer)
     assert len(history.rounds) == 6
     np.testing.assert_array_equal(history.theta, train_network(**given | longer).theta)
+
+
+if __name__ == "__main__":
+    task, name, argument, where = sys.argv[1:]
+    if task == "sweep":
+        sweep(name, np.dtype(argument), Path(where))
+    else:
+        train_locally(name, int(argument), Path(where))

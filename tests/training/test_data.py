@@ -116,21 +116,6 @@ def test_load_mnist_folder_lacks_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("x", ["x", "X"])
-def test_load_npz_split_already(tmp_path, x):
-    rng = np.random.default_rng(0)
-    X_train, X_test = rng.normal(size=(4, 3)), rng.normal(size=(2, 3))
-    path = tmp_path / "pair.npz"
-    arrays = {f"{x}_train": X_train, f"{x}_test": X_test, "y_train": [7, 3, 3, 9], "y_test": [9, 3]}
-    np.savez(path, **arrays)
-    data = load(path)
-    assert (data.name, data.features, data.classes) == ("pair", 3, 3)
-    np.testing.assert_array_equal(data.X_train, X_train)
-    np.testing.assert_array_equal(data.X_test, X_test)
-    np.testing.assert_array_equal(data.y_train, [1, 0, 0, 2])
-    np.testing.assert_array_equal(data.y_test, [2, 0])
-
-
-@pytest.mark.parametrize("x", ["x", "X"])
 def test_load_npz_to_be_split(tmp_path, x):
     X = np.arange(40).reshape(10, 2, 2)  # int64 pixels keep their values
     path = tmp_path / "whole.npz"
@@ -328,14 +313,18 @@ def test_load_floats_as_targets(tmp_path, y, outputs, dtype):
         load(path, task="classification")
 
 
+@pytest.mark.parametrize("x", ["x", "X"])
 @pytest.mark.parametrize("y", [[7, 3, 3, 9, 7], [7.0, 3.0, 3.0, 9.0, 7.0]], ids=["ints", "floats"])
-def test_load_whole_numbers_as_classes(tmp_path, y):
-    path = save(tmp_path / "whole.npz", X_train=np.eye(5)[:3], y_train=y[:3], X_test=np.eye(5)[3:],
-                y_test=y[3:])  # fmt: skip
+def test_load_whole_numbers_as_classes(tmp_path, y, x):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    arrays = {f"{x}_train": X[:3], f"{x}_test": X[3:], "y_train": y[:3], "y_test": y[3:]}
+    path = save(tmp_path / "whole.npz", **arrays)
     for task in ("auto", "classification"):
         found = load(path, task=task)
-        assert (found.task, found.classes) == ("classification", 3)
+        assert (found.name, found.task, found.classes) == ("whole", "classification", 3)
+        np.testing.assert_array_equal([*found.X_train, *found.X_test], X)
         np.testing.assert_array_equal(found.y_train, [1, 0, 0])
+        np.testing.assert_array_equal(found.y_test, [2, 1])
         with pytest.raises(ValueError, match="has classes, and so no real-valued targets"):
             found.outputs  # noqa: B018
     found = load(path, task="regression")

@@ -454,15 +454,6 @@ def test_probabilities(model, scale):
     assert model.probabilities(theta.astype(np.float32), X).dtype == np.float32
 
 
-def test_mlp_without_hidden_layers():
-    model, linear = MLP(4, 3, hidden=()), SoftmaxRegression(4, 3)
-    theta, X, y = problem(model=model)
-    assert model.size == linear.size
-    np.testing.assert_array_equal(model.gradient(theta, X, y), linear.gradient(theta, X, y))
-    assert model.loss(theta, X, y) == linear.loss(theta, X, y)
-    np.testing.assert_array_equal(model.predict(theta, X), linear.predict(theta, X))
-
-
 def test_mlp_layers():
     theta = np.arange(float(NETWORK.size))
     shapes = [(W.shape, b.shape) for W, b in NETWORK.layers(theta)]

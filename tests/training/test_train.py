@@ -1,10 +1,7 @@
 """Training on worker processes gives the gradients of one process, and leaves nothing behind."""
 
 import contextlib
-import importlib
-import json
 import math
-import sys
 from dataclasses import replace
 from functools import partial
 from time import perf_counter, sleep
@@ -35,78 +32,64 @@ def digits():
     return data.load("digits", seed=3)
 
 
-def by_hand(model, optimizer, dataset, rounds, theta0=None, factor=lambda t: 1.0):
-    """Return theta after training in one process, at the optimizer's rate times a factor."""
+def by_hand(
+    model, optimizer, dataset, rounds, theta0=None, factor=lambda t: 1.0, batches=None, k=1
+):
+    """Return theta after training in one process, at the optimizer's rate times a factor.
+
+    If there are `batches`, it is on those of k partitions.
+    """
     X, y = dataset.X_train, dataset.y_train
+    parts = data.partition(X, y, k)
     optimizer.reset(np.zeros(model.size, X.dtype) if theta0 is None else theta0.astype(X.dtype))
     lr = optimizer.lr
     for t in range(rounds):
         optimizer.lr = lr * factor(t)
-        gradient = model.gradient(optimizer.point, X, y)
+        drawn = [batches(part, j, t) if batches else part for j, part in enumerate(parts)]
+        gradient = sum(model.gradient(optimizer.point, *each) for each in drawn)
+        gradient *= X.dtype.type(len(X) / sum(len(each[0]) for each in drawn))
         model.add_regularisation(optimizer.point, gradient)
         optimizer.step(gradient / X.dtype.type(len(X)))
     return optimizer.theta
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "kind"),
     [
-        fastgc.ReedSolomon(5, stragglers=2),
-        fastgc.ReedSolomon(6, 9, stragglers=1, clusters="auto"),
-        fastgc.ReedSolomon(4, stragglers=1, packed=False),
-        fastgc.Uncoded(4),
+        (fastgc.ReedSolomon(5, stragglers=2), None),
+        (fastgc.ReedSolomon(6, 9, stragglers=1, clusters="auto"), None),
+        (fastgc.ReedSolomon(4, stragglers=1, packed=False), None),
+        (fastgc.LagrangeCode(5, load=2), None),  # it codes the data
+        (fastgc.LagrangeCode(4, 6, load=4, messages=2, nodes="roots"), None),
+        (fastgc.Uncoded(4, load=2), models.LeastSquares),
+        (fastgc.BinaryCode(5, stragglers=1, speeds=[2, 1, 1, 1, 1]), models.LeastSquares),
     ],
     ids=repr,
 )
-def test_train_with_exact_codes(code, digits):
-    history = fastgc.train(code, digits, rounds=8, delays=delays.Pareto(0.001, 1.1), seed=3)
-    expected = by_hand(models.SoftmaxRegression(64, 10), Nesterov(1.0), digits, 8)
-    np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-10 * abs(expected).max())
-    assert [r.round for r in history.rounds] == list(range(1, 9))
-    assert all(code.decodable(r.survivors) for r in history.rounds)
-    assert all(r.selected == () for r in history.rounds)  # all are to compute
-    assert np.all(np.diff([r.time for r in history.rounds]) > 0)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        fastgc.LagrangeCode(5, load=2),
-        fastgc.LagrangeCode(4, 6, load=4, messages=2, nodes="roots"),
-        fastgc.Uncoded(4, load=2),
-        fastgc.BinaryCode(5, stragglers=1, speeds=[2, 1, 1, 1, 1]),
-    ],
-    ids=repr,
-)
-def test_train_on_coded_data(code, digits):
-    model = models.LeastSquares(digits.features, digits.classes)
-    named = None if code.scheme.data.coded else model  # codes of the data choose it themselves
-    history = fastgc.train(code, digits, model=named, rounds=8, seed=3)
-    X, y = digits.X_train, digits.y_train
+def test_train_with_exact_codes(code, kind, digits):
+    """The model and its rate are chosen by the code, unless they are given."""
+    chosen = models.LeastSquares if code.scheme.data.coded else models.SoftmaxRegression
+    model, X = (kind or chosen)(64, 10), digits.X_train
+    history = fastgc.train(
+        code, digits, model=kind and model, rounds=8, delays=delays.Pareto(0.001, 1.1), seed=3
+    )
     expected = by_hand(model, Nesterov(model.learning_rate(X)), digits, 8)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-8 * abs(expected).max())
-    assert history.rounds[-1].loss == pytest.approx(model.loss(expected, X, y), rel=1e-8)
+    loss = model.loss(expected, X, digits.y_train)
+    assert history.rounds[-1].loss == pytest.approx(loss, rel=1e-8)
+    assert [r.round for r in history.rounds] == list(range(1, 9))
     assert all(len(r.survivors) <= r.messages <= code.threshold for r in history.rounds)
+    assert all(r.selected == () for r in history.rounds)  # all are to compute
+    assert np.all(np.diff([r.time for r in history.rounds]) > 0)
 
 
 SOFTMAX = models.SoftmaxRegression(5, 3)
 WAITS = delays.Exponential(0.001)
 
 
-def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
-    """Return theta after descent in one process, on the mini-batches of each partition."""
-    X, y = dataset.X_train, dataset.y_train
-    draw = data.MiniBatches(batch, seed)
-    optimizer.reset(np.zeros(model.size))
-    for number in range(rounds):
-        point = optimizer.point
-        total = np.zeros(model.size)
-        for j, shard in enumerate(data.partition(X, y, k)):
-            total += model.gradient(point, *draw(shard, j, number))
-        gradient = total * len(X) / (batch * k)
-        model.add_regularisation(point, gradient)
-        optimizer.step(gradient / len(X))
-    return optimizer.theta
+def trained(method, code, dataset=None, *, rounds=30, engine="simulated", **options):
+    given = {"model": SOFTMAX, "delays": WAITS, "seed": 2, "rounds": rounds, "engine": engine}
+    return fastgc.train(code, dataset or toy(), optimizer=method, **(given | options))
 
 
 @pytest.mark.parametrize(
@@ -125,28 +108,15 @@ def with_batches(dataset, model, optimizer, k, batch, seed, rounds):
 )
 def test_train_batch(code, engine):
     """Copies of a partial gradient must use the same samples, or decoding gives nonsense."""
-    dataset, model = toy(), models.SoftmaxRegression(5, 3, l2=0.7)
-    tracker = StabilityTracker(measure_every=1)
-    history = fastgc.train(
-        code,
-        dataset,
-        model=model,
-        optimizer=Nesterov(0.5),
-        rounds=12,
-        delays=WAITS,
-        seed=3,
-        batch=4,
-        engine=engine,
-        tracker=tracker,
-    )
-    expected = with_batches(dataset, model, Nesterov(0.5), code.k, 4, 3, 12)
+    model, tracker = models.SoftmaxRegression(5, 3, l2=0.7), StabilityTracker(measure_every=1)
+    options = {"model": model, "rounds": 12}
+    history = trained(Nesterov(0.5), code, batch=4, engine=engine, tracker=tracker, **options)
+    draw = data.MiniBatches(4, 2)
+    expected = by_hand(model, Nesterov(0.5), toy(), 12, batches=draw, k=code.k)
     np.testing.assert_allclose(history.theta, expected, rtol=0, atol=1e-12)
     assert max(tracker.measured) < 1e-13  # compared with partials of the same mini-batches
     assert {r.samples for r in history.rounds} == {4 * int(code.scheme.loads.sum())}
-    whole = fastgc.train(
-        code, dataset, model=model, optimizer=Nesterov(0.5), rounds=12, engine="simulated"
-    )
-    assert abs(whole.theta - expected).max() > 1e-3
+    assert abs(trained(Nesterov(0.5), code, **options).theta - expected).max() > 1e-3
 
 
 def regression_data(outputs=2, dtype=np.float64):
@@ -163,10 +133,8 @@ def regression_data(outputs=2, dtype=np.float64):
 @pytest.mark.parametrize(
     "code",
     [
-        fastgc.LagrangeCode(5, load=2),
         fastgc.LagrangeCode(4, 6, load=4, messages=2, nodes="roots"),
         fastgc.ReedSolomon(5, stragglers=2),
-        fastgc.BinaryCode(5, stragglers=1),
         fastgc.Uncoded(4, load=2),
     ],
     ids=repr,
@@ -188,11 +156,10 @@ def test_train_regression(code, bias, outputs):
 
 
 def test_train_regression_of_a_file(tmp_path):
-    path = tmp_path / "reg.npz"
-    whole = regression_data()
-    np.savez(path, X_train=whole.X_train, y_train=whole.y_train, X_test=whole.X_test,
-             y_test=whole.y_test)  # fmt: skip
-    history = fastgc.train(fastgc.LagrangeCode(3, load=3), path, rounds=4)
+    path, whole = tmp_path / "reg.npz", regression_data()
+    names = ("X_train", "y_train", "X_test", "y_test")
+    np.savez(path, **{name: getattr(whole, name) for name in names})
+    history = fastgc.train(fastgc.LagrangeCode(3, load=3), path, rounds=4, engine="simulated")
     expected = fastgc.train(fastgc.Uncoded(2), whole, rounds=4, engine="simulated")
     np.testing.assert_allclose(history.theta, expected.theta, atol=1e-9)
     single = regression_data(dtype=np.float32)
@@ -256,43 +223,21 @@ def test_train_records_what_a_round_spends():
             assert r.uploads == len(r.received) == len(r.arrivals)
 
 
-def adaptive(method, code, dataset=None, *, rounds=30, engine="simulated", **options):
-    given = {"model": SOFTMAX, "delays": WAITS, "seed": 2, "rounds": rounds, "engine": engine}
-    return fastgc.train(code, dataset or toy(), optimizer=method, **(given | options))
-
-
 @pytest.mark.parametrize("batch", [None, 5])
 def test_train_cada_that_asks_all_is_distributed_adam(batch):
     """With c = 0 steps agree, to the last bit if messages come in the order of workers."""
-    thetas = []
-
-    class Kept(AMSGrad):
-        def step(self, gradient):
-            moved = super().step(gradient)
-            thetas.append(self.theta.copy())
-            return moved
-
-    options = {"delays": None, "batch": batch}
-    adam = adaptive(Kept(), fastgc.Uncoded(6), **options)
-    by_adam = thetas.copy()
-    thetas.clear()
-    cada = adaptive(CADA(6, Kept(), c=0), Grouped.repetition(6, 6), **options)
-    assert len(thetas) == len(by_adam) == 30
-    np.testing.assert_array_equal(thetas, by_adam)
+    adam = trained(AMSGrad(), fastgc.Uncoded(6), delays=None, batch=batch)
+    cada = trained(CADA(6, c=0), Grouped.repetition(6, 6), delays=None, batch=batch)
     np.testing.assert_array_equal(cada.theta, adam.theta)
-    assert [r.loss for r in cada.rounds] == [r.loss for r in adam.rounds]
-    assert [(r.downloads, r.uploads, r.samples) for r in cada.rounds] == [
-        (r.downloads, r.uploads, r.samples) for r in adam.rounds
-    ]
-    if batch is None:  # compare with one process, too
-        expected = by_hand(SOFTMAX, AMSGrad(), toy(), 30)
-        np.testing.assert_allclose(cada.theta, expected, atol=1e-12)
+    for ours, theirs in zip(cada.rounds, adam.rounds, strict=True):
+        assert (ours.loss, ours.samples) == (theirs.loss, theirs.samples)
+        assert ours.downloads == ours.uploads == theirs.downloads == theirs.uploads == 6
 
 
 def test_train_gcada_on_processes_as_simulated():
     """Selection depends on the gradients, not on the worker of a group that sent them."""
     histories = [
-        adaptive(GCADA(3, c=2.0), Grouped.repetition(6, 3), engine=engine, batch=7)
+        trained(GCADA(3, c=2.0), Grouped.repetition(6, 3), engine=engine, batch=7)
         for engine in ("local", "simulated")
     ]
     np.testing.assert_allclose(histories[0].theta, histories[1].theta, rtol=1e-9, atol=1e-12)
@@ -324,8 +269,8 @@ def test_train_gcada_on_processes_as_simulated():
 def test_train_gcada_with_coded_groups(code, engine):
     """With the same partitions, the same groups are selected, and steps agree."""
     options = {"batch": 3, "rounds": 20}
-    repeated = adaptive(GCADA(3, c=1.0), Grouped.repetition(12, 3, 12), **options)
-    coded = adaptive(GCADA(3, c=1.0), code, engine=engine, **options)
+    repeated = trained(GCADA(3, c=1.0), Grouped.repetition(12, 3, 12), **options)
+    coded = trained(GCADA(3, c=1.0), code, engine=engine, **options)
     assert [r.downloads for r in coded.rounds] == [r.downloads for r in repeated.rounds]
     assert len({r.downloads for r in coded.rounds}) > 1
     np.testing.assert_allclose(coded.theta, repeated.theta, rtol=1e-8, atol=1e-11)
@@ -344,7 +289,7 @@ def test_train_gcada_by_its_equations():
     X, y = dataset.X_train, dataset.y_train
     code, batch, seed = Grouped.repetition(4, 2), 6, 2
     method = GCADA(2, SGD(0.3), c=0.9, smoothness=[1.0, 0.5], max_age=4)
-    history = adaptive(method, code, dataset, model=model, batch=batch, rounds=25)
+    history = trained(method, code, dataset, model=model, batch=batch, rounds=25)
     draw, shards = data.MiniBatches(batch, seed), data.partition(X, y, 2)
     theta, stale = np.zeros(model.size), [None, None]
     for number, record in enumerate(history.rounds):
@@ -373,7 +318,7 @@ def test_train_gcada_in_less_precision(dtype, messages, tolerance):
     code = Grouped([fastgc.ReedSolomon(3, stragglers=1), fastgc.BinaryCode(3, stragglers=1)])
 
     def run(dtype, messages):
-        return adaptive(GCADA(2, c=0), code, toy(dtype), message_dtype=messages, rounds=10)
+        return trained(GCADA(2, c=0), code, toy(dtype), message_dtype=messages, rounds=10)
 
     exact, coarse = run(np.float64, None).theta, run(dtype, messages).theta
     assert coarse.dtype == dtype
@@ -386,6 +331,8 @@ def no_worker(*_, **__):
 
 
 GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
+OF_GROUPS = {"code": GROUPS, "optimizer": GCADA(2)}
+APPROXIMATE = Grouped([fastgc.Uncoded(3, tolerance=0.5)] * 2)
 
 
 @pytest.mark.parametrize(
@@ -397,16 +344,9 @@ GROUPS, LOST = Grouped.repetition(6, 2), Record(1, 0, 0, 0, (), 0, 0, 0, 0)
         ({"code": fastgc.LagrangeCode(3, load=2), "batch": 2}, ValueError, "leave out batch"),
         ({"optimizer": CADA(3)}, ValueError, r"CADA .*repetition\(n, 3\); Uncoded is none"),
         ({"code": GROUPS, "optimizer": GCADA(3)}, ValueError, "GCADA .* 3 groups .* has 2"),
-        (
-            {"code": GROUPS, "optimizer": GCADA(2), "tracker": StabilityTracker()},
-            ValueError,
-            "GCADA .* tracker",
-        ),
-        (
-            {"code": GROUPS, "optimizer": GCADA(2), "partial": "best"},
-            ValueError,
-            'GCADA .* partial="raise"',
-        ),
+        (OF_GROUPS | {"tracker": StabilityTracker()}, ValueError, "GCADA .* tracker"),
+        (OF_GROUPS | {"partial": "best"}, ValueError, 'GCADA .* partial="raise"'),
+        (OF_GROUPS | {"code": APPROXIMATE}, ValueError, "GCADA .* need not be"),
         ({"rounds": 0}, ValueError, "rounds must .*not 0"),
         ({"seed": -1}, ValueError, "seed must .*not -1"),  # as of all options of rounds
         ({"until": "x"}, TypeError, "until must .*not 'x'"),
@@ -479,9 +419,7 @@ def test_train_verify(optimizer):
     thetas = []
     for verify in (True, False):
         method = GCADA(2, SGD(1e-3), smoothness=1.0) if optimizer else None
-        history = fastgc.train(
-            code, optimizer=method, rounds=3, engine="simulated", verify=verify, seed=1
-        )
+        history = trained(method, code, rounds=3, verify=verify)
         assert [record.verified for record in history.rounds] == [verify] * 3
         assert all(record.corrupt == () for record in history.rounds)
         thetas.append(history.theta)
@@ -504,24 +442,16 @@ def test_train_verify(optimizer):
 )
 def test_train_survivors_replay_a_run(code, optimizer, engine, tmp_path):
     """The workers' speeds at the time of the replay do not matter."""
-    options = {"model": SOFTMAX, "rounds": 8, "batch": 5}
-    if engine == "local":
-        options["delays"] = delays.Exponential(0.002)
-    first = fastgc.train(code, toy(), optimizer=optimizer(), engine=engine, seed=1, **options)
+    options = {"rounds": 8, "batch": 5, "delays": WAITS if engine == "local" else None}
+    first = trained(optimizer(), code, engine=engine, **options)
     if engine == "simulated":
         engine = partial(SimulatedCluster, cost=np.arange(code.n) / 100)
     write_json([first], tmp_path / "run.json")
     (read,) = read_json(tmp_path / "run.json")
     ways = first, read, first.rounds, lambda number: first.rounds[number].received
     for survivors in ways[: much(4, 2)] if engine == "local" else ways:
-        again = fastgc.train(
-            code,
-            toy(),
-            optimizer=optimizer(),
-            engine=engine,
-            seed=1,
-            survivors=survivors,
-            **options | {"delays": None},
+        again = trained(
+            optimizer(), code, engine=engine, survivors=survivors, **options | {"delays": None}
         )
         assert again.theta.tobytes() == first.theta.tobytes()
         assert [r.received for r in again.rounds] == [r.received for r in first.rounds]
@@ -571,10 +501,8 @@ def test_train_partial_best(tracked):
     """If too few come in time, the step follows the least-squares optimum, with its residual."""
     code = fastgc.ReedSolomon(6, stragglers=1)
     tracker = StabilityTracker(measure_every=1) if tracked else None
-    options = {"delays": Slow(), "timeout": 1.0, "engine": "simulated", "rounds": 7}
-    history = fastgc.train(
-        code, toy(), model=SOFTMAX, optimizer=SGD(0.5), partial="best", tracker=tracker, **options
-    )
+    options = {"delays": Slow(), "timeout": 1.0, "rounds": 7}
+    history = trained(SGD(0.5), code, partial="best", tracker=tracker, **options)
     X, y = toy().X_train, toy().y_train
     theta, B = np.zeros(SOFTMAX.size), code.matrix()[:4]
     weights = np.linalg.lstsq(B.T, np.ones(6, B.dtype), rcond=None)[0] @ B
@@ -593,18 +521,12 @@ def test_train_partial_best(tracked):
         assert len(tracker.rounds) == 5
         assert max(tracker.measured) < 1e-12
     with pytest.raises(TimeoutError):
-        fastgc.train(code, toy(), **options)
+        trained(SGD(0.5), code, **options)
 
 
 NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
-
-
 CODE = fastgc.ReedSolomon(6, stragglers=2)
-
-
 narrow = partial(toy, features=4)
-
-
 train_network = partial(
     fastgc.train, CODE, model=NETWORK, engine="simulated", delays=Pareto(0.01, 1.5)
 )
@@ -655,28 +577,18 @@ def test_start_of_refused(theta0, error, says):
         train_network(narrow(np.float32), theta0=theta0, engine=no_worker)
 
 
-class Odd(MLP):
-    """A network that starts at given parameters."""
+def test_start_of_own_models(monkeypatch):
+    starts = [np.zeros(3), np.zeros(82, complex)]
 
     def initial(self, rng):
         assert isinstance(rng, np.random.Generator)
-        return STARTS.pop()
+        return starts.pop()
 
-
-STARTS = []
-
-
-def test_start_of_own_models():
-    for start, error in ((np.zeros(3), ValueError), (np.zeros(82, complex), TypeError)):
-        STARTS.append(start)
-        with pytest.raises(error, match="what initial of Odd gives must"):
-            train_network(narrow(), model=Odd(4, 3, (5, 6), "tanh"))
-    STARTS.append(None)
-    assert np.isfinite(
-        train_network(narrow(), model=Odd(4, 3, (5, 6)), theta0=np.ones(82), rounds=1).theta[0]
-    )
-    assert STARTS == [None]  # not called if theta0 is given
-    STARTS.clear()
+    monkeypatch.setattr(MLP, "initial", initial)
+    for error in (TypeError, ValueError):
+        with pytest.raises(error, match="what initial of MLP gives must"):
+            train_network(narrow())
+    train_network(narrow(), theta0=np.ones(82), rounds=1)  # another start is not asked for
 
 
 class Startless:
@@ -693,9 +605,7 @@ class Startless:
 def test_train_warns_of_saddle():
     options = {"optimizer": SGD(0.1), "rounds": 2}
     network = Startless(NETWORK)
-    with pytest.warns(
-        UserWarning, match=r"7[89] of 82 elements of the gradient are zero.* theta0=, o"
-    ):
+    with pytest.warns(UserWarning, match=r"7[89] of 82 elements .* theta0="):
         train_network(narrow(), model=network, **options)
     train_network(narrow(), model=network, theta0=NETWORK.initial(1), **options)
     sparse = narrow()
@@ -743,58 +653,24 @@ def test_train_own_model_needs_four_things():
         train_network((np.zeros((6, 2)), np.zeros(6)), model=Least())
 
 
-TOLD = """
-class Told:  # asks for the partition and the round, and sends them: to each element its own
-    size = 4
+class Told(Least):
+    """It asks for the partition and the round, and sends them: to each element its own."""
 
     def partial_gradient(self, theta, shard, out, *, partition, round):
         out[:] = round, partition, partition**2, 1
 
-    def loss(self, theta, X, y):
-        return 0.0
 
-    error = loss
-"""
-
-
-@pytest.fixture
-def told(tmp_path, monkeypatch):
-    """A module that workers can import, unlike a test module."""
-    (tmp_path / "told.py").write_text(TOLD)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("told").Told()
-    sys.modules.pop("told")
-
-
-@pytest.mark.few(4)
-@pytest.mark.parametrize("engine", ["local", "simulated"])
-@pytest.mark.parametrize(
-    "code",
-    [CODE, fastgc.BinaryCode(5, stragglers=1), fastgc.Uncoded(3, load=2)],
-    ids=["packed", "binary", "several messages"],
-)
-def test_partial_gradient_is_told_partition_and_round(code, engine, told):
-    thetas = [np.zeros(4)]
-
-    def kept(record):
-        thetas.append(optimizer.theta.copy())
-
-    optimizer, tracker = SGD(1.0), StabilityTracker(measure_every=1)
-    fastgc.train(
-        code,
-        narrow(),
-        model=told,
-        optimizer=optimizer,
-        rounds=4,
-        engine=engine,
-        tracker=tracker,
-        callback=kept,
-    )
+@pytest.mark.parametrize("code", [CODE, fastgc.Uncoded(3, load=2)], ids=repr)
+def test_partial_gradient_is_told_partition_and_round(code):
+    thetas, optimizer, tracker = [np.zeros(4)], SGD(1.0), StabilityTracker(measure_every=1)
+    options = {"optimizer": optimizer, "tracker": tracker, "rounds": 4, "engine": "simulated"}
+    kept = {"callback": lambda record: thetas.append(optimizer.theta.copy())}
+    fastgc.train(code, narrow(), model=Told(), **options, **kept)
     sums = -67 * np.diff(thetas, axis=0)
     j = np.arange(code.k)
     expected = [[code.k * number, j.sum(), (j**2).sum(), code.k] for number in range(4)]
     np.testing.assert_allclose(sums, expected, rtol=1e-12, atol=1e-10)
-    assert max(tracker.measured) < 1e-13  # the master knows the rate, too
+    assert max(tracker.measured) < 1e-13  # the master knows the round, too
 
 
 def half_a_cosine(round):
@@ -866,8 +742,8 @@ def test_train_schedule_that_fails_in_a_later_round():
     assert optimizer.lr == 0.1
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 8, 100])
-def test_train_evaluate_every(every, tmp_path):
+@pytest.mark.parametrize("every", [1, 3, 8, 100])
+def test_train_evaluate_every(every):
     whole, seen = train_network(narrow(), rounds=8), []
     history = train_network(narrow(), rounds=8, evaluate_every=every, callback=seen.append)
     assert history.theta.tobytes() == whole.theta.tobytes()
@@ -877,12 +753,6 @@ def test_train_evaluate_every(every, tmp_path):
         assert math.isnan(record.loss) == math.isnan(record.test_error) == (not record.evaluated)
         if record.evaluated:
             assert (record.loss, record.test_error) == (full.loss, full.test_error)
-    write_json([history], tmp_path / "run.json")
-    assert json.loads((tmp_path / "run.json").read_text())[0]["rounds"][0]["evaluated"] == (
-        every == 1
-    )
-    [read] = read_json(tmp_path / "run.json")
-    assert repr(read.rounds) == repr(history.rounds)
     assert equal_loss([history]) == min(r.loss for r in history.rounds if r.evaluated)
     assert history.spent(math.inf).rounds == min(every, 8)
 
@@ -955,12 +825,6 @@ def test_train_options():
     for wrong in (RoundOptions(first_round=1), RoundOptions(batch=lambda *given: given)):
         with pytest.raises(ValueError, match="must not set batch and first_round"):
             fastgc.train(code, toy(), options=wrong, **given)
-
-
-def test_train_gcada_refuses_approximate_groups():
-    code = Grouped([fastgc.Uncoded(3, tolerance=0.5)] * 2)
-    with pytest.raises(ValueError, match=r"GCADA .* need not be"):
-        fastgc.train(code, toy(), optimizer=GCADA(2), engine="simulated")
 
 
 def test_train_records_who_stood_in():

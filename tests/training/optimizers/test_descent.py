@@ -1,5 +1,6 @@
 """Optimizers: iterates agree with closed forms on quadratics, and AMSGrad with mpmath and torch."""
 
+import copy
 import math
 
 import mpmath
@@ -80,14 +81,13 @@ def test_amsgrad_against_mpmath():
             assert moved == pytest.approx(float(distance), rel=1e-13)
 
 
-def torch_iterates(theta0, gradients, lr, beta1, beta2, correct):
-    """Return iterates of torch's Adam(amsgrad=True) without epsilon; `correct`: bias correction."""
+def torch_iterates(theta0, gradients, lr, beta1, beta2):
+    """Yield iterates of torch's Adam(amsgrad=True) without epsilon and bias correction."""
     torch = pytest.importorskip("torch")
     theta = torch.tensor(theta0, requires_grad=True)
     adam = torch.optim.Adam([theta], lr=lr, betas=(beta1, beta2), eps=0.0, amsgrad=True)
     for k, gradient in enumerate(gradients, 1):
-        if not correct:
-            adam.param_groups[0]["lr"] = lr * (1 - beta1**k) / math.sqrt(1 - beta2**k)
+        adam.param_groups[0]["lr"] = lr * (1 - beta1**k) / math.sqrt(1 - beta2**k)
         theta.grad = torch.tensor(gradient)
         adam.step()
         yield theta.detach().numpy().copy()
@@ -103,20 +103,10 @@ def test_amsgrad_as_torch_where_gradients_never_shrink(dtype):
     tiny = float(np.finfo(dtype).smallest_normal)  # no epsilon
     optimizer = AMSGrad(0.01, 0.9, 0.99, tiny)
     optimizer.reset(theta0)
-    theirs = torch_iterates(theta0, gradients, 0.01, 0.9, 0.99, correct=False)
+    theirs = torch_iterates(theta0, gradients, 0.01, 0.9, 0.99)
     for gradient, theta in zip(gradients, theirs, strict=True):
         optimizer.step(gradient)
         assert np.abs(optimizer.theta - theta).max() <= 200 * np.finfo(dtype).eps
-
-
-def test_amsgrad_has_no_bias_correction():
-    """First steps differ: torch's have length lr for any gradient."""
-    gradients = np.array([[3.0, -0.01]])
-    optimizer = AMSGrad(0.01, 0.9, 0.96, 1e-300)
-    ours = run(optimizer, np.zeros(2), lambda x: gradients[0], 1)[1]
-    (theirs,) = torch_iterates(np.zeros(2), gradients, 0.01, 0.9, 0.96, correct=True)
-    np.testing.assert_allclose(theirs, [-0.01, 0.01], rtol=1e-13)
-    np.testing.assert_allclose(ours, theirs * (1 - 0.9) / math.sqrt(1 - 0.96), rtol=1e-13)
 
 
 def test_amsgrad_unlike_torch_where_gradients_shrink_and_grow():
@@ -130,7 +120,7 @@ def test_amsgrad_unlike_torch_where_gradients_shrink_and_grow():
     optimizer.reset(np.zeros(1))
     ours = [optimizer.step(gradient) for gradient in gradients]
     np.testing.assert_allclose(ours, [2, 0, 4 / 3], rtol=1e-14)
-    theirs = [0.0, *(x[0] for x in torch_iterates(np.zeros(1), gradients, 1.0, 0.0, 0.5, False))]
+    theirs = [0.0, *(x[0] for x in torch_iterates(np.zeros(1), gradients, 1.0, 0.0, 0.5))]
     np.testing.assert_allclose(np.diff(theirs) ** 2, [2, 0, 8 / 5], rtol=1e-14)
 
 
@@ -142,21 +132,6 @@ def test_amsgrad_weights_near_one():
     optimizer.step(np.full(20, gradient, np.float32))
     expected = -lr * rest * gradient / math.sqrt(1e-9 + rest * gradient**2)
     np.testing.assert_allclose(optimizer.theta, expected, rtol=1e-6)
-
-
-def test_amsgrad_lr_may_change():
-    gradients = np.random.default_rng(3).standard_normal((20, 4))
-    optimizer, fixed = AMSGrad(0.5), AMSGrad(1.0)
-    optimizer.reset(np.zeros(4))
-    fixed.reset(np.zeros(4))
-    theta = np.zeros(4)
-    for k, gradient in enumerate(gradients, 1):
-        before = fixed.theta.copy()
-        fixed.step(gradient)
-        theta += (fixed.theta - before) / math.sqrt(k)
-        optimizer.lr = 1 / math.sqrt(k)
-        optimizer.step(gradient)
-    np.testing.assert_allclose(optimizer.theta, theta, rtol=1e-12)
 
 
 @DTYPES
@@ -178,26 +153,18 @@ def test_step_returns_how_far_the_point_moved(optimizer, dtype):
 
 @EACH
 @DTYPES
-def test_step_of_strided_gradients(method, dtype):
-    pairs = np.random.default_rng(5).standard_normal((10, 6, 2)).astype(dtype)
-    optimizers = [method(0.1), method(0.1)]
-    for each, gradients in zip(optimizers, (pairs[..., 1], pairs[..., 1].copy()), strict=True):
-        each.reset(np.ones(12, dtype)[::2])
-        for gradient in gradients:
-            each.step(gradient)
-    np.testing.assert_array_equal(optimizers[0].theta, optimizers[1].theta)
-
-
-@EACH
-@DTYPES
 def test_step_keeps_arrays_in_place(method, dtype):
     optimizer = method(0.1) if method is AMSGrad else method(0.1, momentum=0.5)
-    theta0 = np.array([1, 2, 3], dtype)
-    optimizer.reset(theta0)
+    theta0, gradient = np.array([1, 2, 3], dtype), np.ones(3, dtype)
+    optimizer.reset(np.repeat(theta0, 2)[::2])
     theta, point = optimizer.theta, optimizer.point
-    gradient = np.ones(3, dtype)
     for _ in range(3):
-        optimizer.step(gradient)
+        optimizer.step(np.repeat(gradient, 2)[::2])
+    other = copy.deepcopy(optimizer)
+    other.reset(theta0)
+    for _ in range(3):
+        other.step(gradient)
+    np.testing.assert_array_equal(theta, other.theta)
     assert optimizer.theta is theta
     assert optimizer.point is point
     assert theta.dtype == point.dtype == dtype
