@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import programs
@@ -441,15 +442,19 @@ def test_checkpoint_notes_what_is_kept(tmp_path):
 
 def test_checkpoint_is_the_masters(tmp_path):
     class Serving(SimulatedCluster):
-        master, opened = True, 0
+        master, opened, closed = True, 0, 0
 
         @classmethod
         def serve(cls):
             return not cls.master
 
         def __enter__(self):
-            type(self).opened += 1
+            Serving.opened += 1
             return super().__enter__()
+
+        def close(self):
+            Serving.closed += 1
+            super().close()
 
     folder = tmp_path / "run"
     Serving.master = False
@@ -458,17 +463,10 @@ def test_checkpoint_is_the_masters(tmp_path):
     Serving.master = True
     for _ in range(2):  # the second run is complete, but waits for a cluster and its end
         assert_same(run(checkpoint=folder, engine=Serving), run())
-    assert Serving.opened == 2
-    made = []
-
-    class Released(Serving):
-        def close(self):
-            made.append(self)
-            super().close()
-
+    assert Serving.opened == Serving.closed == 2
     with pytest.raises(CheckpointError, match="another run"):
-        run(checkpoint=folder, engine=Released, seed=5)
-    assert len(made) == 1
+        run(checkpoint=folder, engine=Serving, seed=5)
+    assert Serving.closed == 3
 
 
 @pytest.fixture(scope="module")
@@ -721,15 +719,12 @@ def test_checkpoint_refused(tmp_path):
         def step(self, gradient):
             return 0.0
 
-    class Tracker:
-        rounds, due, record = (), False, None
-
     folder = tmp_path / "run"
     a_file = tmp_path / "file"
     a_file.touch()
     for options, error, match in [
         ({"optimizer": Plain()}, TypeError, "checkpoint needs an optimizer with methods state"),
-        ({"tracker": Tracker()}, TypeError, "checkpoint can only save a StabilityTracker"),
+        ({"tracker": SimpleNamespace(record=1)}, TypeError, "can only save a StabilityTracker"),
         ({"every": 0}, ValueError, "every .*not 0"),
         ({"checkpoint": tmp_path / "no" / "run"}, ValueError, "no folder .*no to make run in"),
         ({"checkpoint": a_file}, ValueError, "file is a file"),

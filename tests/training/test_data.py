@@ -266,18 +266,17 @@ def test_dataset_refused(changes, message):
 
 
 def test_by_label():
-    y = np.array([2, 0, 1, 0, 2, 1, 0])
-    X = np.stack([np.arange(7.0), y], axis=1)
-    data = Dataset("toy", X, y, X[::-1].copy(), y[::-1].copy())
-    listed = data.by_label()
-    assert listed.name == "toy by label"
-    assert listed.y_train.tolist() == [0, 0, 0, 1, 1, 2, 2]
-    assert listed.X_train[:, 0].tolist() == [1, 3, 6, 2, 5, 0, 4]  # classes keep their order
-    np.testing.assert_array_equal(listed.X_train[:, 1], listed.y_train)
-    assert listed.X_test is data.X_test
-    column = Dataset("column", X, y[:, None] / 2, X, y[:, None] / 2).by_label()
-    assert column.y_train.tolist() == [[0], [0], [0], [0.5], [0.5], [1], [1]]
-    with pytest.raises(ValueError, match="two has 2 targets a sample: sorting by label needs one"):
+    y = np.random.default_rng(0).integers(0, 3, 500)
+    X = np.stack([np.arange(500.0), y], axis=1)
+    order = sorted(range(500), key=y.tolist().__getitem__)  # samples of a class keep their order
+    for labels in (y, y[:, None] / 2):
+        data = Dataset("toy", X, labels, X, labels)
+        listed = data.by_label()
+        assert listed.name == "toy by label"
+        np.testing.assert_array_equal(listed.y_train, labels[order])
+        np.testing.assert_array_equal(listed.X_train, X[order])
+        assert listed.X_test is data.X_test
+    with pytest.raises(ValueError, match="two has 2 targets a sample"):
         Dataset("two", X, X, X, X).by_label()
 
 

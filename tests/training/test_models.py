@@ -276,9 +276,9 @@ def test_bias_is_a_feature_of_ones(kind):
 def test_linear_regression_refused():
     model, theta, X, y = regression(2)
     for wrong in (y[:, 0], y[:5], y.astype(complex), y.T):
-        with pytest.raises(ValueError, match=r"y must be .* of shape \(11, 2\), got"):
+        with pytest.raises(ValueError, match=r"y must .* shape \(11, 2\), got"):
             model.loss(theta, X, wrong)
-    with pytest.raises(ValueError, match=r"of shape \(11, 1\) or \(11,\), got float64 of shape"):
+    with pytest.raises(ValueError, match=r"y must .* shape \(11, 1\) or \(11,\), got"):
         LinearRegression(4).prepare(X, y)
     with pytest.raises(ValueError, match="a mean over no samples"):
         model.error(theta, X[:0], y[:0])
@@ -338,20 +338,13 @@ def test_smoothness_of_softmax_is_a_bound(scale):
         assert largest == pytest.approx(LEAST.smoothness(X) / 3, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [LeastSquares, SoftmaxRegression])
-def test_samples_refused(kind):
-    model = kind(2, 2)
-    theta, y = np.zeros(6), np.array([0, 1])
-    for X, error in ((np.zeros(2), ValueError), (np.zeros((2, 2), complex), TypeError)):
-        for call in (model.smoothness, partial(model.predict, theta)):
-            with pytest.raises(error, match="X must"):
+def test_samples_refused():
+    model, theta, y = LeastSquares(2, 2), np.zeros(6), np.array([0, 1])
+    calls = model.smoothness, partial(model.predict, theta), lambda X: model.prepare(X, y)
+    for X in (np.zeros(2), np.zeros((2, 2), complex), np.zeros((2, 1))):  # the last broadcasts
+        for call in calls:
+            with pytest.raises((TypeError, ValueError), match="X must"):
                 call(X)
-    with pytest.raises(TypeError, match=r"X must .*not complex128"):
-        model.error(theta, np.zeros((2, 2), complex), y)
-    with pytest.raises(ValueError, match=r"X must have shape \(m, 2\), got \(2, 1\)"):
-        LeastSquares(2, 2).prepare(
-            np.ones((2, 1)), y
-        )  # broadcasting would accept it for two columns
     with pytest.raises(ValueError, match="theta and gradient must have shape"):
         model.add_regularisation(theta, np.zeros(5))
 
