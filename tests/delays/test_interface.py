@@ -66,16 +66,6 @@ def test_engines_wait_as_a_model_says():
         assert cluster.step(np.ones(2), np.empty(2)).wait_seconds >= times[0]
 
 
-def test_described_in_training_and_checkpoints(tmp_path):
-    given = {"rounds": 2, "engine": "simulated", "checkpoint": tmp_path / "run"}
-    train = partial(fastgc.train, fastgc.Uncoded(3), toy(), **given)
-    history = train(delays=Weibull(0.7))
-    assert history.delays.endswith("Weibull(shape=0.7, scale=0.01)")
-    assert len(train(delays=Weibull(0.7)).rounds) == 2  # another object of the same model
-    with pytest.raises(fastgc.CheckpointError, match=r"delays: .*shape=0.7.* -> .*shape=0.8"):
-        train(delays=Weibull(0.8))
-
-
 def test_described():
     class Silent:
         def __init__(self, hidden):

@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -27,10 +26,9 @@ from toys import METHODS, toy
 
 import fastgc
 from fastgc import CheckpointError, Grouped, checkpoint, models
-from fastgc.delays import Exponential, Pareto
+from fastgc.delays import Pareto
 from fastgc.engines import SimulatedCluster
 from fastgc.stability import StabilityTracker
-from fastgc.training.history import read_json, write_json
 from fastgc.training.models import MLP
 from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
 
@@ -150,52 +148,13 @@ def sweep(method, dtype, folder):
 @pytest.mark.parametrize("method", ["sgd", "nesterov", "amsgrad", "cada", "gcada"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_train_killed_at_every_touch_of_a_file(method, dtype, tmp_path):
-    command = [sys.executable, __file__, "sweep", method, dtype, tmp_path / "run"]
+    command = [sys.executable, __file__, method, dtype, tmp_path / "run"]
     # One thread, as the process forks.
     one = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = programs.run(command, env=AROUND | one, seconds=300)
     kills, again = map(int, done.stdout.split())
     assert kills > 5 * 10  # five checkpoints, each of more than ten touches
     assert again > 1
-
-
-def train_locally(method, kill_at, folder):
-    """Train on processes, decoding as recorded; kill the run after a round, or never (-1)."""
-    recorded = read_json(folder.with_suffix(".json"))[0]
-
-    def kill(record):
-        if record.round == kill_at:
-            die()
-
-    history = run(
-        method, survivors=recorded, engine="local", checkpoint=folder, callback=kill, delays=None
-    )
-    np.save(folder.with_suffix(".npy"), history.theta)
-    write_json([history], folder.with_suffix(".out.json"))
-
-
-def start(method, kill_at, folder):
-    command = [sys.executable, __file__, "local", method, str(kill_at), folder]
-    return subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=AROUND, start_new_session=True
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("method", ["nesterov", "gcada"])
-def test_train_killed_masters_of_processes(method, tmp_path):
-    """communicate() returns when the last process that holds standard error has ended."""
-    recorded = run(method, engine="local", delays=Exponential(0.002))
-    write_json([recorded], tmp_path / "run.json")
-    for kill_at in (1, 5, -1):
-        process = start(method, kill_at, tmp_path / "run")
-        errors = process.communicate(timeout=120)[1]
-        assert process.returncode == (0 if kill_at < 0 else -signal.SIGKILL), errors
-        assert errors == ""
-    np.testing.assert_array_equal(np.load(tmp_path / "run.npy"), recorded.theta)
-    (resumed,) = read_json(tmp_path / "run.out.json")
-    assert [r.loss for r in resumed.rounds] == [r.loss for r in recorded.rounds]
-    assert [r.received for r in resumed.rounds] == [r.received for r in recorded.rounds]
 
 
 def contents(folder):
@@ -435,8 +394,9 @@ def test_checkpoint_notes_what_is_kept(tmp_path):
     assert ended.value.__notes__ == [
         f"round 4 is kept in {tmp_path}: repeat the run to go on from there"
     ]
-    called = []
-    assert_same(run(checkpoint=tmp_path, callback=called.append), run())
+    called, whole = [], run()  # and goes on with another engine
+    options = {"engine": "local", "survivors": whole, "callback": called.append}
+    assert_same(run(checkpoint=tmp_path, **options), whole)
     assert [r.round for r in called] == [5, 6, 7]
 
 
@@ -825,8 +785,5 @@ def test_describe_start_and_schedule(tmp_path):
 
 
 if __name__ == "__main__":
-    task, name, argument, where = sys.argv[1:]
-    if task == "sweep":
-        sweep(name, np.dtype(argument), Path(where))
-    else:
-        train_locally(name, int(argument), Path(where))
+    method, dtype, folder = sys.argv[1:]
+    sweep(method, np.dtype(dtype), Path(folder))

@@ -79,18 +79,14 @@ def test_read_json_what_was_written(tmp_path):
 
 
 def test_load_of_a_run():
-    for code, load in (
-        (fastgc.Uncoded(4), 1.0),
-        (fastgc.ReedSolomon(4, stragglers=1), 2.0),
-        (fastgc.BinaryCode(5, stragglers=1), 2.0),
-        (fastgc.ReedSolomon(4, 8, stragglers=1), 2.0),
-        (fastgc.GraphCode(6, degree=3, wait=4), 3.0),
+    for code in (
+        fastgc.Uncoded(4),
+        fastgc.ReedSolomon(4, 8, stragglers=1),
+        fastgc.GraphCode(6, degree=3, wait=4),
     ):
         history = fastgc.train(code, toy(), rounds=1, engine="simulated")
         held = sum(len(code.partitions(i)) for i in range(code.n)) / code.k
         assert history.load == pytest.approx(held)
-        if not isinstance(code, fastgc.GraphCode):  # its blocks differ in size
-            assert held == load
 
 
 def test_loss_at():

@@ -385,16 +385,11 @@ def test_models_refused(kind, name, value):
 
 @pytest.mark.parametrize("l2", [0.0, 2.5])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(
-    "model",
-    [LeastSquares(4, 3), LinearRegression(4, 2)],
-    ids=lambda model: type(model).__name__,
-)
-def test_optimum(model, bias, l2):
-    model = type(model)(*([4, 3] if isinstance(model, LeastSquares) else [4, 2]), l2, bias)
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("kind", [LeastSquares, LinearRegression])
+def test_optimum(kind, bias, l2):
+    model, rng = kind(4, 3, l2, bias), np.random.default_rng(0)
     X = rng.normal(size=(30, 4)) + 1
-    y = rng.integers(0, 3, 30) if isinstance(model, LeastSquares) else rng.normal(size=(30, 2))
+    y = rng.integers(0, 3, 30) if kind is LeastSquares else rng.normal(size=(30, 3))
     theta = model.optimum(X, y)
     gradient = model.gradient(theta, X, y)
     model.add_regularisation(theta, gradient)

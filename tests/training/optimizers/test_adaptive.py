@@ -703,13 +703,14 @@ def test_restore_goes_on_to_the_last_bit(name, before, dtype, size, used):
     one, other = METHODS[name](), METHODS[name]()
     one.reset(np.linspace(-1, 1, size).astype(dtype))
     drive(one, before, np.random.default_rng(1))
-    one.lr = 0.07  # as a schedule may set it
+    if not isinstance(one, GCADA):
+        one.lr = 0.07  # as a schedule may set it
     if used:
         other.reset(np.ones(size + 1))
         drive(other, 3, np.random.default_rng(2))
     state = one.state()
     other.restore(json_and_back(state))
-    other.lr = one.lr
+    assert getattr(other, "lr", None) == getattr(one, "lr", None)
     for value in state.values():  # the state belongs to the caller alone
         if isinstance(value, np.ndarray):
             value[:] = 99
@@ -727,16 +728,6 @@ def json_and_back(state):
         name: value if isinstance(value, np.ndarray) else json.loads(json.dumps(value))
         for name, value in state.items()
     }
-
-
-def test_state_keeps_the_learning_rate_and_what_diverged():
-    one, other = Nesterov(0.5), Nesterov(0.5)
-    one.reset(np.ones(2))
-    one.lr = 0.125
-    one.step(np.array([np.nan, np.inf]))
-    other.restore(one.state())
-    assert other.lr == 0.125
-    np.testing.assert_array_equal(other.theta, one.theta)
 
 
 def test_state_between_messages():
