@@ -407,19 +407,6 @@ def test_what_no_vector_can_beat(width):
     assert least <= chosen < 3 * least
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("width", "part"), [(970, 0.1), (820, 0), (860, 0.3), (900, 0), (930, 0), (940, 0.1), (960, 0)]
-)
-def test_half_of_a_thousand_workers(width, part):
-    """The gradient keeps two digits, whichever windows straggle."""
-    code = ReedSolomon(1024, stragglers=512)
-    survivors = without(code, dense_at_its_ends(code, 512, width, part))
-    vector = code.decoding_vector(survivors)
-    left = code.scheme.precision.left_out(survivors, vector)
-    assert np.hypot(left, rounding(code, vector)) < 1e-2
-
-
 def test_coefficients_near_the_end_of_float64():
     """With the papers' root the gradient is lost, and no overflow goes unseen."""
     with pytest.warns(fastgc.InstabilityWarning):

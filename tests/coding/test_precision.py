@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from tables import (
-    EVERY_SMALL,
-    LARGE,
-    LARGE_IDS,
-    SMALL,
-    SMALL_IDS,
-)
+from tables import EVERY_SMALL, LARGE, LARGE_IDS, SMALL, SMALL_IDS
 
 from fastgc.coding.precision import Precision
 

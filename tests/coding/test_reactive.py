@@ -291,20 +291,11 @@ def test_parameters_that_do_not_fit(arguments, said):
 
 def test_who_holds_what():
     code = fastgc.Reactive(5, 12, holders=3)
-    assert [code.partitions(i).tolist() for i in range(5)] == [
-        [0, 1, 2],
-        [3, 4, 5],
-        [6, 7],
-        [8, 9],
-        [10, 11],
-    ]
+    parts = [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9], [10, 11]]
+    assert [code.partitions(i).tolist() for i in range(5)] == parts
     assert code.scheme.holders.held_for == [[3, 4], [0, 4], [0, 1], [1, 2], [2, 3]]
-    assert (
-        code.load,
-        code.scheme.holders.stored,
-        code.stragglers,
-        code.scheme.holders.stand_ins,
-    ) == (3, 8, 0, 2)
+    holders = code.scheme.holders
+    assert (code.load, holders.stored, code.stragglers, holders.stand_ins) == (3, 8, 0, 2)
     assert fastgc.Uncoded(3).scheme.holders.stored == 1
 
 

@@ -211,12 +211,6 @@ def test_more_than_rows_is_said_by_a_scheme(name):
         fastgc.Code(Ring(4))
 
 
-def test_what_users_call_is_a_page():
-    """A code's verbs fit on a page, as its scheme has a namespace of its own."""
-    names = [name for name in dir(fastgc.ReedSolomon(8, stragglers=2)) if not name.startswith("_")]
-    assert len(names) <= 30
-
-
 class RingScheme(Scheme):
     """The scheme of `Ring`."""
 
