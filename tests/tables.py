@@ -6,6 +6,8 @@ data and codes of the gradients.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from examples import example
@@ -162,6 +164,13 @@ def streamed(code, number, partials, message_dtype=None):
     for j in code.partitions(worker, index).tolist():
         encoder.add(j, partials[j])
     return encoder.message(), encoder.energy
+
+
+def prefixes(scheme):
+    """Yield every set of messages in which each worker's own come in order."""
+    for sent in itertools.product(*(range(count + 1) for count in scheme.messages.counts)):
+        numbers = (scheme.messages.number(i, t) for i, c in enumerate(sent) for t in range(c))
+        yield np.array([*numbers], dtype=np.int64)
 
 
 def spans(code, survivors):

@@ -1,9 +1,8 @@
 """Codes whose messages are sums over cells of partitions: rows, vectors, checks and thresholds."""
 
-import itertools
-
 import numpy as np
 import pytest
+from tables import prefixes
 
 from fastgc import Code, NotDecodableError
 from fastgc.coding.cells import CellScheme, entries_of, even_cuts
@@ -50,13 +49,6 @@ def schemes(count, **options):
         sizes, choices = np.array([*map(len, held)]), np.concatenate(held)
         more = {name: each(sizes.size, int(cuts[-1])) for name, each in options.items()}
         yield CellScheme(cuts, sizes, choices, stragglers=0, **more)
-
-
-def prefixes(scheme):
-    """Yield every set of messages in which each worker's own come in order."""
-    for sent in itertools.product(*(range(count + 1) for count in scheme.messages.counts)):
-        numbers = (scheme.messages.number(i, t) for i, c in enumerate(sent) for t in range(c))
-        yield np.array([*numbers], dtype=np.int64)
 
 
 def test_a_message_is_the_sum_over_its_cell():

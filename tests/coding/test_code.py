@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from liars import receive
 from strength import much
-from tables import EVERY_LARGE, EVERY_SMALL, SMALL, Job, claims_all_that_spans, spans
+from tables import EVERY_LARGE, EVERY_SMALL, SMALL, Job, claims_all_that_spans, prefixes, spans
 
 from fastgc import BinaryCode, NotDecodableError, ReedSolomon, Uncoded
 from fastgc.codes import catalogue
@@ -20,14 +20,6 @@ def subsets(code):
     return itertools.chain.from_iterable(
         itertools.combinations(everything, size) for size in range(code.scheme.messages.count + 1)
     )
-
-
-def prefixes(code):
-    """Yield every set of messages in which each worker's own come in order."""
-    for sent in itertools.product(*(range(count + 1) for count in code.scheme.messages.counts)):
-        yield [
-            code.scheme.messages.number(w, t) for w, count in enumerate(sent) for t in range(count)
-        ]
 
 
 # ------------------------------------------------------------------------ who came, as booleans
@@ -101,7 +93,7 @@ def test_every_set_of_messages(code):
 @EVERY_SMALL
 def test_threshold_and_stragglers_are_exact(code):
     """Every set of `threshold` messages in order decodes, and some set of one fewer does not."""
-    most = max((len(F) for F in prefixes(code) if not code.decodable(F)), default=0)
+    most = max((len(F) for F in prefixes(code.scheme) if not code.decodable(F)), default=0)
     assert code.threshold == most + 1
     for s in range(code.n):
         every = all(
@@ -431,11 +423,3 @@ def test_decode_tells_a_tracker(partial):
     assert survivors == F
     np.testing.assert_allclose(vector, code.decoding_vector(F))
     assert 0 < predicted < 1e-12
-
-
-def test_residuals_take_one_set_or_more():
-    code = Uncoded(5, 7, tolerance=0.3)
-    assert code.residuals(sets=1).sets == 1
-    for sets in (0, -1):
-        with pytest.raises(ValueError, match=f"sets must be at least 1, not {sets}"):
-            code.residuals(sets=sets)

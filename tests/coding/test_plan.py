@@ -87,20 +87,6 @@ def test_combinations_are_those_of_combine(mode, dtype):
                 np.testing.assert_array_equal(out.view(np.uint8), truth.view(np.uint8))
 
 
-@pytest.mark.parametrize("dtype", REALS[:-1], ids=str)
-def test_combinations_that_are_not_finite(dtype):
-    rows, out = np.ones((3, 4), dtype), np.empty(4, layout(REAL, dtype)[1])
-    coef = np.array([1.0, 2.0, 0.0])
-    for bad in (np.nan, np.inf, -np.inf):
-        for where, status in ((0, Status.NOT_FINITE), (1, Status.NOT_FINITE), (2, Status.OK)):
-            spoilt = rows.copy()
-            spoilt[where, 3] = bad
-            for check in (True, False):
-                run = kernels.unchecked.bind_apart(REAL, coef, 4, dtype, 4, check)
-                for call in three_ways(run, spoilt, out, 3):
-                    assert call() == (status if check else Status.OK)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_no_byte_of_a_row_is_written(mode):
     """Outputs lie at every place around two rows, read or not, and rows may be misaligned."""

@@ -18,13 +18,6 @@ from fastgc.errors import NotDecodableError
 from fastgc.planning import plan
 from fastgc.planning.simulation import follow, simulate
 
-NEVER = math.inf
-
-
-def weigh(theta, shard, out):
-    out[:] = theta * shard
-
-
 # ----------------------------------------------------------------------------------------- the rule
 
 
@@ -393,11 +386,3 @@ def test_plan_says_reactive_where_deaths_are_rare_and_not_where_workers_are_slow
     assert slow.best.name not in ("reactive", "uncoded")
     times = {each.name: each.wait for each in slow.by_code()}
     assert times["binary"] < times["reactive"] < times["uncoded"]
-
-
-def test_plan_knows_what_workers_must_hold():
-    deaths = Mixture(
-        [Exponential(0.001), ShiftedExponential(shift=60.0, rate=1.0, per="round")], [0.99, 0.01]
-    )
-    found = plan(12, deaths, cost=0.1, memory=3, codes=["reactive"], rounds=50)
-    assert {each.code.scheme.holders.stored for each in found.choices} == {2, 3}
