@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import kernels_fuzz
+import ml_dtypes
 import numpy as np
 import programs
 import pytest
@@ -69,44 +70,28 @@ FROZEN.flags.writeable = False
 MISALIGNED = np.zeros(25, np.uint8)[1:].view(float)
 ONE, OTHER = shifted()
 HELD = np.zeros((2, 3))
+SWAPPED = np.ones(3, ml_dtypes.bfloat16).astype(np.dtype(ml_dtypes.bfloat16).newbyteorder())
 FAR = np.array([0, 2**63 - 1, 0])
 
 # Calls that once read or wrote beyond an end, or differed from NumPy's function.
 REFUSED = {
     "a number, of 24 bytes": (lambda: stepped(at2=np.float64(1)), "gradient must be a NumPy array"),
-    "no dimension": (lambda: kernels.square_sum(np.array(1.0)), r"x must have shape \(p,\)"),
     "one fewer": (lambda: stepped(at2=np.zeros(2)), r"gradient must have shape \(3,\), not \(2,\)"),
-    "one more": (lambda: stepped(at1=np.zeros(4)), r"velocity must have shape \(3,\)"),
     "a list": (lambda: kernels.square_sum([1.0]), "x must be a NumPy array, not list"),
     "float32": (lambda: stepped(at2=np.zeros(3, "f4")), "gradient must have dtype float64, not"),
+    "bfloat16 of other byte order": (lambda: kernels.square_sum(SWAPPED), "bfloat16, not >V2"),
     "other byte order": (lambda: kernels.square_sum(X.astype(">f8")), "not >f8"),
-    "strided": (lambda: kernels.square_distance(X, np.zeros(6)[::2]), "y must be contiguous"),
     "misaligned": (lambda: kernels.square_sum(MISALIGNED), "x must be aligned"),
     "masked": (lambda: kernels.square_sum(np.ma.masked_array(X)), "masked"),
     "read-only": (lambda: stepped(at0=FROZEN), "theta is read-only"),
-    "read-only, total": (lambda: replaced(at2=FROZEN), "total is read-only"),
     "overlap": (lambda: stepped(at0=ONE, at2=OTHER), "theta and gradient overlap"),
-    "two outputs in one": (lambda: stepped(at0=ONE, at1=ONE), "theta and velocity overlap"),
     "the total replaces": (lambda: replaced(at1=ONE, at2=ONE), "total and new overlap"),
     "no number": (lambda: kernels.sgd(*vectors(3), "0.1", 0.9), "lr must be a real number"),
     "beyond float64": (lambda: kernels.sgd(*vectors(3), 10**400, 0.9), "lr is beyond float64"),
     "product, one fewer": (lambda: hashed(np.empty(2)), r"product must have shape \(3,\)"),
-    "product, other dtype": (lambda: hashed(np.empty(3, "f4")), "product must have dtype float64"),
-    "product, overlap": (lambda: hashed(ONE, x=OTHER), "overlap"),
-    "hashes, one more": (lambda: hashed(np.empty(3), words=3), r"out must have shape \(2,\)"),
-    "halves, one fewer": (lambda: kernels.to_halves(X, np.empty(2, "f2")), "out must have"),
     "no nodes": (lambda: solved(X[:0], nodes=X[:0]), "nodes must not be empty"),
     "no permutation": (lambda: solved(order=np.array([0, 1, 3])), "order must be numbers 0 to 2"),
-    "twice": (lambda: solved(order=np.array([0, 1, 1])), "order must be distinct"),
     "short bound": (lambda: solved(bound=np.zeros(2)), r"bound must have shape \(3,\)"),
-    "short order": (
-        lambda: kernels.leja_order(X, np.empty(2, np.int64)),
-        r"order must have shape \(3,\)",
-    ),
-    "short hit": (
-        lambda: kernels.lagrange_products(*vectors(3), *np.empty((1, 3), int), np.empty(2, int)),
-        r"hit must have shape \(3,\)",
-    ),
     "basis of another shape": (
         lambda: kernels.lagrange_basis(X, X, np.zeros(3, int), X, np.empty((3, 2))),
         r"out must have shape \(3, 3\) or \(3,\)",
@@ -114,14 +99,6 @@ REFUSED = {
     "exponents beyond all": (
         lambda: kernels.lagrange_basis(X, X, FAR, X[:0], X.copy()),
         r"exponents in weight_exponent must be between -2\^40 and 2\^40",
-    ),
-    "exponents beyond all, values": (
-        lambda: kernels.lagrange_evaluate(X, X, -FAR - 1, X, X, 1.0, X.copy()),
-        r"exponents in weight_exponent must be between -2\^40 and 2\^40",
-    ),
-    "short exponents": (
-        lambda: kernels.lagrange_weights(*vectors(3), np.empty(2, int)),
-        r"exponent must have shape \(3,\)",
     ),
     "scale": (
         lambda: kernels.lagrange_evaluate(*vectors(2), np.zeros(3, int), X, X, 0.0, X.copy()),
@@ -132,20 +109,14 @@ REFUSED = {
     "stale rows": (lambda: combined(stale()), r"rows must have shape \(300,\)"),
     "rows of another dtype": (lambda: combined(rows(dtype="f")), "said to be of float32, but 0"),
     "rows of lists": (lambda: combined(rows([b"x" * 24])), "rows must be NumPy arrays"),
-    "fewer coefficients": (lambda: combined(rows(), np.ones(1)), r"coef must have shape \(2,\)"),
     "real coefficients": (
         lambda: combined(rows(), mode=kernels.EXPAND, out=np.zeros(3, complex)),
         "coef must have dtype complex128",
     ),
     "no such mode": (lambda: combined(rows(), mode=7), "mode must be"),
     "short out": (lambda: combined(rows(), out=np.zeros(2)), "out must be as long as rows of 3"),
-    "out of float32": (
-        lambda: combined(rows(), out=np.zeros(3, "f4")),
-        "out must have dtype float64",
-    ),
     "out is a row": (lambda: combined(rows(HELD), out=HELD[0]), "out and rows overlap"),
     "turns beyond": (lambda: nearly((1, 6)), "turns must be numbers 0 to 5"),
-    "turns of floats": (lambda: nearly((1.0, 2.0)), "turns must have dtype int64"),
     "degree": (lambda: nearly(c=6), "c must be a degree in 0"),
     "unit": (lambda: nearly(unit=float("nan")), "unit must be a unit roundoff"),
     "beyond 64 bits": (lambda: nearly(n=2**70), "n is beyond 64 bits"),
@@ -176,16 +147,8 @@ def test_what_fits_in_other_ways_is_taken():
     assert kernels.solve_vandermonde(X, b, np.array([2, 0, 1]), np.True_, b)
 
 
-@pytest.mark.every_backend
-def test_a_gradient_in_the_place_of_a_mean():
-    """AMSGrad reads the gradient before it writes the mean over it."""
-    h, v, theta = np.full(3, 2.0), np.zeros(3), np.zeros(3)
-    kernels.amsgrad(theta, h, v, h, 0.1, 0.5, 0.0, 0.0)
-    np.testing.assert_array_equal(v, 4.0)
-
-
 def test_calls_that_do_not_fit():
-    for number in range(much(20000, 150)):
+    for number in range(much(20000, 1500)):
         assert kernels_fuzz.found_in(0, number) is None, f"--call {number}"
 
 

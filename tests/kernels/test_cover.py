@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc import BinaryCode, Uncoded, kernels
+from fastgc import kernels
 from fastgc.kernels import Status
-
-# Survivors that every kernel for three workers, of which two must answer, rejects.
-WRONG_SURVIVORS = [
-    ([0, 1, 3], Status.OUT_OF_RANGE),
-    ([0, -1], Status.OUT_OF_RANGE),
-    ([0, 1, 0], Status.DUPLICATE),
-    ([0], Status.TOO_FEW),
-    ([], Status.TOO_FEW),
-]
 
 
 def filled(bind, plan, survivors):
@@ -27,33 +18,6 @@ def filled(bind, plan, survivors):
     status = bind(plan, room, vector)(len(survivors))
     assert (vector[len(survivors) :] == 7).all()
     return status, vector[: len(survivors)]
-
-
-@given(
-    st.lists(st.integers(0, 5), min_size=1, max_size=12),
-    st.integers(0, 20),
-    st.booleans(),
-    st.data(),
-)
-@settings(max_examples=80, deadline=None)
-def test_bind_cells_takes_the_first_of_each(cell, need, whole, data):
-    weight = np.arange(1, 7)
-    plan = kernels.cover.CellsPlan(np.array(cell), weight, need, 21.0 * whole)
-    survivors = data.draw(st.permutations(range(len(cell))))
-    survivors = survivors[: data.draw(st.integers(0, len(cell)))]
-    expected, came = [], set()
-    for i in survivors:
-        expected.append(float(cell[i] not in came))
-        came.add(cell[i])
-    sum_of = int(sum(weight[c] for c in came))
-    status, vector = filled(kernels.unchecked.bind_cells, plan, survivors)
-    if sum_of < need:
-        assert status == Status.TOO_FEW
-        return
-    assert status == Status.OK
-    factor = 21.0 / sum_of if whole and sum_of else 1.0
-    np.testing.assert_allclose(vector, np.array(expected) * factor, rtol=1e-15)
-    assert not whole or not survivors or abs(sum_of * max(vector) - 21) < 1e-13
 
 
 def fewest(start, stop, k, survivors):
@@ -100,34 +64,6 @@ def test_bind_tiling_takes_the_fewest(data):
     assert dict(zip(survivors, vector, strict=True)) == dict(
         zip(again, filled(oracle, plan, again)[1], strict=True)
     )
-
-
-@pytest.mark.parametrize(("survivors", "status"), [*WRONG_SURVIVORS, ([2], Status.OK)])
-def test_each_bound_vector_of_wrong_survivors(survivors, status):
-    tiling = kernels.cover.tiling_plan(np.array([0, 1, 0]), np.array([1, 2, 2]), 2)
-    assert filled(kernels.unchecked.bind_tiling, tiling, survivors)[0] == status
-    cells = kernels.cover.CellsPlan(np.array([0, 1, 2]), np.array([1, 1, 2]), 2, 0.0)
-    assert filled(kernels.unchecked.bind_cells, cells, survivors)[0] == status
-    edges = kernels.cover.EdgesPlan(np.array([[0, 1], [1, 2], [2, 0]]), np.ones(3), 2)
-    more = [2, 0] if survivors == [2] else survivors  # two edges are needed
-    assert filled(kernels.unchecked.bind_edges, edges, more)[0] == status
-    assert filled(kernels.unchecked.bind_edges, edges, [2, 0, 1])[0] == Status.OK
-
-
-@pytest.mark.parametrize("code", [BinaryCode(6, stragglers=2), Uncoded(4, tolerance=0.3)])
-def test_codes_say_what_is_wrong(code):
-    decode = code.decoder()
-    for survivors, says in [
-        ([0, 0], r"survivors\[1\] names worker 0 a second time"),
-        ([0, 9], r"survivors\[1\] is 9, but workers are numbered 0 to"),
-        ([0], "at least"),
-    ]:
-        for call in (code.decoding_vector, decode):
-            with pytest.raises(ValueError, match=says):
-                call(survivors)
-    with pytest.raises(ValueError, match='knows the method "auto"'):
-        decode(range(code.n), "spread")
-    assert len(decode(range(code.n))) == code.n
 
 
 @given(data=st.data())
@@ -197,25 +133,6 @@ def test_bind_edges_of_every_set(name, weights):
         plan = kernels.cover.EdgesPlan(ends, sizes, need)
         for chosen in range(2 ** len(ends)):
             check(plan, [i for i in range(len(ends)) if chosen >> i & 1])
-
-
-@given(st.integers(2, 12), st.integers(1, 24), st.integers(0, 20), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
-def test_bind_edges_of_any_graph(vertices, count, need, seed):
-    rng = np.random.default_rng(seed)
-    start = rng.integers(vertices, size=count)
-    ends = np.stack([start, (start + rng.integers(1, vertices, size=count)) % vertices], axis=1)
-    plan = kernels.cover.EdgesPlan(ends, rng.integers(1, 5, size=vertices).astype(float), need)
-    survivors = rng.permutation(count)[: rng.integers(count + 1)].tolist()
-    check(plan, survivors)
-    # The order in which messages came does not matter.
-    status, vector = filled(kernels.unchecked.bind_edges, plan, survivors)
-    if status == Status.OK:
-        again = np.sort(survivors).astype(np.int64)
-        oracle = np.empty(len(again))
-        assert oracles.cover.bind_edges(plan, again, oracle)(len(again)) == Status.OK
-        by_number = dict(zip(again.tolist(), oracle, strict=True))
-        np.testing.assert_allclose(vector, [by_number[i] for i in survivors], atol=1e-9)
 
 
 @pytest.mark.few(1)

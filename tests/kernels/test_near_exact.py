@@ -4,7 +4,6 @@ import functools
 import importlib
 import itertools
 import math
-from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -198,45 +197,6 @@ def test_elimination_of_spare_degrees_is_short():
     assert np.linalg.norm(coefficients(values)[1 : c + 1]) < 1.001 * np.linalg.norm(x)
 
 
-def test_nodes_are_those_of_the_equations():
-    """The matrix times the transform of z has the powers of the roots, up to a phase."""
-    for n, c in ((7, 3), (12, 8), (30, 29), (64, 32)):
-        tables = module._cauchy(n, c)
-        apart = np.subtract.outer(tables.x[0], tables.y[0])
-        apart += np.subtract.outer(tables.x[1], tables.y[1])
-        matrix = tables.g[:, None] * tables.h / apart
-        to_coefficients = np.fft.fft(np.diag(tables.turned), axis=0) * tables.back[:, None]
-        np.testing.assert_allclose(
-            to_coefficients @ to_coefficients.conj().T, np.eye(c), atol=1e-13
-        )
-        t = np.arange(n)
-        powers = np.exp(2j * np.pi / n * np.outer(t, np.arange(1, c + 1)))
-        phase = np.exp(-1j * np.pi / n * t * (c + 1))
-        np.testing.assert_allclose(tables.phase, -phase, atol=1e-13)
-        np.testing.assert_allclose(
-            phase[:, None] * (powers @ to_coefficients), matrix, atol=1e-12 * np.sqrt(c)
-        )
-
-
-def test_nodes_are_precise():
-    """Differences of tangents are precise even for the closest half angles, pi / (2 n c)."""
-    n, c = 1009, 200
-    tables = module._cauchy(n, c)
-    chosen = np.arange(0, n, 53)
-    with mpmath.workdps(50):
-        common = 4 * n * c
-        for i in chosen:
-            phi = mpmath.pi * (4 * c * int(i) - 1) / common
-            gap = [abs(4 * c * int(i) - 4 * n * k - 2) for k in range(c)]
-            for k in (int(np.argmin(gap)), 7):
-                psi = mpmath.pi * (4 * n * k + 1) / common
-                apart = tables.x[0, i] - tables.y[0, k] + (tables.x[1, i] - tables.y[1, k])
-                wanted = mpmath.tan(phi) - mpmath.tan(psi)
-                assert abs(apart / wanted - 1) < 4 * UNITS["float64"]
-            found = mpmath.mpf(tables.x[0, i]) + mpmath.mpf(tables.x[1, i])
-            assert abs(found / mpmath.tan(phi) - 1) < 1e-26
-
-
 def cauchy(s, c, seed):
     """Return interlacing nodes, some of them close, weights, and the matrix."""
     rng = np.random.default_rng(seed)
@@ -324,22 +284,3 @@ def test_minimum_norm_where_there_is_none():
     assert np.isnan(
         kernels.minimum_norm(kernels.Circulant.by_shifts(column, 2), np.array([2]))
     ).all()
-
-
-def test_table_of_the_bench():
-    pytest.importorskip("rich")
-    pytest.importorskip("threadpoolctl")
-    folder = Path(__file__).parents[2] / "benches"
-    spec = importlib.util.spec_from_file_location("near_exact", folder / "near_exact.py")
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-    title, _, head, _, *rows = bench.compare([(60, 12)], 0, 0).splitlines()
-    assert title.endswith("Slower than they are to be: none.")
-    assert head.startswith("| stragglers | n | s | exact | fastgc | ms |")
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    assert [row[0] for row in cells] == list(bench.patterns(60, 12, np.random.default_rng(0)))
-    for name, n, s, exact, near, *_, other, _ in cells:
-        assert (n, s) == ("60", "12"), name
-        assert 1e-17 < float(near) < 1e-10, name
-        assert 1e-17 < float(other) < 1e-10, name
-        assert float(exact) >= 0.01 * float(near), name

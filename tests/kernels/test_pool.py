@@ -5,7 +5,6 @@ import json
 import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +60,6 @@ def test_every_hand_off_is_done_once(split_over):
     assert 0 < shared <= called
 
 
-@pytest.mark.long
-def test_a_million_hand_offs(split_over):
-    split_over(3)
-    for _ in range(10**6):
-        assert square_sum() == ONES.size
-
-
 def test_short_work_is_the_callers_alone():
     before = threads.get_num_threads()
     threads.set_num_threads(3)
@@ -79,35 +71,6 @@ def test_short_work_is_the_callers_alone():
         assert compiled.counts() == called
     finally:
         threads.set_num_threads(before)
-
-
-def test_many_callers_of_one_pool(split_over):
-    """One caller has the threads, the others do their own work."""
-    split_over(3)
-    vectors = [np.full(ONES.size, 1.0 + i) for i in range(8)]
-
-    def call(i):
-        expected = ONES.size * (1.0 + i) ** 2
-        return all(
-            kernels.unchecked.square_sum(vectors[i]) == expected for _ in range(much(3000, 500))
-        )
-
-    with ThreadPoolExecutor(8) as callers:
-        assert all(callers.map(call, range(8)))
-
-
-def test_numbers_of_threads_change_between_calls(split_over):
-    for count in (1, 5, 2, 256, 1, 3):
-        split_over(count)
-        for _ in range(20):
-            assert square_sum() == ONES.size
-
-
-def test_one_thread_calls_no_other(split_over):
-    split_over(1)
-    before = compiled.counts()
-    assert square_sum() == ONES.size
-    assert compiled.counts() == before
 
 
 def helpers():

@@ -131,21 +131,6 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("model", LAWS, ids=lambda model: type(model).__name__)
-def test_laws(model):
-    stats = pytest.importorskip("scipy.stats")
-    law = law_of(model, 8)
-    for key in (1, 2):
-        plan = kernels.rounds.DelayPlan.of(np.uint64(key), 1.0, *law, np.zeros(8), np.zeros(8))
-        wait = drawn(plan, 0, much(5000, 2000))[0]
-        assert stats.kstest(wait.ravel(), model.cdf).pvalue > 1e-3
-        # Workers of a round are independent, and so are rounds of a worker.
-        u = model.cdf(wait)
-        for one, other in ((u[:, 0], u[:, 1]), (u[1:, 3], u[:-1, 3])):
-            assert abs(np.corrcoef(one, other)[0, 1]) < 4 / math.sqrt(one.size)
-        assert stats.kstest(wait.ravel() * 1.1, model.cdf).pvalue < 1e-9
-
-
 def test_simulated_rounds_do_not_depend_on_how_they_are_cut(at_each_level):
     """Kernels draw a few rounds at a time; results are those of all rounds at once."""
     n, rounds = 20, much(700, 150)

@@ -69,19 +69,6 @@ def test_against_mpmath(complex_, m):
     assert 1 <= np.abs(w).max() < 2
 
 
-def test_points_far_from_the_nodes():
-    """They work in the range of doubles; beyond it, the error is not about the nodes."""
-    nodes = np.array([0.0, 1.0, 3.0])
-    for z in (1e5, -1e60, 1e70):
-        truth, _ = wide_basis(nodes, np.array([z]))
-        np.testing.assert_allclose(basis(nodes, [z]), truth, rtol=1e-14)
-        np.testing.assert_allclose(basis(nodes * 1e-200, [z * 1e-200]), truth, rtol=1e-13)
-    for node, point in ((0.0, 1e100), (1e-300, 0.0)):
-        np.testing.assert_allclose(basis([node], [point]), 1, rtol=3e-16)
-    with pytest.raises(ValueError, match="points reach 1e\\+100, more than 2\\^240 times as far"):
-        functional(nodes, [0.5, 1e100])
-
-
 @pytest.mark.parametrize("together", [1, 50, 120, 1 << 18])
 def test_parts_of_basis_are_rows_of_it(together, monkeypatch):
     monkeypatch.setattr(interpolation, "_TOGETHER", together)
@@ -92,37 +79,35 @@ def test_parts_of_basis_are_rows_of_it(together, monkeypatch):
     np.testing.assert_allclose(np.concatenate(parts), basis(nodes, points), rtol=1e-14)
 
 
-def test_exact_at_nodes():
-    for nodes in (chebyshev(30), roots_of_unity(30), np.array([4.0])):
-        np.testing.assert_array_equal(basis(nodes, nodes), np.eye(nodes.size))
-        np.testing.assert_array_equal(functional(nodes, nodes[::-1]), np.ones(nodes.size))
-
-
-@given(st.integers(1, 40), st.booleans(), st.randoms(use_true_random=False))
+@given(st.integers(1, 40), st.booleans(), st.integers(0, 2**32), st.sampled_from([-1000, 0, 900]))
 @settings(max_examples=40, deadline=None)
-def test_reproduces_polynomials(m, complex_, random):
-    rng = np.random.default_rng(random.randrange(2**32))
+def test_polynomials_are_reproduced(m, complex_, seed, power):
+    """Also on nodes of any size, whose products exceed doubles, and exactly at nodes."""
+    rng, by = np.random.default_rng(seed), 2.0**power
     nodes = nodes_of(rng, m, complex_) / 2
     points = rng.uniform(-1, 1, 7) + 1j * rng.uniform(-0.1, 0.1, 7) * complex_
     points = points if complex_ else points.real
+    points[3] = nodes[0]
     coefficients = rng.standard_normal((m, 3))
     values, expected = (
         np.polynomial.polynomial.polyval(z, coefficients).T for z in (nodes, points)
     )
     L = basis(nodes, points)
+    np.testing.assert_array_equal(L[3], np.eye(m)[0])
+    np.testing.assert_allclose(basis(nodes * by, points * by), L, rtol=1e-12)
     tolerance = 1e-13 * (m + 5) * np.abs(L).sum(axis=1).max() * np.abs(values).max()
-    np.testing.assert_allclose(L @ values, expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(evaluate(nodes, values, points), expected, rtol=0, atol=tolerance)
-    one = evaluate(nodes, values[:, 0], points)
-    np.testing.assert_allclose(one, expected[:, 0], rtol=0, atol=tolerance)
-    np.testing.assert_allclose(L.sum(axis=1), 1, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(
-        functional(nodes, points) @ values, expected.sum(axis=0), rtol=0, atol=7 * tolerance
-    )
+    total = functional(nodes, points)
+    for found, wanted in (
+        (L @ values, expected),
+        (evaluate(nodes, values, points), expected),
+        (evaluate(nodes * by, values[:, 0], points * by), expected[:, 0]),
+        (L.sum(axis=1), 1),
+        (total @ values / 7, expected.sum(axis=0) / 7),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance)
     shuffled = rng.permutation(m)
-    np.testing.assert_allclose(
-        basis(nodes[shuffled], points), L[:, shuffled], rtol=1e-12, atol=1e-300
-    )
+    moved = basis(nodes[shuffled], points)
+    np.testing.assert_allclose(moved, L[:, shuffled], rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("length", much([1e-100, 1e-3, 1.0, 1e5, 1e100], [1e-100]))
@@ -144,16 +129,6 @@ def test_thousands_of_nodes_on_any_interval(length):
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
     ratio = weights(roots_of_unity(m)) / roots_of_unity(m)
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
-
-
-@pytest.mark.every_backend
-@pytest.mark.parametrize("length", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
-def test_complex_points_of_any_size(length):
-    """Products of these nodes exceed doubles; scaling by powers of two changes no digit."""
-    nodes, points = roots_of_unity(60), np.array([0.3 + 0.2j, -0.1 - 0.7j, 0.9j])
-    L = basis(nodes, points)
-    np.testing.assert_allclose(L @ nodes**7, points**7, atol=1e-13)
-    np.testing.assert_allclose(basis(nodes * length, points * length), L, rtol=1e-12)
 
 
 @pytest.mark.every_backend
@@ -206,57 +181,29 @@ def test_points_of_chebyshev_and_roots_of_unity():
 
 
 @pytest.mark.parametrize("function", [basis, functional])
-def test_refuses(function):
-    points = np.array([0.5])
+def test_what_are_no_nodes_and_points(function):
     for nodes, at, error, says in [
-        ([1, 2, 1], points, ValueError, "nodes 0 and 2 are both 1.0: nodes must be distinct"),
-        ([1j, 2, 3, 1j], points, ValueError, "nodes 0 and 3 are both 1j"),
-        ([1, np.nan], points, ValueError, r"nodes\[1\] is nan: nodes must be finite"),
-        ([1, np.inf], points, ValueError, r"nodes\[1\] is inf"),
+        ([1, 2, 1], [0.5], ValueError, "nodes 0 and 2 are both 1.0"),
+        ([1j, 2, 3, 1j], [0.5], ValueError, "nodes 0 and 3 are both 1j"),
+        ([1, np.nan], [0.5], ValueError, r"nodes\[1\] is nan"),
         ([1, 2], [0, -np.inf], ValueError, r"points\[1\] is -inf"),
-        ([1, 2], [0, np.nan], ValueError, r"points\[1\] is nan"),
-        ([], points, ValueError, "nodes must not be empty"),
-        ([[1, 2]], points, ValueError, "nodes must be one-dimensional"),
-        ([1, 2], [[0]], ValueError, "points must be one-dimensional"),
-        (["a"], points, TypeError, "nodes must be real or complex"),
-        ([1, 2], [None], TypeError, "points must be real or complex"),
+        ([], [0.5], ValueError, "nodes .*empty"),
+        ([[1, 2]], [0.5], ValueError, "nodes .*one-dim"),
+        ([1, 2], [[0]], ValueError, "points .*one-dim"),
+        ([0.0, 1.0], [0.5, 1e100], ValueError, r"points .*1e\+100.*2\^240"),
     ]:
         with pytest.raises(error, match=says):
             function(nodes, at)
-    with pytest.raises(ValueError, match="nodes 1 and 2 are both"):
-        weights([0, 3, 3])
     for nodes in ([1e300, 1e-30, 2e-30], [1e300, 1e-30j, 2e-30]):
-        says = r"nodes 1 and 2, .*, are too close: divided by the largest part of a node"
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=r"nodes 1 and 2, .*, are too close"):
             weights(nodes)
 
 
-def test_out():
-    nodes, points = chebyshev(4), np.array([0.1, 0.2])
-    out = np.full((2, 4), 7.0)
-    assert basis(nodes, points, out=out) is out
-    np.testing.assert_array_equal(out, basis(nodes, points))
-    for bad, error, says in [
-        (np.full((4, 2), 7.0), ValueError, r"out must have shape \(2, 4\)"),
-        (np.full((2, 4), 7.0, complex), TypeError, "out must have dtype float64"),
-        (np.full((2, 8), 7.0)[:, ::2], ValueError, "contiguous"),
-    ]:
-        with pytest.raises(error, match=says):
-            basis(nodes, points, out=bad)
-        assert (bad == 7).all()
-    room = np.arange(8.0)  # `out` overlaps the nodes
-    expected = basis(room[:4].copy(), points)
-    found = basis(room[:4], points, out=room.reshape(2, 4))
-    np.testing.assert_array_equal(found, expected)
-
-
 CALLS = {
+    "basis": basis,
     "weights": lambda nodes, points, **out: weights(nodes, **out),
-    "functional": lambda nodes, points, **out: functional(nodes, points, **out),
+    "functional": functional,
     "evaluate": lambda nodes, points, **out: evaluate(nodes, np.exp(nodes), points, **out),
-    "columns": lambda nodes, points, **out: evaluate(
-        nodes, np.stack([np.exp(nodes), nodes], axis=1), points, **out
-    ),
     "derivative": lambda nodes, points, **out: derivative(nodes, np.exp(nodes), points, 2, **out),
 }
 
@@ -265,40 +212,26 @@ CALLS = {
 @pytest.mark.parametrize("complex_", [False, True])
 def test_results_written_where_they_are_wanted(name, complex_):
     call, nodes, points = CALLS[name], chebyshev(4), np.array([0.1, -0.3, 0.2])
-    if complex_:
-        nodes = nodes * 1j
+    nodes = nodes * 1j if complex_ else nodes
     expected = call(nodes, points)
     out = np.full_like(expected, 7)
     assert call(nodes, points, out=out) is out
     np.testing.assert_array_equal(out, expected)
+    out[...] = 7
     other = np.float64 if complex_ else np.complex128
-    fixed = np.full_like(expected, 7)
-    fixed.flags.writeable = False
-    for bad, error, says in [
-        (np.full((*expected.shape, 1), 7, expected.dtype), ValueError, "out must have shape"),
-        (np.full(expected.shape, 7, other), TypeError, "out must have dtype"),
-        (np.full((9, *expected.shape), 7, expected.dtype).T[..., 0].T[::2], ValueError, "out must"),
-        (fixed, ValueError, "read-only"),
-    ]:
-        with pytest.raises(error, match=says):
+    for bad, error in (
+        (np.full((*expected.shape, 1), 7, expected.dtype), ValueError),
+        (np.full(expected.shape, 7, other), TypeError),
+    ):
+        with pytest.raises(error, match="out"):
             call(nodes, points, out=bad)
         assert (bad == 7).all()
-    out[...] = 7
     with pytest.raises(ValueError, match="nodes 0 and 1 are both"):
         call(nodes[[0, 0, 2, 3]], points, out=out)
     assert (out == 7).all()
-
-
-def test_results_beside_what_is_read():
-    room = chebyshev(8)
-    with pytest.raises(ValueError, match="out shares memory with values, or with points"):
-        evaluate(chebyshev(4), room[:4], [0.1, 0.2], out=room[3:5])
-    with pytest.raises(ValueError, match="out shares memory with values, or with points"):
-        evaluate(chebyshev(4), np.ones(4), room[:2], out=room[1:3])
-    np.testing.assert_array_equal(room, chebyshev(8))
-    expected = weights(room)
-    assert weights(room, out=room) is room
-    np.testing.assert_array_equal(room, expected)
+    if not complex_ and expected.size == 4:  # `out` overlaps the nodes
+        room = nodes.copy()
+        np.testing.assert_array_equal(call(room, points, out=room), expected)
 
 
 @pytest.mark.parametrize("complex_", [False, True])
@@ -360,22 +293,6 @@ def test_derivatives_of_polynomials(m, der, complex_, power, random):
     np.testing.assert_allclose(constant, 0, atol=1e-13 * size)
 
 
-@pytest.mark.parametrize("m", [1, 2, 7, 20])
-def test_derivatives_as_scipy_has_them(m):
-    scipy = pytest.importorskip("scipy.interpolate")
-    nodes = chebyshev(m) * 3 + 1
-    points = np.append(np.linspace(-1.9, 3.9, 6), nodes[:1])
-    values = np.stack([np.sin(nodes), np.exp(-nodes)], axis=1)
-    interpolate = interpolation.Interpolator(nodes)
-    for der in range(4):
-        found = interpolate.derivative(values, points, der)
-        wanted = scipy.KroghInterpolator(nodes, values).derivative(points, der=der)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * max(m, 2) ** (2 * der))
-        if m > 1:  # SciPy divides by the interval's length
-            theirs = scipy.BarycentricInterpolator(nodes, values).derivative(points, der=der)
-            np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-13 * m ** (2 * der))
-
-
 def test_derivatives_where_weights_are_far_apart():
     """The least weight of 60 equispaced nodes is 1e-17 times the largest; of 900, 1e-269 times."""
     nodes = np.linspace(0, 1, 60)
@@ -394,20 +311,10 @@ def test_derivatives_where_weights_are_far_apart():
 
 def test_derivatives_that_are_refused():
     interpolate, values = interpolation.Interpolator(chebyshev(4)), np.ones(4)
-    with pytest.raises(ValueError, match="der must be at least 0, not -1"):
-        interpolate.derivative(values, 0.5, -1)
-    with pytest.raises(TypeError, match=r"der must be an integer, not 1\.5"):
-        interpolate.derivative(values, 0.5, 1.5)
-    with pytest.raises(ValueError, match=r"points\[1\] is inf"):
-        interpolate.derivative(values, [0.5, np.inf])
-    with pytest.raises(ValueError, match="values must have shape"):
-        interpolate.derivative(values[:3], 0.5)
+    for der, error, says in ((-1, ValueError, "0, not -1"), (1.5, TypeError, r"not 1\.5")):
+        with pytest.raises(error, match=f"der .*{says}"):
+            interpolate.derivative(values, 0.5, der)
     assert interpolate.derivative(values, 0.5, 2**70) == 0
-
-
-def test_public_names():
-    for name in interpolation.__all__:
-        assert getattr(interpolation, name).__doc__
 
 
 def test_values_that_are_not_finite_stay_so():
@@ -441,36 +348,24 @@ def test_prepared_functionals_are_the_same(complex_, scale):
     assert np.isfinite(of([0, 1])).all()
 
 
-def test_prepared_functionals_of_the_least_nodes():
-    """Alone, the smallest nodes are so close to each other that points are too far from them."""
-    nodes, points = np.array([1.0, 2.0**-245, 2.0**-244]), np.array([0.5, 1.0])
-    of = interpolation.Functionals(nodes, points)
-    np.testing.assert_array_equal(of([0, 2]), functional(nodes[[0, 2]], points))
-    with pytest.raises(ValueError, match=r"more than 2\^240 times as far as the nodes"):
-        of([1, 2])
-
-
-@pytest.mark.parametrize(
-    ("chosen", "says"),
-    [
-        ([], "chosen must be numbers of nodes, 0 to 3"),
-        ([0, 4], r"chosen must be numbers of nodes, 0 to 3, not \[0, 4\]"),
-        ([-1], "chosen must be numbers of nodes"),
-        ([2, 0, 2], "chosen must name each node once"),
-        ([[0, 1]], "chosen must be one-dimensional"),
-    ],
-)
-def test_prepared_functionals_refuse(chosen, says):
+def test_functionals_refuse():
     of = interpolation.Functionals(chebyshev(4), [0.1])
     np.testing.assert_array_equal(of(np.array([True, False, True, True])), of([0, 2, 3]))
-    with pytest.raises(ValueError, match="chosen must be numbers, or 4 booleans"):
-        of(np.ones(3, dtype=bool))
-    with pytest.raises(ValueError, match=says):
-        of(chosen)
-    with pytest.raises(TypeError, match="chosen must be integers"):
-        of([0.5])
-    with pytest.raises(ValueError, match="nodes 0 and 1 are both"):
-        interpolation.Functionals([1.0, 1.0], [0.1])
+    for chosen, error, says in (
+        ([], ValueError, "0 to 3"),
+        ([0, 4], ValueError, r"0 to 3, not \[0, 4\]"),
+        ([-1], ValueError, "0 to 3"),
+        ([2, 0, 2], ValueError, "once"),
+        ([[0, 1]], ValueError, "one-dim"),
+        (np.ones(3, bool), ValueError, "4 booleans"),
+        ([0.5], TypeError, "integers"),
+    ):
+        with pytest.raises(error, match=f"chosen .*{says}"):
+            of(chosen)
+    of = interpolation.Functionals([1.0, 2.0**-245, 2.0**-244], [0.5, 1.0])
+    assert np.isfinite(of([0, 2])).all()
+    with pytest.raises(ValueError, match=r"2\^240"):  # from nodes that are so close to each other
+        of([1, 2])
 
 
 # ------------------------------------------------------------------------------- prepared
@@ -486,6 +381,7 @@ def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
     nodes = nodes_of(rng, m, complex_) * size
     inside = rng.uniform(-1, 1, 40) * (1 + 1j if complex_ else 1)
     points = np.append(inside, [7.0, -50.0]) * size
+    points[5] = nodes[-1]
     truth, _ = wide_basis(nodes, points)
     values = rng.standard_normal(m) * (1 + 0.5j if complex_ else 1)
     scale = (np.abs(truth) @ np.abs(values)) * 1e-14 * (m + 2)
@@ -496,6 +392,8 @@ def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
                 at = slice(first, first + p)
                 found = interpolate(values * large, points[at])
                 assert (np.abs(found / large - truth[at] @ values) <= scale[at]).all()
+                if first <= 5 < first + p:
+                    assert found[5 - first] == values[-1] * large
     prepared = interpolate.at(points)
     np.testing.assert_array_equal(prepared.matrix, basis(nodes, points))
     np.testing.assert_allclose(prepared(values), prepared.matrix @ values, rtol=1e-13)
@@ -503,24 +401,6 @@ def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
     together = interpolate(columns, points)
     np.testing.assert_array_equal(together, evaluate(nodes, columns, points))
     np.testing.assert_allclose(together, prepared(columns), rtol=1e-13, atol=1e-300)
-
-
-@pytest.mark.parametrize("complex_", [False, True])
-@pytest.mark.parametrize("p", [1, 3, 40])
-def test_points_that_are_nodes_or_nearly(complex_, p, at_each_level):
-    """At a node the result is its value to the last bit; beside it, the polynomial's value."""
-    nodes = np.array([0.0, 0.75, -0.5, 0.25, 1.0, -1.0, 0.125, 0.625, -0.25])
-    nodes = nodes * (1 + 1j if complex_ else 1)
-    values = np.arange(9) ** 2 - 7.5 + 0 * nodes
-    for _ in at_each_level():
-        interpolate = interpolation.Interpolator(nodes)
-        for j in range(9):
-            for beside in (0.0, 5e-324, 1e-310, 1e-200, 2.0**-251, 2.0**-249, 2.0**-60):
-                points = np.full(p, nodes[j] + beside)
-                found = interpolate(values, points)
-                if points[0] == nodes[j]:
-                    np.testing.assert_array_equal(found, values[j])
-                np.testing.assert_allclose(found, values[j], rtol=1e-13)
 
 
 @pytest.mark.parametrize("complex_", [False, True])
@@ -553,15 +433,6 @@ def test_nodes_and_points_beside_each_other(complex_):
         ):
             off = np.abs(out[fine] - truth[fine] @ values)
             assert (off <= 1e-12 * sums[fine]).all()
-
-
-def test_a_line_through_points_that_are_near():
-    """A point is never taken for the node beside it."""
-    nodes, values = np.array([0.0, 1.0]), np.array([0.0, 1.0])
-    points = np.array([1e-80, 1e-200, 1e-300])
-    np.testing.assert_allclose(evaluate(nodes, values, points), points, rtol=1e-15, atol=0)
-    close = np.array([0.0, 2.0**-249, 1.0])
-    np.testing.assert_allclose(basis(close, [2.0**-251])[0, :2], [0.75, 0.25], rtol=1e-15)
 
 
 def test_weights_far_apart_interpolate():
@@ -607,36 +478,32 @@ def test_prepared_nodes_and_other_kinds():
 @pytest.mark.parametrize(
     ("values", "points", "error", "says"),
     [
-        ([1, 2], [0.5], ValueError, r"values must have shape \(3,\) or \(3, r\), not \(2,\)"),
-        (np.ones((3, 1, 1)), [0.5], ValueError, "values must have shape"),
-        ([1, 2, 3], [0.5, np.nan], ValueError, r"points\[1\] is nan: points must be finite"),
-        ([1, 2, 3], [np.inf], ValueError, r"points\[0\] is inf"),
-        ([1, 2, 3], [1e100], ValueError, r"points reach 1e\+100, more than 2\^240 times"),
-        ([1, 2, 3], [[0.5]], ValueError, "points must be one-dimensional"),
-        ([1, 2, 3], [], ValueError, "points must not be empty"),
-        ([1, 2, None], [0.5], TypeError, "values must be real or complex"),
+        ([1, 2], [0.5], ValueError, r"values .*\(3,\) or \(3, r\), not \(2,\)"),
+        ([1, 2, 3], [0.5, np.nan], ValueError, r"points\[1\] is nan"),
+        ([1, 2, 3], [1e100], ValueError, r"points .*1e\+100.*2\^240"),
+        ([1, 2, 3], [], ValueError, "points .*empty"),
+        ([1, 2, None], [0.5], TypeError, "values"),
     ],
 )
-def test_prepared_nodes_refuse(values, points, error, says):
+def test_interpolator_refuses(values, points, error, says):
     interpolate = interpolation.Interpolator([0.0, 1.0, -1.0])
-    for nodes in ([1.0, 2.0, 1.0], [np.nan, 1.0]):
-        with pytest.raises(ValueError, match="nodes"):
-            interpolation.Interpolator(nodes)
     with pytest.raises(error, match=says):
         interpolate(values, points)
     prepared, room = interpolate.at([0.5]), np.ones(6)
     for v, out, kind, why in [
-        ([1.0, 2.0], None, ValueError, "values must have shape"),
-        ([1.0, 2.0, 3.0], np.ones(2), ValueError, r"out must have shape \(1,\)"),
-        ([1.0, 2.0, 3.0], np.ones(1, np.float32), TypeError, "out must have dtype float64"),
+        ([1.0, 2.0], None, ValueError, "values"),
+        ([1.0, 2.0, 3.0], np.ones(2), ValueError, "out"),
         (room[:3], room[2:3], ValueError, "out shares memory"),
     ]:
         with pytest.raises(kind, match=why):
             prepared(v, out=out)
+    with pytest.raises(ValueError, match="out shares memory"):
+        interpolate(np.ones(3), room[:2], out=room[1:3])
     assert (room == 1).all()
 
 
 def test_functionals_bound_to_buffers():
+    """What the kernel says is tested by `bind_functional` in the table of kernels."""
     nodes, points = chebyshev(7), np.array([0.3, 0.4])
     of = interpolation.Functionals(nodes, points)
     chosen, out = np.arange(7)[::-1].copy(), np.empty(7)
@@ -649,16 +516,10 @@ def test_functionals_bound_to_buffers():
     chosen[:3] = 4, 7, 4
     assert run(2) == kernels.Status.OUT_OF_RANGE
     chosen[1] = 2
-    assert run(2) == kernels.Status.OK
     assert run(3) == kernels.Status.DUPLICATE
-    for f in (0, 8, -1):
-        with pytest.raises(ValueError, match=r"f must be in 1 \.\. 7"):
+    for f in (0, 8):
+        with pytest.raises(ValueError, match=r"f .*1 \.\. 7"):
             run(f)
-    for numbers, room, error in [
-        (chosen.astype(np.int32), out, TypeError),
-        (chosen[::2], out[:4], ValueError),
-        (chosen, out[:4], ValueError),
-        (chosen, out + 0j, TypeError),
-    ]:
-        with pytest.raises(error):
+    for numbers, room in ((chosen.astype(np.int32), out), (chosen, out[:4]), (chosen, out + 0j)):
+        with pytest.raises((TypeError, ValueError)):
             of.bind(numbers, room)

@@ -23,7 +23,6 @@ import fastgc
 from fastgc import kernels
 from fastgc.kernels import Status
 from fastgc.kernels import c as compiled
-from fastgc.kernels.arrivals import Arrivals, Enough
 from fastgc.kernels.c import calls
 from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan
 
@@ -72,21 +71,6 @@ def test_completion(kernel):
     (done, late), (true, true_late) = kernel.run(given), kernel.truth(given)
     for found, expected in zip((*done, late), (*true, true_late), strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.complex128, np.float16])
-def test_bind_arrivals(dtype):
-    """Rows are read for their norms; of three blocks, each needs one message."""
-    sent = np.arange(1, 13).reshape(3, 4).astype(dtype)
-    rows = kernels.Rows(3, 4, np.dtype(dtype))
-    enough = Enough.of_blocks(np.arange(3), np.ones(3, int))
-    taken = Arrivals(rows, np.full(3, -1), enough, True)
-    for at, number in enumerate((2, 0, 1)):
-        assert taken.arrive(number, sent[number], at) == (Status.OK if at == 2 else Status.TOO_FEW)
-        rows.arrays.append(sent[number])
-    assert rows.addresses.tolist() == [kernels.rows.address(sent[at]) for at in (2, 0, 1)]
-    np.testing.assert_allclose(taken.squares, [446, 30, 174])
-    assert taken.energies.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -153,16 +137,6 @@ def test_bound_vectors_bind_the_sum_by_them(name, check):
                 rows.arrays[given["survivors"][used[0]], 3] = np.nan
                 assert (run.decoder(kernels.REAL, rows, out, check)(f) == Status.OK) != check
     assert len(statuses) == 4
-
-
-@pytest.mark.every_backend
-def test_bind_survivor_mask_of_few():
-    bits = np.full(2, 7, np.uint8)
-    mask = kernels.unchecked.bind_survivor_mask(9, np.array([8, 0, 3, 0]), bits)
-    for f, wanted in ((0, [0, 0]), (1, [0, 1]), (3, [9, 1])):
-        assert mask(f) == 0
-        assert bits.tolist() == wanted
-    assert mask(4) == 1
 
 
 ENCODING = [
@@ -296,27 +270,6 @@ def test_bind_decoding_vector_spread_decodes_long_ones_anew():
                 np.testing.assert_allclose(spread[mine], plain[mine], rtol=1e-12)
             np.testing.assert_allclose(spread[~mine], plain[~mine], rtol=1e-12)
     assert anew == 24
-
-
-def test_counts_of_calls_that_threads_share(split_over):
-    split_over(2)
-    before = compiled.counts()
-    for _ in range(3):
-        kernels.square_sum(np.ones(50_000))
-    called, shared = np.subtract(compiled.counts(), before)
-    assert called == 3
-    assert 0 <= shared <= 3
-
-
-@pytest.mark.parametrize("level", ["baseline", "avx2", "avx512"])
-def test_select_simd_each_level(level):
-    """A skipped test reports each level that this machine cannot test."""
-    before = compiled.simd()
-    if not compiled.select_simd(level):
-        pytest.skip(f"this build or processor has no {level}")
-    assert compiled.simd() == level
-    assert compiled.select_simd(before)
-    assert compiled.simd() == before
 
 
 FLAGS = {

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-import fastgc
-
 numba = pytest.importorskip("numba")
 from fastgc.kernels import numba as nb  # noqa: E402
 
@@ -66,25 +64,3 @@ def test_combine_rows_checks_lengths():
         with pytest.raises(ValueError, match=says):
             nb.combine_rows(*arguments)
     assert (out == 7).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-@pytest.mark.parametrize("kind", [float, complex])
-@pytest.mark.few(3)
-def test_combine_rows_makes_a_codes_messages(dtype, kind):
-    """A worker's message, in one call or partition by partition."""
-    of = fastgc.ReedSolomon if kind is complex else fastgc.BinaryCode
-    code, rng = of(7, stragglers=2), np.random.default_rng(1)
-    partials = rng.standard_normal((code.k, 7)).astype(dtype)
-    if np.dtype(dtype).kind == "c":
-        partials += 1j * rng.standard_normal((code.k, 7)).astype(dtype)
-    for i in range(code.n):
-        own, coefficients = code.partitions(i), code.coefficients(i)
-        wanted = code.encode(i, partials[own])
-        message, streamed = np.empty_like(wanted), np.full_like(wanted, 7)
-        assert nb.combine_rows(coefficients, partials, message, own)
-        for at, j in enumerate(own):
-            one = coefficients[at : at + 1], partials[j].reshape(1, -1)
-            assert nb.combine_rows(*one, streamed, None, at > 0)
-        for found in (message, streamed):
-            np.testing.assert_allclose(found, wanted, atol=50 * np.finfo(dtype).eps)

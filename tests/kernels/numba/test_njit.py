@@ -1,7 +1,6 @@
 """Compiled code is kept on disk, until its sources change."""
 
 import pickle
-from pathlib import Path
 
 import programs
 import pytest
@@ -60,30 +59,4 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
     (tmp_path / "users.py").write_text(USERS)
     for kept in ("0 1", "1 0"):
         done = programs.run(programs.python("-W", "error", tmp_path / "users.py"), seconds=600)
-        assert done.stdout.strip() == kept
-
-
-LOOP = """
-import sys
-sys.path[:0] = {folders!r}
-import numpy as np
-import fastgc
-from test_decoding import arrays, rounds
-
-code = fastgc.ReedSolomon(7, stragglers=2)
-sums = np.empty((1, 4))
-assert rounds(*arrays(code), np.ones((7, 4)), np.arange(1, 6)[None], sums) == (-1, 0)
-np.testing.assert_allclose(sums, 7)
-print(sum(rounds.stats.cache_hits.values()), sum(rounds.stats.cache_misses.values()))
-"""
-
-
-@pytest.mark.long
-def test_a_loop_is_kept_on_disk(tmp_path, monkeypatch):
-    """A second process compiles nothing."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    here = Path(__file__).parent
-    source = LOOP.format(folders=[str(here), str(here.parents[1])])
-    for kept in ("0 1", "1 0"):
-        done = programs.run(programs.python("-W", "error", "-c", source), seconds=600)
         assert done.stdout.strip() == kept
