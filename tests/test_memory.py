@@ -14,7 +14,7 @@ import pytest
 from strength import much
 
 import fastgc
-from fastgc import interpolation, optimizers, stability, vandermonde
+from fastgc import interpolation, optimizers, vandermonde
 
 ROUNDS = 100_000
 
@@ -131,48 +131,9 @@ def test_all_else(step):
     assert_flat(step, much(ROUNDS // 20, ROUNDS // 200))
 
 
-@pytest.mark.long
-def test_a_tracker_grows_by_what_it_lists():
-    tracker, messages = stability.StabilityTracker(), np.ones((3, 2))
-    rounds = 500
-
-    def step():
-        CODE.decode([0, 1, 2], messages, tracker=tracker)
-
-    with pytest.raises(AssertionError, match="more blocks"):
-        assert_flat(step, rounds)
-    tracker.rounds.clear()
-
-    def forgetful():
-        step()
-        tracker.rounds.clear()
-
-    assert_flat(forgetful, rounds)
-
-
 @pytest.mark.parametrize("leak", [object, lambda: np.empty(2)], ids=["an object", "an array"])
 def test_leaks_of_objects_are_seen(leak):
     """Even one object in ten rounds is seen."""
     kept = []
     with pytest.raises(AssertionError, match="more blocks"):
         assert_flat(lambda: kept.append(leak()), ROUNDS // 100)
-
-
-@pytest.mark.long
-def test_leaks_of_compiled_code_are_seen():
-    """A kilobyte a round is seen."""
-    cffi = pytest.importorskip("cffi")
-    ffi = cffi.FFI()
-    ffi.cdef("void *malloc(size_t); void free(void *);")
-    c = ffi.dlopen(None)
-    addresses = np.zeros(ROUNDS + 1001, np.uintp)
-    addresses.fill(1)  # makes the array itself resident
-    count = iter(range(addresses.size))
-
-    def step():
-        addresses[next(count)] = int(ffi.cast("uintptr_t", c.malloc(1024)))
-
-    with pytest.raises(AssertionError, match="more bytes"):
-        assert_flat(step, ROUNDS)
-    for address in addresses[: next(count)].tolist():
-        c.free(ffi.cast("void *", address))

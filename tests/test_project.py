@@ -1,13 +1,9 @@
 """Statements about the project in the files beside the packages are true."""
 
-import ast
-import importlib
 import re
 import shlex
 import sys
 import tomllib
-from datetime import date
-from importlib import metadata
 from pathlib import Path
 
 import programs
@@ -27,49 +23,15 @@ def read(name):
 # ------------------------------------------------------------------------------ versions
 
 
-def test_the_version_is_written_once():
+def test_the_version_is_the_same_everywhere():
     """The package holds it, and the build reads it from there, as pyproject.toml says."""
     assert "version" in PROJECT["dynamic"]
-    assert "version" not in PROJECT
-    assert re.findall('^__version__ = "(.*)"$', read("fastgc/__init__.py"), re.M) == [
-        fastgc.__version__
-    ]
-
-
-def test_the_readme_on_pypi_names_links_in_full():
-    """No other file lies beside it there."""
-    try:
-        text = metadata.metadata("gradient-coding").get_payload()
-    except metadata.PackageNotFoundError:
-        pytest.skip("imported from where it lies, without being installed")
-    targets = re.findall(r"\]\(([^)]*)\)", text)
-    assert len(targets) == len(re.findall(r"\]\(([^)]*)\)", read("README.md")))
-    assert not [target for target in targets if not target.startswith(("https://", "#"))]
-    raw = "https://raw.githubusercontent.com/gradient-coding/fastgc/main/docs/"
-    assert sum(target.startswith(raw) for target in targets) == 3  # pictures
-
-
-def test_versions_in_the_changelog():
-    found = re.findall(r"^## \[(.*)\] - (.*)$", read("CHANGELOG.md"), re.M)
-    versions = [tuple(map(int, version.split("."))) for version, _ in found]
-    days = [date.fromisoformat(day) for _, day in found]
-    assert found[0][0] == fastgc.__version__
-    assert sorted(versions, reverse=True) == versions
-    assert sorted(days, reverse=True) == days
-    kinds = set(re.findall(r"^### (.*)$", read("CHANGELOG.md"), re.M))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_what_is_installed_is_what_the_project_says():
-    try:
-        ours = metadata.distribution("gradient-coding")
-    except metadata.PackageNotFoundError:
-        pytest.skip("fastgc is imported from a checkout that is not installed")
-    assert ours.version == fastgc.__version__
-    commands = {each.name: each.value for each in ours.entry_points.select(group="console_scripts")}
-    assert commands == PROJECT["scripts"]
-    assert set(ours.metadata.get_all("Provides-Extra")) == EXTRAS.keys()
-    assert (Path(fastgc.__file__).parent / "py.typed").exists()
+    newest, day = re.search(r"^## \[(.*)\] - (.*)$", read("CHANGELOG.md"), re.M).groups()
+    assert newest == fastgc.__version__
+    assert f"\nversion: {newest}\n" in read("CITATION.cff")
+    assert f"\ndate-released: {day}\n" in read("CITATION.cff")
+    if there_is(".ci/conda/recipe.yaml") and (ROOT / ".ci").exists():
+        assert f'version: "{newest}"' in read(".ci/conda/recipe.yaml")
 
 
 def test_versions_that_are_supported():
@@ -80,39 +42,6 @@ def test_versions_that_are_supported():
     least = dict(each.split(">=") for each in PROJECT["dependencies"])
     assert f"CPython {pythons[0]} to {pythons[-1]}, NumPy from {least['numpy']} on" in said
     assert f"Numba from {least['numba']} on" in said
-
-
-def test_the_conda_recipe_is_of_this_project():
-    yaml = pytest.importorskip("yaml")
-    path = ROOT / ".ci" / "conda" / "recipe.yaml"
-    if not path.exists():
-        pytest.skip("a source distribution has no recipe")
-    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert recipe["context"]["version"] == fastgc.__version__
-    assert recipe["about"]["summary"] == PROJECT["description"]
-    entry_points = dict(each.split(" = ") for each in recipe["build"]["python"]["entry_points"])
-    assert entry_points == PROJECT["scripts"]
-    needed = {each.replace(" ", "") for each in recipe["requirements"]["run"]}
-    assert needed == {"python" + PROJECT["requires-python"], *PROJECT["dependencies"]}
-    built = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
-    assert {each.replace(" ", "") for each in recipe["requirements"]["host"]} >= {*built}
-
-
-# ------------------------------------------------------------------------------ citation
-
-
-def test_citation():
-    text = read("CITATION.cff")
-    assert re.findall("^version: (.*)$", text, re.M) == [fastgc.__version__]
-    released = re.search(rf"^## \[{fastgc.__version__}\] - (.*)$", read("CHANGELOG.md"), re.M)[1]
-    assert re.findall("^date-released: (.*)$", text, re.M) == [released]
-    assert f"license: {PROJECT['license']}" in text
-    # Papers whose figures are reproduced.
-    for name in ("Halbawi", "Charalambides", "Mousavi Kalan", "Ozfatura", "Zhu"):
-        assert text.count(f"family-names: {name}\n") == 1
-    for name in re.findall(r"(?<=notes: )[\w, ]+$", text, re.M):
-        for each in re.findall(r"\b[A-Z]\w+", name):
-            assert hasattr(fastgc, each) or hasattr(fastgc.optimizers, each)
 
 
 # -------------------------------------------------------------------------------- guides
@@ -208,28 +137,6 @@ def test_a_code_of_the_guide_is_checked_as_it_says():
 
 
 # ------------------------------------------------------------------------------ security
-
-
-def imported(path):
-    """Yield the names that a file imports from fastgc."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fastgc"):
-            yield from ((node.module, alias.name) for alias in node.names)
-
-
-@pytest.mark.parametrize("folder", ["benches", "docs"])
-def test_what_is_imported_is_there(folder):
-    """Benchmarks seldom run, and some import inside functions."""
-    names = {name for path in (ROOT / folder).rglob("*.py") for name in imported(path)}
-    missing = []
-    for module, name in sorted(names):
-        try:
-            found = importlib.import_module(module)
-            hasattr(found, name) or importlib.import_module(f"{module}.{name}")
-        except ImportError as error:
-            if (error.name or "").startswith("fastgc"):  # other packages may be missing
-                missing.append((module, name))
-    assert not missing
 
 
 def test_where_pickles_are_read():

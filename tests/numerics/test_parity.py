@@ -69,28 +69,24 @@ CASES = [
     (FractionalRepetition(105, stragglers=6), 3),
     (ReedSolomon(105, stragglers=6, clusters=5), 3),
     (CyclicRepetition(60, stragglers=6), 3),
+    (ReedSolomon(1000, stragglers=20), 10),
+    (ReedSolomon(1000, stragglers=20, clusters=10), 10),
+    (Grouped([ReedSolomon(300, stragglers=20), BinaryCode(300, stragglers=20)]), 10),
 ]
 
 
+@pytest.mark.parametrize("stop", ["", "ready"])
 @pytest.mark.parametrize(("code", "e"), CASES, ids=repr)
-def test_a_loop_that_stops_when_told_never_has_a_wrong_gradient(code, e):
+def test_liars_are_named(code, e, stop):
+    """Also, a round that stops when it is told to never has a wrong gradient."""
     workers = Workers(code, e)
-    for number in range(much(200, 8)):
+    for number in range(much(200, 8)) if e < 10 else much([1, 5, 10] * 66, [10]):
         bad = workers.rng.permutation(code.n)[: number % (e + 1)].tolist()
-        rnd = workers.lie({i: workers.change() for i in bad}, stop="ready")
+        rnd = workers.lie({i: workers.change() for i in bad}, stop=stop)
         assert rnd.ready
         assert rnd.verified
         assert set(rnd.corrupt) <= set(bad)
-        assert workers.error() < 1e-9
-
-
-@pytest.mark.parametrize(("code", "e"), CASES, ids=repr)
-def test_liars_are_named(code, e):
-    workers = Workers(code, e)
-    for number in range(much(200, 8)):
-        bad = workers.rng.permutation(code.n)[: number % (e + 1)].tolist()
-        rnd = workers.lie({i: workers.change() for i in bad})
-        assert sorted(rnd.corrupt) == sorted(bad)
+        assert stop or sorted(rnd.corrupt) == sorted(bad)
         assert workers.error() < 1e-9
 
 
@@ -130,27 +126,6 @@ def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e, monkey
     assert max(later) <= 2
     assert np.mean(later) <= 0.1
     assert looks[False] < looks[True]
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(1000, stragglers=20),
-        ReedSolomon(1000, stragglers=20, clusters=10),
-        FractionalRepetition(1050, stragglers=20),
-        BinaryCode(1000, stragglers=20),
-        Grouped([ReedSolomon(300, stragglers=20), BinaryCode(300, stragglers=20)]),
-    ],
-    ids=repr,
-)
-def test_ten_of_a_thousand(code):
-    workers = Workers(code, 10)
-    for count in much([1, 5, 10] * 66, [10]):
-        bad = workers.rng.permutation(code.n)[:count].tolist()
-        rnd = workers.lie({i: workers.change() for i in bad})
-        assert rnd.verified
-        assert sorted(rnd.corrupt) == sorted(bad)
-        assert workers.error() < 1e-9
 
 
 SEARCHED = [
@@ -222,38 +197,34 @@ def test_beside_has_ends_of_every_message():
 # --------------------------------------------------------------------------- lies that are alike
 
 
-@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-3, 1.0, 1e8, 1e150, 1e300])
-def test_lies_of_any_size(size):
-    """Lies below rounding may pass; nobody else is named, and nothing else is verified."""
-    code = ReedSolomon(61, stragglers=8)
-    workers = Workers(code, 4)
+@pytest.mark.parametrize(
+    ("code", "size"),
+    [
+        *((ReedSolomon(61, stragglers=8), x) for x in (1e-12, 1e-9, 1e-3, 1.0, 1e8, 1e150, 1e300)),
+        *((CyclicRepetition(40, stragglers=8), x) for x in (1e-9, 1e-7, 1e-4)),
+    ],
+)
+def test_lies_of_any_size(code, size):
+    """Lies below rounding may pass; nobody else is named, and nothing else is verified.
+
+    An ill-conditioned code has many sets that nearly explain checks, but what they leave still
+    exceeds rounding.
+    """
+    workers, named, certain = Workers(code, 4), 0, isinstance(code, ReedSolomon)
     for number in range(much(100, 10)):
         bad = workers.rng.permutation(code.n)[: 1 + number % 4].tolist()
         change = size * np.clip(workers.rng.standard_normal((4, workers.messages[0].size)), -1, 1)
         rnd = workers.lie(dict(zip(bad, change, strict=False)))
         assert set(rnd.corrupt) <= set(bad)
-        if size >= 1e-3:
+        named += len(rnd.corrupt)
+        if size >= 1e-3 and certain:
             assert sorted(rnd.corrupt) == sorted(bad)
         if rnd.verified:
-            assert workers.error() < 1e-10
-        else:  # larger than rounding, but not by enough to tell whose lie it is
+            assert workers.error() < (1e-10 if certain else 1e-8)
+        elif certain:  # larger than rounding, but not by enough to tell whose lie it is
             assert size <= 1e-9
             with pytest.raises(CorruptMessageError, match="some of the workers"):
                 rnd.gradient()
-
-
-@pytest.mark.parametrize("size", [1e-9, 1e-7, 1e-4])
-def test_sets_that_nearly_explain_checks_name_nobody(size):
-    """An ill-conditioned code has many such sets, but what they leave still exceeds rounding."""
-    workers = Workers(CyclicRepetition(40, stragglers=8), 4)
-    named = 0
-    for number in range(much(100, 25)):
-        bad = workers.rng.permutation(40)[: 2 + number % 3].tolist()
-        rnd = workers.lie({i: size * workers.rng.standard_normal(P) for i in bad})
-        assert set(rnd.corrupt) <= set(bad)
-        named += len(rnd.corrupt)
-        if rnd.verified:
-            assert workers.error() < 1e-8
     assert named or size < 1e-7
 
 
