@@ -1,18 +1,17 @@
 """Workers that die, stop and come back. No test depends on how fast anything is."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
-import threading
 import time
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import worker_processes
 from beside import beside
-from remote import Remote
 from strength import much
 from worker_processes import pids, wait_for_ends
 
@@ -21,11 +20,13 @@ from fastgc import (
     CyclicRepetition,
     FractionalRepetition,
     Grouped,
+    RandomAssignment,
+    Reactive,
     ReedSolomon,
     Uncoded,
 )
 from fastgc.coding.round import Gathering
-from fastgc.engines import LocalCluster, local, master
+from fastgc.engines import LocalCluster, master, placement
 from fastgc.engines.interface import Event, Kind
 from fastgc.engines.master import Master
 from fastgc.errors import (
@@ -33,9 +34,9 @@ from fastgc.errors import (
     NonFiniteMessageError,
     NotDecodableError,
     UnverifiedError,
-    WorkerFailedError,
 )
 from fastgc.stability import StabilityTracker
+from fastgc.training.tables import training_bar
 
 
 def pid_of(worker):
@@ -48,14 +49,6 @@ def kill(worker):
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def fatal(path):
-    """Return a gradient that ends its process if the file at `path` lists the shard."""
-    return Remote(
-        "lambda theta, shard, out: __import__('os')._exit(3) "
-        f"if str(shard) in open({str(path)!r}).read().split() else out.fill(shard * theta[0])"
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -132,38 +125,6 @@ def test_kills_at_any_moment_change_nothing(code, monkeypatch):
     np.testing.assert_array_equal(found, again)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("code", [ReedSolomon(6, stragglers=3), Uncoded(5, 10, load=4)])
-def test_kills_and_stops_in_thousands_of_rounds(code, monkeypatch):
-    """Without pauses between rounds: workers are hit while they wake, compute and report."""
-    monkeypatch.setattr(master, "LONGEST_PAUSE", 0.02)
-    out = np.empty(7)
-
-    def stop(pid, chance):
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(chance.exponential(0.001))
-        os.kill(pid, chance.choice([signal.SIGCONT, signal.SIGKILL]))
-
-    with LocalCluster(code, [1.0] * code.k, np.multiply, 7, patience=np.inf) as cluster:
-        with hurt(cluster, code, 7, 0.01, stop):
-            for round in range(20_000):
-                report = cluster.step(np.full(7, float(round)), out)
-                np.testing.assert_allclose(out, code.k * float(round), atol=1e-9)
-        assert report.deaths > 5
-
-
-def test_patience_with_too_many_dead(tmp_path):
-    doomed = tmp_path / "doomed"
-    doomed.write_text("1.0 3.0")
-    cluster = LocalCluster(
-        ReedSolomon(4, stragglers=1), [0.0, 1.0, 2.0, 3.0], fatal(doomed), 2, patience=0.5
-    )
-    # Every worker holds partition 1 or 3, so it dies again as soon as it is back.
-    with pytest.raises(NotDecodableError, match=r"have died and were waited for 0.5 s") as caught:
-        cluster.step(np.ones(2), np.empty(2))
-    assert caught.value.missing >= 1
-
-
 def test_patience_is_rewarded():
     """More than s workers die; the round goes on when they are back, and its gradient is right."""
     code, out = Uncoded(3), np.empty(2)
@@ -174,157 +135,6 @@ def test_patience_is_rewarded():
             cluster.step(np.ones(2), out)
             np.testing.assert_array_equal(out, 3.0)
         steps_until(cluster, lambda report: report.deaths >= 8 and not report.lost, out, code.k)
-
-
-def test_the_best_of_what_came(tmp_path):
-    doomed = tmp_path / "doomed"
-    doomed.write_text("4.0")
-    out = np.empty(2)
-    with LocalCluster(
-        Uncoded(3), [1.0, 2.0, 4.0], fatal(doomed), 2, patience=0.3, partial="best"
-    ) as cluster:
-        for number in range(2):
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_array_equal(out, 3.0)
-            assert report.round == number
-            assert report.lost == (2,)
-            np.testing.assert_allclose(report.residual, np.sqrt(1 / 3))
-        doomed.write_text("")
-        for _ in range(100):  # the worker is back after a pause
-            report = cluster.step(np.ones(2), out)
-            if report.residual == 0.0:
-                break
-        np.testing.assert_array_equal(out, 7.0)
-
-
-def test_without_any_message_there_is_no_best(tmp_path):
-    doomed = tmp_path / "doomed"
-    doomed.write_text("1.0")
-    cluster = LocalCluster(Uncoded(2), [1.0, 1.0], fatal(doomed), 2, patience=0.2, partial="best")
-    # One of the two may just be back.
-    with pytest.raises(NotDecodableError, match=r"workers \[[01](, [01])?\] have died"):
-        cluster.step(np.ones(2), np.empty(2))
-
-
-def test_the_first_message_may_come_after_the_deaths(tmp_path):
-    """It does for an approximation, also where a transport's memory takes it directly."""
-    doomed = tmp_path / "doomed"
-    doomed.write_text("4.0")
-
-    class Late:
-        per = "round"
-
-        def sample(self, round, workers, seed):
-            return np.array([60.0, 0.3, 0.0])
-
-    options = {"patience": 0, "partial": "best", "delays": Late()}
-    with LocalCluster(Uncoded(3), [1.0, 2.0, 4.0], fatal(doomed), 2, **options) as cluster:
-        for _ in range(2):  # worker 2 has died before the second round
-            out = np.empty(2)
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_array_equal(out, 2.0)
-            assert (report.survivors.tolist(), report.lost) == ([1], (2,))
-            assert report.wait_seconds < 50.0, "it waited for who is late"
-
-
-def test_who_comes_back_goes_on_with_what_it_had_not_sent():
-    """The messages it had sent lie in memory that the round still reads."""
-    code, out = Uncoded(2, load=2), np.empty(1)
-    calls = []
-
-    class Slow:
-        """Worker 0 sends its first message at once; then it waits long, and is killed."""
-
-        per = "computation"
-
-        def sample(self, round, workers, seed):
-            return np.array([0.2, 0.0])
-
-    with LocalCluster(code, [1.0, 2.0], np.multiply, 1, delays=Slow()) as cluster:
-        hand = cluster.transport.hand
-        cluster.transport.hand = lambda *order: (calls.append(order), hand(*order))
-        timer = threading.Timer(0.3, kill, (0,))  # between its two messages
-        timer.start()
-        report = cluster.step(np.ones(1), out)
-        timer.join()
-    assert out[0] == 3.0
-    handed = [first for worker, first, _ in calls if worker == 0]
-    assert handed in ([0], [0, 0], [0, 1])  # depending on when it was killed
-    if report.deaths:
-        assert len(handed) == 2
-
-
-def test_a_worker_that_cannot_start_again(tmp_path):
-    """The worker raises while it starts, which is an error like any other."""
-    flag = tmp_path / "flag"
-
-    class Shard:
-        def __reduce__(self):
-            return eval, (f"1.0 if not __import__('os').path.exists({str(flag)!r}) else 1 / 0",)
-
-    cluster = LocalCluster(ReedSolomon(2, stragglers=1), [Shard(), Shard()], np.multiply, 1)
-    out = np.empty(1)
-    cluster.step(np.ones(1), out)
-    flag.touch()
-    kill(1)
-    match = r"(?s)worker 1 failed while it started.*division"
-    with pytest.raises(WorkerFailedError, match=match):
-        steps_until(cluster, lambda report: False, out, 2.0)
-
-
-def test_stopped_workers_are_stragglers():
-    code, out = ReedSolomon(4, stragglers=2), np.empty(2)
-    with LocalCluster(code, [1.0] * 4, np.multiply, 2) as cluster:
-        stopped = [pid_of(1), pid_of(3)]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        for _ in range(20):
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_allclose(out, 4.0)
-            assert set(report.survivors.tolist()) == {0, 2}
-            assert report.deaths == 0
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
-        steps_until(cluster, lambda report: set(report.survivors.tolist()) & {1, 3}, out, code.k)
-        assert report.lost == ()
-
-
-def test_killed_while_stopped():
-    code, out = ReedSolomon(3, stragglers=1), np.empty(2)
-    with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
-        os.kill(pid_of(1), signal.SIGSTOP)
-        cluster.step(np.ones(2), out)
-        kill(1)
-        steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out, code.k)
-
-
-def test_workers_outlive_the_fork_server():
-    """The server ends, but no worker does: none is taken for dead or started twice."""
-    code, out = ReedSolomon(3, stragglers=1), np.empty(2)
-    with LocalCluster(code, [1.0] * 3, np.multiply, 2) as cluster:
-        before = cluster.transport.pids()
-        worker_processes.end()
-        for _ in range(20):
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_allclose(out, 3.0)
-        assert report.deaths == 0
-        os.kill(before[1], signal.SIGKILL)  # a new fork server starts it again
-        steps_until(cluster, lambda report: report.deaths and 1 in report.survivors, out, code.k)
-        assert report.deaths <= 1
-        after = cluster.transport.pids()
-    assert after[1] != before[1]
-    wait_for_ends(*before.values(), *after.values())
-
-
-def test_close_ends_workers_of_a_fork_server_that_has_ended(monkeypatch):
-    monkeypatch.setattr(local, "GRACE", 0.2)
-    hang = Remote("lambda theta, shard, out: __import__('time').sleep(600)")
-    cluster = LocalCluster(Uncoded(2), [0, 0], hang, 1, timeout=0.2)
-    running = cluster.transport.pids().values()
-    worker_processes.end()
-    with pytest.raises(TimeoutError):
-        cluster.step(np.ones(1), np.empty(1))
-    wait_for_ends(*running)
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # by Python 3.12
@@ -341,52 +151,6 @@ def test_a_fork_of_the_master_leaves_the_cluster_alone():
         assert report.deaths == 0
 
 
-def test_restarts_leave_no_descriptor_open():
-    code, out = ReedSolomon(2, stragglers=1), np.empty(1)
-    with LocalCluster(code, [1.0] * 2, np.multiply, 1) as cluster:
-        before = len(os.listdir("/proc/self/fd"))
-        for deaths in range(1, much(6, 4)):
-            os.kill(cluster.transport.pids()[1], signal.SIGKILL)
-            back = lambda report, n=deaths: report.deaths == n and 1 in report.survivors  # noqa: E731
-            steps_until(cluster, back, out, code.k)
-        assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_data_beyond_what_a_pipe_holds():
-    """The master does not wait until a new process reads them: here it would wait for ever."""
-    code, out = ReedSolomon(3, stragglers=1), np.empty(2)
-    first = Remote("lambda theta, shard, out: out.fill(shard[0] * theta[0])")
-    with LocalCluster(code, [np.ones(100_000)] * 3, first, 2) as cluster:
-        start = cluster.transport._launch
-        stopped = []
-
-        def launch(worker):
-            start(worker)
-            while not pids(worker):
-                time.sleep(0.001)
-            stopped.extend(pids(worker))
-            os.kill(stopped[0], signal.SIGSTOP)
-
-        cluster.transport._launch = launch
-        kill(1)
-        steps_until(cluster, lambda report: stopped, out, code.k)
-        for _ in range(5):
-            cluster.step(np.ones(2), out)
-        os.kill(stopped[0], signal.SIGCONT)
-        steps_until(cluster, lambda report: 1 in report.survivors, out, code.k)
-
-
-def test_parameters_of_rounds_in_use_stay():
-    with LocalCluster(ReedSolomon(2, stragglers=1), [1.0] * 2, np.multiply, 3) as cluster:
-        transport = cluster.transport
-        for number in range(5):
-            transport.publish(number, np.full(3, float(number)), {0, 2})
-        for number in (0, 2, 4):
-            held = transport._thetas[transport._buffers[number]]
-            np.testing.assert_array_equal(held, float(number))
-        del held
-
-
 def test_a_worker_begins_with_the_message_that_it_is_handed():
     with LocalCluster(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], np.multiply, 1) as cluster:
         transport = cluster.transport
@@ -400,14 +164,6 @@ def test_a_worker_begins_with_the_message_that_it_is_handed():
         del events
 
 
-def test_processes_that_are_known_to_be_dead_have_no_pid():
-    code, out = ReedSolomon(2, stragglers=1), np.empty(1)
-    with LocalCluster(code, [1.0] * 2, np.multiply, 1, patience=0) as cluster:
-        os.kill(cluster.transport.pids()[1], signal.SIGKILL)
-        steps_until(cluster, lambda report: report.deaths, out, code.k)
-        assert cluster.transport.pids().keys() == {0}
-
-
 class Script(Master):
     """A master whose workers follow a script: a list of what each call of listen() returns."""
 
@@ -418,6 +174,7 @@ class Script(Master):
         super().__init__(code, [1.0] * code.k, np.multiply, 1, **options)
 
     def _open(self, task):
+        self.asks = task.asks
         self.told.insert(0, [Event(Kind.JOINED, worker) for worker in range(task.code.n)])
         return self
 
@@ -445,10 +202,10 @@ COPIES = FractionalRepetition(4, 1, stragglers=3)  # each worker alone suffices
 REAL = CyclicRepetition(3, stragglers=1)  # any two workers suffice
 
 
-def script(code, told, **options):
+def script(code, told, hosts=(), **options):
     # Here the master is its own transport: closing the master must not close it again.
     cluster = Script.__new__(Script)
-    cluster.close = lambda: None
+    cluster.close, cluster.hosts = lambda: None, hosts
     Script.__init__(cluster, code, told, **options)
     return cluster
 
@@ -759,25 +516,6 @@ def test_too_few_are_asked_dead_or_alive():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "match"),
-    [
-        ({"patience": -1}, ValueError, "patience must.*negative"),
-        ({"patience": "long"}, TypeError, "patience"),
-        (
-            {"partial": "worst"},
-            ValueError,
-            'partial must be "raise", "best" or "unbiased", not \'worst\'',
-        ),
-        ({"first_round": -1}, ValueError, "first_round"),
-        ({"survivors": [0, 1]}, TypeError, "survivors must be callable"),
-    ],
-)
-def test_unsuitable_options(options, error, match):
-    with pytest.raises(error, match=match):
-        LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1, **options)
-
-
-@pytest.mark.parametrize(
     ("chosen", "error", "match"),
     [
         ([0, 0, 1], ValueError, "twice"),
@@ -989,3 +727,97 @@ def test_chosen_messages_are_decoded_in_the_order_in_which_they_were_chosen():
     out = np.empty(1)
     cluster = script(REAL, [NOTHING, [message(0, 0)], [message(2, 0)]], survivors=lambda _: [2, 0])
     assert cluster.step(np.ones(1), out).survivors.tolist() == [2, 0]
+
+
+def test_who_is_not_asked_is_not_waited_for():
+    """Whether it is dead, which may matter to others, or late."""
+    code = Grouped([Uncoded(2), REAL])
+    rnd, died = code.group_round(1), [Event(Kind.DIED, 1)]
+    told = [died, NOTHING, [message(3, 0), message(4, 0)], NOTHING]
+    cluster = script(code, told, patience=0)
+    rnd.reset([1])
+    report = cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert (report.lost, report.survivors.tolist()) == ((1,), [3, 4])
+    rnd.reset([])
+    report = cluster.collect(np.ones(1), rnd, rnd.workers)
+    assert (report.messages, report.survivors.size) == (0, 0)
+    rnd.reset([0])
+    with pytest.raises(NotDecodableError, match=r"workers \[1\] have died"):
+        cluster.collect(np.ones(1), rnd, rnd.workers)
+    alone = CyclicRepetition(4, stragglers=2)
+    rnd = alone.round(1, tracker=StabilityTracker(1e-30, "wait"))
+    first, second = ([message(worker, number) for worker in range(3)] for number in range(2))
+    cluster = script(alone, [NOTHING, first, NOTHING, second])  # worker 3 is still at round 0
+    cluster.collect(np.ones(1), alone.round(1))
+    assert cluster.collect(np.ones(1), rnd, [0, 1, 2]).messages == 3
+    assert rnd.decodable
+    assert not rnd.ready
+
+
+# ---------------------------------------------------------------------- machines that die whole
+
+
+def said_of_machines(code, hosts, **options):
+    """What a master whose workers say to be there warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        script(code, [], hosts, **options)
+    return [str(each.message) for each in caught]
+
+
+def test_what_may_be_lost_is_said_where_all_is_well(caplog, capsys):
+    """One sentence, shown only beside a bar; none where a machine ends training, or is alone."""
+    caplog.set_level(logging.INFO, "fastgc")
+    spare, exact = ReedSolomon(6, stragglers=2), Uncoded(6)
+    copies = Grouped([RandomAssignment(3, load=2, seed=1)] * 2)  # its workers send two messages
+    for code, hosts, says in (
+        (spare, ["a", "a", "b", "b", "c", "c"], "Any one of 3 machines may be lost, of 2 workers"),
+        (spare, ["a", "b", "b", "c", "", ""], "Any one of 3 other machines may be lost, of 1 to 2"),
+        (spare, ["a", "", "", "", "", ""], "1 other machine may be lost, of 1 worker"),
+        (spare, ["a", "a", "a", "", "", ""], None),
+        (spare, ["a"] * 6, None),
+        (spare, [""] * 6, None),
+        (exact, ["a", "a", "b", "b", "c", "c"], None),
+        (BinaryCode(6, stragglers=1), ["a", "a", "b", "b", "", ""], None),  # it is warned of
+        (copies, ["a", "", "", "", "", ""], "1 other machine may be lost"),
+        (Reactive(6, holders=3), ["a", "a", "b", "b", "", ""], "Any one of 2 other machines"),
+    ):
+        caplog.clear()
+        said_of_machines(code, hosts)
+        told = [record.getMessage() for record in caplog.records if record.name == "fastgc"]
+        assert len(told) == (says is not None), (code, hosts, told)
+        assert not told or told[0].startswith(says), told
+    assert capsys.readouterr().err == ""
+    logging.getLogger("fastgc").setLevel(logging.NOTSET)  # as for who has set nothing
+    hosts = ["a", "a", "b", "b", "c", "c"]
+    said_of_machines(spare, hosts)
+    assert capsys.readouterr().err == ""
+    with training_bar("x", 5, 6):
+        said_of_machines(spare, hosts)
+    assert "Any one of 3 machines may be lost, of 2 workers\n" in capsys.readouterr().err
+    assert logging.getLogger("fastgc").level == logging.NOTSET
+    assert not logging.getLogger("fastgc").handlers
+
+
+def test_machines_that_the_others_cannot_spare_are_warned_of():
+    hosts = ["a", "a", "b", "b", "", ""]  # the last two workers are beside the master
+    code = BinaryCode(6, stragglers=1)
+    [said] = said_of_machines(code, hosts)
+    assert said.startswith(
+        "if a (workers 0, 1) or b (workers 2, 3) is lost, the others cannot go on: they lack what "
+        "only these hold of BinaryCode(n=6, stragglers=1). Deal its workers out to the "
+        "machines by fastgc.engines.placement"
+    )
+    order = placement(code, hosts)
+    assert said_of_machines(code, [hosts[order.index(worker)] for worker in range(6)]) == []
+    assert said_of_machines(code, hosts, partial="best") == []  # rounds make do with what came
+    for fine in (
+        Uncoded(6),  # no worker can be spared
+        ReedSolomon(6, stragglers=2),
+        Reactive(6, holders=3),
+    ):
+        assert said_of_machines(fine, hosts) == [], fine
+    [said] = said_of_machines(Reactive(6, holders=2), hosts)  # neighbours hold each other's shares
+    assert "if a (workers 0, 1) or b (workers 2, 3) is lost" in said
+    for hosts in (["a"] * 6, ["a", "b", "c", "d", "e", "f"], [""] * 6):
+        assert said_of_machines(code, hosts) == [], hosts

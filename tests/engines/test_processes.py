@@ -3,10 +3,8 @@
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import time
-from pathlib import Path
 
 import numpy as np
 import programs
@@ -14,10 +12,11 @@ import pytest
 import worker_processes
 from remote import Remote
 from strength import much
-from worker_processes import pids, runs, wait_for_ends
+from worker_processes import children, is_stopped, pids, runs, status, wait_for_ends
 
 from fastgc import ReedSolomon, Uncoded
 from fastgc.engines import LocalCluster, processes
+from fastgc.errors import NotDecodableError
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +25,13 @@ def nothing_left():
     wait_for_ends(*pids())
 
 
-def until_it_is_back(cluster, worker, out, seconds=20.0):
+def until_it_is_back(cluster, worker, out):
     """Kill a worker, and step until it is back; return the deaths until then."""
     workers = len(cluster.transport.pids())
     report = cluster.step(np.ones(out.size), out)
     deaths = report.deaths
     os.kill(cluster.transport.pids()[worker], signal.SIGKILL)
-    until = time.monotonic() + seconds
+    until = time.monotonic() + 60.0
     while report.deaths == deaths or report.lost:
         report = cluster.step(np.ones(out.size), out)
         np.testing.assert_allclose(out, float(workers))
@@ -152,36 +151,6 @@ def test_a_server_imports_the_package_of_its_program(tmp_path, monkeypatch):
     np.testing.assert_array_equal(out, 2.0)
 
 
-@pytest.mark.long  # test_engine_local.py tests most of it
-def test_workers_import_the_package_of_their_program(tmp_path):
-    """They do not import another one from a folder that the program put first later."""
-    (tmp_path / "fastgc").mkdir()
-    (tmp_path / "fastgc" / "__init__.py").write_text("raise RuntimeError('another')")
-    program = f"""
-        import sys
-        import numpy as np
-        from fastgc import Uncoded
-        from fastgc.engines import LocalCluster
-        sys.path.insert(0, {str(tmp_path)!r})
-        if __name__ == "__main__":
-            out = np.empty(1)
-            with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
-                cluster.step(np.ones(1), out)
-            print(out[0])
-    """
-    (tmp_path / "program.py").write_text(textwrap.dedent(program))
-    assert programs.run(programs.python(tmp_path / "program.py")).stdout == "2.0\n"
-
-
-def test_the_environment_is_as_before():
-    if worker_processes.server():
-        worker_processes.end()
-    before, path = dict(os.environ), list(sys.path)
-    with LocalCluster(Uncoded(1), [1.0], np.multiply, 1):
-        pass
-    assert (dict(os.environ), sys.path) == (before, path)
-
-
 def test_the_server_of_multiprocessing_is_the_programs(tmp_path):
     """Its processes have the program's environment and threads, also beside a cluster."""
     (tmp_path / "program.py").write_text(
@@ -220,18 +189,17 @@ def test_a_death_is_noticed_though_the_worker_had_forked():
     """The worker's child lives on, and holds everything that it had open."""
     fork = Remote(
         "lambda theta, shard, out, os=__import__('os'): (out.fill(shard * theta[0]), "
-        "shard == 3.0 and (os.fork() or (__import__('time').sleep(3), os._exit(0))))"
+        "shard == 2.0 and (os.fork() or (__import__('time').sleep(600), os._exit(0))))"
     )
-    code, out = ReedSolomon(4, stragglers=1), np.empty(2)
-    with LocalCluster(code, [1.0, 2.0, 3.0, 4.0], fork, 2, timeout=10.0) as cluster:
-        while 2 not in cluster.step(np.ones(2), out).survivors:
-            pass
-        os.kill(cluster.transport.pids()[2], signal.SIGKILL)
-        until, report = time.monotonic() + 2.0, None
-        while report is None or not report.deaths:
-            report = cluster.step(np.ones(2), out)
-            np.testing.assert_allclose(out, 10.0)
-            assert time.monotonic() < until
+    code, out = Uncoded(2), np.empty(2)
+    with LocalCluster(code, [1.0, 2.0], fork, 2, patience=0, timeout=60.0) as cluster:
+        cluster.step(np.ones(2), out)
+        forked = cluster.transport.pids()[1]
+        [child] = children(forked)
+        os.kill(forked, signal.SIGKILL)
+        with pytest.raises(NotDecodableError, match=r"workers \[1\] have died"):
+            cluster.step(np.ones(2), out)
+    os.kill(child, signal.SIGKILL)
 
 
 def test_gradients_may_use_multiprocessing():
@@ -242,7 +210,7 @@ def test_gradients_may_use_multiprocessing():
         ".map(abs, [-shard, 1.0])))"
     )
     out = np.empty(1)
-    with LocalCluster(Uncoded(2), [1.0, 2.0], pool, 1, timeout=30.0) as cluster:
+    with LocalCluster(Uncoded(2), [1.0, 2.0], pool, 1) as cluster:
         cluster.step(np.ones(1), out)
         np.testing.assert_array_equal(out, 5.0)
 
@@ -253,7 +221,9 @@ PROGRAM = """
     import ctypes, os, signal, sys, time
     import numpy as np
     from fastgc import Uncoded
-    from fastgc.engines import LocalCluster
+    from fastgc.engines import LocalCluster, local
+
+    local.GRACE = 600.0
 
     def hang(theta, shard, out):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -290,9 +260,7 @@ def program(tmp_path):
         )
         started.append(process)
         workers = list(map(int, process.stdout.readline().split()))
-        until = time.monotonic() + 10.0
-        while Path(f"/proc/{workers[2]}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            assert time.monotonic() < until
+        while not is_stopped(workers[2]):
             time.sleep(0.005)
         time.sleep(0.1)  # by then the others hang, too
         return process, workers
@@ -311,28 +279,22 @@ def program(tmp_path):
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
 def test_hung_workers_end_with_their_master(program, number):
-    """They end within a second, whatever their gradient does."""
+    """They end whatever their gradient does, as does the process that they were forked from."""
     process, workers = program()
-    assert len(workers) == 4
-    assert all(map(runs, workers))
-    server = Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1]
+    _, server = status(workers[0])
+    assert children(server) == sorted(workers)
     process.send_signal(number)
     process.wait()
-    until = time.monotonic() + 1.0
-    while any(map(runs, [*workers, int(server)])):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for_ends(*workers, server)
 
 
 def test_interrupts_while_it_closes_leave_nothing(program):
-    """The second interrupt makes it hurry."""
+    """The second interrupt makes it hurry: it does not grant workers their time to end."""
     process, workers = program()
-    for _ in range(6):
+    while process.poll() is None:
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    start = time.monotonic()
-    assert process.wait(timeout=10.0) in (1, -signal.SIGINT)
-    assert time.monotonic() - start < 1.5
+    assert process.returncode in (1, -signal.SIGINT)
     wait_for_ends(*workers)
 
 
@@ -356,13 +318,14 @@ STARTING = """
         out = np.empty(1)
         with LocalCluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
             cluster.step(np.ones(1), out)
-        time.sleep(0.2)
-        left, server = 0, processes._servers[-1]._forkserver_pid
-        for stat in glob.glob("/proc/[0-9]*/stat"):
-            with contextlib.suppress(OSError), open(stat) as file:
-                left += int(file.read().rpartition(")")[2].split()[1]) == server
+        left, server = True, processes._servers[-1]._forkserver_pid
+        while left:  # they end a moment later
+            left = False
+            for stat in glob.glob("/proc/[0-9]*/stat"):
+                with contextlib.suppress(OSError), open(stat) as file:
+                    left |= int(file.read().rpartition(")")[2].split()[1]) == server
         open_files = map(os.path.realpath, glob.glob("/proc/self/fd/*"))
-        print(float(out[0]), left, sum("memfd" in each for each in open_files))
+        print(float(out[0]), sum("memfd" in each for each in open_files))
 """
 
 
@@ -372,4 +335,4 @@ def test_interrupts_while_it_starts_leave_nothing(tmp_path):
     script.write_text(textwrap.dedent(STARTING))
     for seconds in much(np.linspace(0.005, 1.0, 60), [0.1, 0.35]):
         found = programs.run(programs.python(script, seconds))
-        assert found.stdout.split() == ["2.0", "0", "0"], found
+        assert found.stdout.split() == ["2.0", "0"], found
