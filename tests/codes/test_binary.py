@@ -208,9 +208,9 @@ def test_fastest_hold_different_blocks():
     # Three blocks; but two if most workers would hold the same two of three.
     code = BinaryCode(13, 26, stragglers=4, speeds=speeds[:13])
     assert len({int(code.partitions(i)[0]) for i in range(code.n)}) == 3
-    code = BinaryCode(17, 34, stragglers=7, speeds=[1.0] * 17)
+    code = BinaryCode(28, 56, stragglers=12, speeds=[1.0] * 28)
     assert len({int(code.partitions(i)[0]) for i in range(code.n)}) == 2
-    assert code.matrix().sum(axis=0).min() == 8
+    assert set(code.matrix().sum(axis=0)) == {14}
 
 
 def test_speeds_may_be_as_far_apart_as_floats():

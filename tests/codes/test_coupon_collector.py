@@ -5,11 +5,7 @@ import pytest
 from scipy import stats
 from strength import much
 
-from fastgc import (
-    CouponCollector,
-    NotDecodableError,
-    RandomAssignment,
-)
+from fastgc import CouponCollector, NotDecodableError, RandomAssignment
 from fastgc.codes.random_assignment import distinct_draws
 
 

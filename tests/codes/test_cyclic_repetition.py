@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from liars import dense
 
-from fastgc import (
-    CyclicRepetition,
-    LinearCode,
-)
+from fastgc import CyclicRepetition, LinearCode
 from fastgc.coding.fingerprint import fingerprint
 
 

@@ -6,9 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from fastgc import (
-    FractionalRepetition,
-)
+from fastgc import FractionalRepetition
 from fastgc.delays import Empirical
 from fastgc.planning.simulation import simulate
 

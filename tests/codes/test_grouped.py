@@ -290,12 +290,9 @@ def test_receive_refused_changes_nothing():
     for worker, message, index, error, says in [
         (0, good, None, ValueError, r"worker 0 is of group 0, which takes no part: \[2, 1\] do"),
         (6, good, None, ValueError, "worker 6 does not exist"),
-        (3.0, good, None, TypeError, "worker must be an integer"),
         (3, good, None, ValueError, "^worker 3 was heard already in this round"),
-        (3, good, 0, ValueError, "^worker 3 was heard already in this round"),
         (4, good, 1, ValueError, "message of worker 4, which sends 1: index 1 does not exist"),
         (4, np.ones(3), None, ValueError, r"message of worker 4 must have shape \(2,\)"),
-        (4, np.ones(2, np.float32), None, TypeError, "message of worker 4 must have dtype float64"),
         (4, good * np.inf, None, NonFiniteMessageError, "message of worker 4 is not finite"),
         (5, good, 2, ValueError, "message of worker 5, which sends 2: index 2"),
     ]:

@@ -9,19 +9,13 @@ import pytest
 from strength import much
 
 import fastgc
-from fastgc import (
-    InstabilityWarning,
-    LagrangeCode,
-    ReedSolomon,
-    interpolation,
-    stability,
-)
+from fastgc import InstabilityWarning, LagrangeCode, ReedSolomon, interpolation, stability
 from fastgc.coding.orders import random_arrivals
 from fastgc.delays import Exponential
-from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines import SimulatedCluster
 from fastgc.planning.simulation import simulate
 from fastgc.stability import StabilityTracker
-from fastgc.training.models import LinearRegression, least_squares_gradient
+from fastgc.training.models import least_squares_gradient
 
 
 def random_data(samples, features, outputs=None, seed=0):
@@ -425,51 +419,6 @@ def test_who_claims_that_much_cancels_hides_no_lie(code, e, claim):
         assert sorted(rnd.corrupt) == sorted(bad)
         exact = X.T @ (X @ theta - y)
         assert np.linalg.norm(rnd.gradient() - exact) <= 1e-8 * np.linalg.norm(exact)
-
-
-@pytest.mark.parametrize(("k", "load"), [(2, 1), (4, 2)])
-def test_engines_know_alike_what_cancels(k, load):
-    X, y = regression("float64", 0.1)
-    theta = np.linalg.lstsq(X, y)[0] * (1 + 1e-9)  # at the minimum, engines round differently
-    code, found = LagrangeCode(3, k, load=load), []  # every message is needed
-    gradient = LinearRegression(5, bias=False).partial_gradient
-    for engine in (SimulatedCluster, LocalCluster):
-        rnd = code.round(5)
-        with engine(code, code.encode_data(X, y), gradient, 5) as cluster:
-            cluster.collect(theta, rnd)
-            found.append(rnd.trust().relative_error)
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
-    assert found[0] > 1e-10
-
-
-def test_an_anchor_makes_gradients_precise_near_convergence():
-    """The notes of `LagrangeCode` give the figures."""
-    rng = np.random.default_rng(0)
-    X, theta = rng.standard_normal((60, 5)), rng.standard_normal(5)
-    y, step = X @ theta + 0.1 * rng.standard_normal(60), 1 / np.linalg.norm(X, 2) ** 2
-    wide, code = X.astype(np.longdouble), LagrangeCode(12, 6, load=3)
-
-    def decoded(shards, theta, number):
-        F = np.random.default_rng(number).permutation(12)[: code.threshold]
-        messages = sent(code, shards, theta)
-        return code.decode(F, [messages[i] for i in F])
-
-    def errors(anchored):
-        shards = code.encode_data(X, np.zeros(60) if anchored else y)
-        theta, anchor, known = np.zeros(5), np.zeros(5), np.zeros(5)
-        for number in range(80):
-            exact = wide.T @ (wide @ theta - y)
-            if anchored and number % 20 == 0:
-                anchor, known = theta, exact.astype(float)
-            gradient = known + decoded(shards, theta - anchor, number)
-            if number in (39, 59, 79):
-                yield float(np.linalg.norm(gradient - exact) / np.linalg.norm(exact))
-            theta = theta - step * gradient
-
-    near, far = (2e-12, 5e-9, 4e-5), (2e-8, 1e-4, 4e-2)
-    for anchored, figures in ((True, near), (False, far)):
-        for error, figure in zip(errors(anchored), figures, strict=True):
-            assert figure / 10 < error < 10 * figure
 
 
 def test_what_cancels_is_what_rounding_leaves():

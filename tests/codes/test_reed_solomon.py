@@ -119,39 +119,6 @@ def test_matrix_of_large_codes_in_extended_precision(clusters):
                 assert abs(dense[first + x, j] / complex(expected) - 1) < 1e-13
 
 
-@given(
-    n=st.integers(1, 200),
-    data=st.data(),
-    dtype=st.sampled_from([np.float32, np.float64, np.complex64, np.complex128]),
-    clusters=st.sampled_from([1, "auto"]),
-    packed=st.booleans(),
-)
-@settings(deadline=None, max_examples=60)
-def test_random_codes(n, data, dtype, clusters, packed):
-    k = data.draw(st.integers(1, 220), "k")
-    s = data.draw(st.integers(0, min(n - 1, 40)), "stragglers")
-    p = data.draw(st.integers(1, 20), "p")
-    packed = packed or np.dtype(dtype).kind == "c"
-    code = ReedSolomon(n, k, stragglers=s, clusters=clusters, packed=packed)
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32), "seed"))
-    partials = rng.standard_normal((k, p))
-    if np.dtype(dtype).kind == "c":
-        partials = partials + 1j * rng.standard_normal((k, p))
-    partials = partials.astype(dtype)
-    size = data.draw(st.integers(code.threshold, n), "survivors")
-    survivors = rng.permutation(n)[:size]
-    messages = [code.encode(i, partials[code.partitions(i)]) for i in survivors]
-    assert {m.dtype for m in messages} == {code.scheme.format(1, dtype).message_dtype}
-    assert {m.shape for m in messages} == {(code.message_size(p, dtype),)}
-    gradient = code.decode(survivors, messages, p=p)
-    assert gradient.dtype == dtype
-    truth = partials.astype(np.clongdouble).sum(axis=0)
-    # The code's trust must hold.
-    trusted = code.trust(survivors, dtype).relative_error
-    allowed = 30 * trusted * np.sqrt(k) * np.abs(partials).max()
-    assert np.abs(gradient - truth).max() <= allowed
-
-
 @pytest.mark.parametrize("clusters", [1, 2, "auto"])
 def test_slow_methods_and_clusters_agree(clusters):
     rng = np.random.default_rng(7)

@@ -5,10 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fastgc import (
-    NotDecodableError,
-    Uncoded,
-)
+from fastgc import NotDecodableError, Uncoded
 
 
 @pytest.mark.parametrize("rescale", [True, False])

@@ -10,13 +10,7 @@ from jobs_across_rounds import Times, trained
 from tables import SEQUENTIAL
 
 import fastgc
-from fastgc.sequential import (
-    MSGC,
-    SRSGC,
-    Independent,
-    SequentialCluster,
-    simulate_sequential,
-)
+from fastgc.sequential import MSGC, SRSGC, Independent, SequentialCluster, simulate_sequential
 from fastgc.testing import engines as conformance
 from fastgc.testing.engines import ABSENT
 

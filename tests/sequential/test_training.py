@@ -120,13 +120,6 @@ def test_train_models_defaults():
         assert run.delays == repr(LATE)
 
 
-def test_train_models_least_numbers():
-    scheme = Independent(fastgc.Uncoded(3))
-    options = {"steps": 1, "evaluate_every": 1, "batch": 1, "engine": "simulated"}
-    [first, second] = train_models(scheme, small(), models=several()[:2], **options)
-    assert (len(first.rounds), first.rounds[0].samples) == (len(second.rounds), 3) == (1, 3)
-
-
 def test_train_models_on_processes_that_serve():
     """They get histories without rounds, and read no data."""
 

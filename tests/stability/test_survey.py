@@ -185,6 +185,7 @@ def test_matched_where_the_last_number_alone_is_left():
         return fastgc.FractionalRepetition(7, stragglers=s)
 
     assert stability.matched(make, ReedSolomon(7, stragglers=6)) == 6
+    assert stability.matched(lambda s: Uncoded(7 if s == 0 else -1), Uncoded(7)) == 0
 
 
 def test_matched_refuses():
