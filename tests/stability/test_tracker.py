@@ -235,16 +235,6 @@ def test_training_measures_codes_of_the_data():
     assert 0 < tracker.measured.max() < 1e-10
 
 
-class Silent:
-    """A delay model: workers 0 to count - 1 sleep long."""
-
-    def __init__(self, count, seconds):
-        self.count, self.seconds = count, seconds
-
-    def sample(self, round, workers, seed):
-        return np.where(np.arange(workers) < self.count, self.seconds, 0.0)
-
-
 def cluster(code, tracker, **options):
     shards = list(range(1, code.k + 1))
     # np.multiply(theta, shard, out) is a gradient that worker processes can import.
@@ -269,23 +259,6 @@ def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
             report = run.step(theta, out)
         assert report.messages == 6
         np.testing.assert_allclose(out, 36)
-
-
-def test_engine_waits_no_longer_than_its_timeout():
-    code = ReedSolomon(8, stragglers=3)
-    hopeless = StabilityTracker(limit=1e-18, action="wait")
-    out = np.empty(3)
-    with cluster(code, hopeless, delays=Silent(2, 60.0), timeout=0.6) as run:
-        with pytest.warns(InstabilityWarning):
-            report = run.step(np.ones(3), out)
-        assert report.messages == 6
-        assert report.wait_seconds >= 0.6
-        np.testing.assert_allclose(out, 36)
-    with (
-        cluster(code, hopeless, delays=Silent(4, 60.0), timeout=0.6) as run,
-        pytest.raises(TimeoutError),
-    ):
-        run.step(np.ones(3), out)
 
 
 def test_a_vector_that_lacks_much_is_not_trusted():
