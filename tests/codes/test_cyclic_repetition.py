@@ -135,32 +135,3 @@ def test_cyclic_checks_are_zero_up_to_rounding(n, s):
     null = dense(scheme.parity(np.arange(n)), n) * sizes
     assert np.linalg.norm(null @ rows) < 1e-14
     assert np.linalg.norm(null @ null.T - np.eye(s)) < 1e-13
-
-
-# ------------------------------------------------------------------------- the paper, word for word
-
-
-def cyclic_by_the_paper(H):
-    """Return B by Algorithm 2 of Tandon et al. 2017: rows of s + 1 entries in H's null space."""
-    s, n = H.shape
-    B = np.zeros((n, n))
-    for worker in range(n):
-        others = [(worker + step) % n for step in range(1, s + 1)]
-        B[worker, worker] = 1
-        B[worker, others] = np.linalg.solve(H[:, others], -H[:, worker])
-    return B
-
-
-def random_null_space(rng, n, s):
-    """Return H of Algorithm 2: random, with rows that add up to 0."""
-    H = rng.standard_normal((s, n))
-    H[:, n - 1] = -H[:, : n - 1].sum(axis=1)
-    return H
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_our_cyclic_code_is_the_papers(seed):
-    n, s = 14, 3
-    H = random_null_space(np.random.default_rng(seed), n, s)
-    B = CyclicRepetition(n, stragglers=s, seed=seed).matrix()
-    np.testing.assert_allclose(B, cyclic_by_the_paper(H), rtol=1e-9)

@@ -111,18 +111,3 @@ def test_parity_is_a_check_for_each_dependent_message(kind):
         assert len(H) == f - np.linalg.matrix_rank(B[F] / sizes[:, None])
         np.testing.assert_allclose(parity.error, np.linalg.norm(H @ B[F], axis=1), atol=1e-14)
         assert len(H) == 0 or np.linalg.matrix_rank(H * sizes) == len(H)
-
-
-@pytest.mark.parametrize("more", [0, 1j])
-def test_vectors_that_wait_are_least_squares(more):
-    """Also from sets that determine the gradient; more workers than `wait` are all used."""
-    rng = np.random.default_rng(0)
-    B = rng.standard_normal((6, 4)) + more
-    code = LinearCode(B, wait=3, packed=False)
-    for f in range(3, 7):
-        F = rng.permutation(6)[:f]
-        best = np.linalg.lstsq(B[F].T, np.ones(4), rcond=None)[0]
-        vector, sizes = code.decoding_vector(F), np.linalg.norm(B[F], axis=1)
-        np.testing.assert_allclose(vector @ B[F], best @ B[F], atol=1e-12)
-        assert np.linalg.norm(vector * sizes) <= np.linalg.norm(best * sizes) * (1 + 1e-12)
-    assert not code.decodable([0, 1])

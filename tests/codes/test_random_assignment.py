@@ -5,7 +5,6 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fastgc import (
     CouponCollector,
@@ -22,9 +21,6 @@ from fastgc.planning.simulation import simulate
 
 def harmonic(n):
     return sum(1 / i for i in range(1, n + 1))
-
-
-# --------------------------------------------------------------------------- thresholds (paper)
 
 
 @pytest.mark.parametrize("m", [20, 30])
@@ -111,18 +107,6 @@ def test_draws_go_on_where_many_are_drawn_twice():
         assert found[worker].tolist() == picked_by(2, worker, 40, 20)
 
 
-@pytest.mark.parametrize(("count", "size"), [(4, 2), (5, 3), (6, 1), (4, 4), (8, 2)])
-def test_all_choices_in_all_orders_are_equally_likely(count, size):
-    """Chi-square tests over workers and over seeds accept this."""
-    orders = {order: at for at, order in enumerate(itertools.permutations(range(count), size))}
-    for rows in (
-        distinct_draws(7, np.arange(6000), count, size),
-        np.concatenate([distinct_draws(s, np.arange(20), count, size) for s in range(300)]),
-    ):
-        found = np.bincount([orders[tuple(row)] for row in rows.tolist()], minlength=len(orders))
-        assert stats.chisquare(found).pvalue > 1e-3
-
-
 @pytest.mark.parametrize("kind", [CouponCollector, RandomAssignment])
 def test_choices_are_decentralised(kind):
     """A worker's choice depends on the seed and its own number, not on the others."""
@@ -153,9 +137,6 @@ def test_uncovered_is_refused_with_advice(kind):
         kind(2, 6, load=1)
 
 
-# ------------------------------------------------------------------- all when the work is done
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -170,24 +151,16 @@ def test_messages_sent_together(code):
     np.testing.assert_array_equal(
         code.matrix(), RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3).matrix()
     )
-    workers, messages = [], []
-    for order in itertools.permutations(range(5)):
-        held = [code.partitions(i).tolist() for i in order]
-        count = next(c for c in range(1, 6) if len(set().union(*held[:c])) == 6)
-        workers.append(count)
-        messages.append(sum(map(len, held[:count])))
+    held = [code.partitions(i).tolist() for i in range(5)]
+    counts = []
+    for order in itertools.permutations(held):
+        workers = next(c for c in range(1, 6) if len(set().union(*order[:c])) == 6)
+        counts.append((workers, sum(map(len, order[:workers]))))
+    workers, messages = np.mean(counts, axis=0)
     found = code.recovery(trials=4000)
-    assert found.workers == pytest.approx(np.mean(workers), rel=0.02)
-    assert found.messages == pytest.approx(np.mean(messages), rel=0.02)
+    assert (found.workers, found.messages) == pytest.approx((workers, messages), rel=0.02)
     run = simulate(code, Exponential(1.0), rounds=20_000)
-    assert run.mean_workers == pytest.approx(np.mean(workers), rel=0.01)
-    assert run.mean_messages == pytest.approx(np.mean(messages), rel=0.01)
-    each = RandomAssignment(5, 6, load=[3, 1, 4, 4, 5], seed=3)
-    for interrupted in (True, False):  # rounds end sooner if messages are sent one by one
-        settings = {"cost": 0.1, "rounds": 200, "interrupted": interrupted}
-        late = simulate(code, Exponential(1.0), **settings).times
-        sooner = simulate(each, Exponential(1.0), **settings).times
-        assert (sooner <= late).all() if interrupted else sooner.mean() < late.mean()
+    assert (run.mean_workers, run.mean_messages) == pytest.approx((workers, messages), rel=0.01)
 
 
 def test_recovery_threshold_of_the_paper():

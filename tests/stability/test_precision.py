@@ -347,19 +347,19 @@ def test_circle_values_of_less_precision_are_shorter():
     assert coarse.near_exact[fine.lost].max() > fine.near_exact[fine.lost].max() + 3
 
 
-def test_circle_values_refuses():
-    with pytest.raises(TypeError, match="only Reed-Solomon codes have polynomials on a circle"):
-        stability.circle_values(BinaryCode(6, stragglers=1), [0])
-    code = ReedSolomon(12, stragglers=2, clusters=2)
-    with pytest.raises(ValueError, match="has 2 circles: give a code with clusters=1"):
-        stability.circle_values(code, [0])
-    code = ReedSolomon(12, stragglers=2)
-    with pytest.raises(ValueError, match=r"3 stragglers, but ReedSolomon.* tolerates 2"):
-        stability.circle_values(code, [0, 1, 2])
-    with pytest.raises(ValueError, match=r"stragglers must be in 0 .. n-1 = 11, not"):
-        stability.circle_values(code, [-1])
-    with pytest.raises(ValueError, match="must not be named twice"):
-        stability.circle_values(code, [3, 3])
+@pytest.mark.parametrize(
+    ("code", "stragglers", "error", "says"),
+    [
+        (BinaryCode(6, stragglers=1), [0], TypeError, "only Reed-Solomon codes"),
+        (ReedSolomon(12, stragglers=2, clusters=2), [0], ValueError, "has 2 circles"),
+        (ReedSolomon(12, stragglers=2), [0, 1, 2], ValueError, "3 stragglers, .* tolerates 2"),
+        (ReedSolomon(12, stragglers=2), [-1], ValueError, "stragglers must be in 0 .. n-1 = 11"),
+        (ReedSolomon(12, stragglers=2), [3, 3], ValueError, "must not be named twice"),
+    ],
+)
+def test_circle_values_refuses(code, stragglers, error, says):
+    with pytest.raises(error, match=says):
+        stability.circle_values(code, stragglers)
 
 
 def test_relative_error_beyond_float64():

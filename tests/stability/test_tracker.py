@@ -89,12 +89,14 @@ def test_bad_rounds_warn_or_raise_before_anything_is_written(through):
     F = np.random.default_rng(0).permutation(64)[16:].tolist()
     out = np.full(5, 7.0)
 
+    heard = [messages[i] for i in F]
+
     def decode(tracker):
         if through == "decode":
-            return code.decode(F, [messages[i] for i in F], out, tracker=tracker)
+            return code.decode(F, heard, out, tracker=tracker)
         received = code.round(5, tracker=tracker)
-        for i in F:
-            received.receive(i, messages[i])
+        for i, message in zip(F, heard, strict=True):
+            received.receive(i, message)
         return received.gradient(out)
 
     stern = StabilityTracker(limit=1e-10, action="raise")
@@ -211,9 +213,6 @@ def test_json_lines(tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["run"] for line in lines] == ["a", "a", "b", "b"]
     assert {key: value for key, value in lines[2].items() if key != "run"} == first
-
-
-# ------------------------------------------------------------------------------ on the engine
 
 
 def test_training_is_tracked():

@@ -412,9 +412,6 @@ def test_training_goes_as_without_code_compares_parameters(monkeypatch):
         checks.training_goes_as_without_code(Subject(COPIES, 0))
 
 
-# ------------------------------------------------------------------------------------- engines
-
-
 def replacing(**changed):
     return lambda report, out: report._replace(**changed)
 
