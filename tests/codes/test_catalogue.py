@@ -138,6 +138,7 @@ def test_make_linear(tmp_path):
         (("rs:k=5", 4), ValueError, "k=5"),
         (("rs", 0), ValueError, "n must be at least 1, not 0"),
         (("rs", 4, 0), ValueError, "k must be at least 1, not 0"),
+        (("reactive", 4, 3, 1), ValueError, "k must be at least n=4, not 3"),
         (("rs", 4, 4, 4), ValueError, "stragglers must be in 0 .* not 4"),
         (("rs", 4, 4, 1, 0.5), TypeError, "seed must be an integer"),
     ],

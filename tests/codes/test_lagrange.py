@@ -441,6 +441,8 @@ def test_what_is_said_of_precision_takes_no_matrix(nodes, monkeypatch):
     basis = interpolation.basis(code.alpha, code.beta)
     norms = (np.abs(basis) ** 2).sum(axis=1) ** 2 / code.alpha.size
     np.testing.assert_allclose(said[0][0], norms, rtol=1e-13)
+    sums = 3 * np.abs(basis).sum(axis=1) ** 2  # a worker has three polynomials
+    np.testing.assert_allclose(said[0][1], sums, rtol=1e-13)
 
 
 @pytest.mark.parametrize("nodes", ["chebyshev", "roots"])

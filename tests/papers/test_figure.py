@@ -9,6 +9,7 @@ from papers.figure import Row
 
 from fastgc.plotting import Line
 
+
 def test_rows_compare_with_the_paper_first():
     row = partial(Row, "figure", "number", note="the same law")
     assert row(1.04, paper=1.0, closed=2.0).reference == 1.0
