@@ -169,10 +169,14 @@ def test_any_s_workers_of_clusters_by_speed_may_straggle(n):
         ({"load": 3, "stragglers": 1}, "speeds= goes with stragglers= alone"),
         ({"stragglers": 1, "clusters": 4}, r"min\(floor\(n / \(s\+1\)\), k\) = 3, not 4"),
         ({"stragglers": 1, "k": 1, "clusters": 2}, r"k\) = 1, not 2"),
+        ({"speeds": None}, "give stragglers= or load="),
+        ({"speeds": None, "stragglers": 6}, "stragglers must be in 0 .. n-1 = 5, not 6"),
+        ({"speeds": None, "load": 7}, "load must be in 1 .. k = 6, not 7"),
+        ({"speeds": None, "load": 2, "stragglers": 2}, "load 2 of .* 2 need load 3"),
         ({"stragglers": 1, "speeds": [1, 2]}, "6 workers need 6 speeds"),
         ({"stragglers": 1, "speeds": [1, 2, 3, 0, 1, 1]}, "positive and finite"),
     ],
 )
-def test_speeds_that_cannot_be(arguments, says):
+def test_shares_that_cannot_be(arguments, says):
     with pytest.raises(ValueError, match=says):
         ReedSolomon(**{"n": 6, "speeds": [1.0] * 6, **arguments})

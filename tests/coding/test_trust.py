@@ -446,13 +446,6 @@ def test_residual_is_the_expected_error():
     assert 0.1 < found.residual < 0.9
 
 
-def test_best_of_an_inexact_code_says_so():
-    code = Uncoded(10, tolerance=0.3)
-    found = code.decode(range(7), [np.ones(2)] * 7, partial="best")
-    assert found.residual == pytest.approx(np.sqrt(3 / 7))
-    assert found.residual == pytest.approx(code.trust(range(7)).relative_error)
-
-
 def test_trust_counts_the_residual():
     code = LinearCode([[1, 1 - 1e-7], [0, 1]], stragglers=0)
     assert code.trust([0]).relative_error == pytest.approx(5e-8, rel=0.1)  # half on either side
