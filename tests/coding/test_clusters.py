@@ -118,7 +118,7 @@ def test_sums_along_rows_are_those_of_every_row(direct, monkeypatch):
     ("k", "weight", "shares"),
     [
         (5, [10, 1, 1, 1], [2, 1, 1, 1]),  # each has at least 1
-        (7, [10, 9, 1, 1, 1], [2, 2, 1, 1, 1]),  # who has most beyond its part gives
+        (7, [3.9, 2.05, 0.35, 0.35, 0.35], [3, 1, 1, 1, 1]),  # 2 is nearest to its part, and gives
         (9, [4, 3, 3], [3, 3, 3]),  # the largest remainders: of 3.6, 2.7 and 2.7
         (11, [4, 3, 3], [5, 3, 3]),
         (10, [4, 3, 3], [4, 3, 3]),

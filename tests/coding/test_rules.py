@@ -287,9 +287,9 @@ def test_cells_that_are_missing_are_the_heaviest():
 
 
 def test_missing_of_a_span_covers_each_empty_column():
-    rule = LinearCode([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 1, 1, 1]]).scheme.rule
-    sets = [np.array(F, np.int64) for F in ([], [0], [1], [0, 1, 2], range(4))]
-    assert [rule.missing(F) for F in sets] == [2, 1, 1, 0, 0]
+    rule = LinearCode([[1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]).scheme.rule
+    sets = [np.array(F, np.int64) for F in ([], [0], [1], [0, 1], [0, 1, 2])]
+    assert [rule.missing(F) for F in sets] == [2, 2, 2, 1, 0]
 
 
 # -------------------------------------------------------- tilings, spans, and who can be taken away

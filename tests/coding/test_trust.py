@@ -109,7 +109,6 @@ CODES = [
     [
         ("float32", None, 1),
         ("float64", "float32", 1),
-        ("float32", "float64", 1),
         ("float32", "bfloat16", 1),
         ("float32", "float16", 1e30),
     ],
