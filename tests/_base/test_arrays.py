@@ -386,12 +386,14 @@ def test_check_dtype_takes_names(name, half, gradient, roundoff, least):
         assert arrays.check_dtype(name) == dtype
 
 
-def test_check_dtype_refuses():
+def test_check_dtype_refuses(monkeypatch):
     assert not arrays.is_half(np.dtype(np.int16))
     wanted = "gradients and messages must .* float16, bfloat16, not int16: .*astype"
     refused(TypeError, wanted, arrays.check_dtype, np.int16, halves=True)
     refused(TypeError, "complex128, not uint8: .*astype", arrays.check_dtype, np.uint8)
     refused(TypeError, "complex128, not bool$", arrays.check_dtype, bool)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    refused(ImportError, r"bfloat16 .*\[half\]", arrays.check_dtype, "bfloat16", halves=True)
 
 
 def test_as_array_prefers_the_protocol_of_arrays():
@@ -440,6 +442,8 @@ def test_as_rows_leaves_sequences_as_they_are():
         assert arrays.as_rows("x", given).tolist() == [0, 1, 2, 3, 4, 5]
     assert isinstance(arrays.as_rows("x", interface), np.ndarray)
     refused(TypeError, "x must not be a masked", arrays.as_rows, "x", np.ma.masked_array([1.0]))
+    own = np.arange(3).view(Own)
+    assert view_of("x", own) is own
 
 
 def test_store_rounds_and_overflows_in_silence():

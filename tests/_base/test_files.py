@@ -197,6 +197,21 @@ def test_checkpoints_that_are_no_files(tmp_path, name, kind):
     assert (tmp_path / "else").read_bytes() == before
 
 
+def test_what_replaces_a_file_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    before = os.stat(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(os, "stat", lambda *_, **__: before)
+    with pytest.raises(ValueError, match="pipe is a pipe"):
+        files.read_bytes(tmp_path / "pipe", "times")
+
+
+@pytest.mark.parametrize("array", [TIMES, np.asfortranarray(TIMES), TIMES[0], np.empty((0, 3))])
+def test_read_npy_of_any_shape(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    np.testing.assert_array_equal(files.read_npy(tmp_path / "a.npy"), array)
+
+
 def test_links_to_data_are_followed(tmp_path):
     (tmp_path / "there.csv").write_bytes(in_lines(","))
     (tmp_path / "here.csv").symlink_to("there.csv")

@@ -7,7 +7,13 @@ from fractions import Fraction
 import programs
 import pytest
 
-from fastgc._base.registry import Registry, load_object, read_arguments, read_value
+from fastgc._base.registry import (
+    Registry,
+    functions_of,
+    load_object,
+    read_arguments,
+    read_value,
+)
 
 
 class Thing:
@@ -243,7 +249,8 @@ def test_arguments_are_those_of_the_signature():
     assert read_arguments(Thing, "size=3,scale=2", "a thing") == {"size": 3, "scale": 2}
     assert read_arguments(Thing, " SIZE = 3 ,", "a thing") == {"size": 3}
     assert read_arguments(Thing, "scale=2", "a thing", ["size"]) == {"scale": 2}
-    assert read_arguments(lambda **options: options, "any=1", "a thing") == {"any": 1}
+    for anything in (lambda **options: options, max):  # a compiled function has no signature
+        assert read_arguments(anything, "any=1", "a thing") == {"any": 1}
     assert read_arguments(lambda **options: options, "a=x=y, b=", "a thing") == {
         "a": "x=y",
         "b": "",
@@ -270,6 +277,12 @@ def test_arguments_are_those_of_the_signature():
 def test_arguments_refused(factory, listed, given, message):
     with pytest.raises(ValueError, match=f"^a thing: .*{message}"):
         read_arguments(factory, listed, "a thing", given)
+
+
+def test_functions_of_one_parameter():
+    names = {"other": other, "typed": typed, "_hidden": other, "Thing": Thing}
+    assert functions_of("size", names) == [other]
+    assert functions_of("colour", names) == []
 
 
 def test_the_registry_is_light():

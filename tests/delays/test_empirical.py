@@ -174,6 +174,7 @@ def test_read_refuses_parquet(tmp_path):
         ({"a": ["x", "y"]}, "column 'a': its entries are no real numbers, but string"),
         ({"worker": [0, 1], "seconds": [1.0, 2.0]}, "a column 'worker'"),
         ({"round": [0, 1]}, "it has no column of times"),
+        ({}, "it holds no times"),
     ):
         parquet.write_table(pyarrow.table(columns), path)
         with pytest.raises(ValueError, match=says):

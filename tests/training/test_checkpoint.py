@@ -363,25 +363,29 @@ def test_save_follows_no_links(tmp_path):
 
 
 LINES = [b"nonsense", b"{}", b"[1, 2]", b"[{}, null]"]
-FIELDS = {"loss": "x", "round": 7, "other": 1}
+FIELDS = {"loss": "x", "round": 7, "other": 1, "tracked": "x"}
 
 
 @pytest.mark.parametrize("forged", [*LINES, b"[" * 100_000, *FIELDS], ids=lambda x: str(x[:9]))
 def test_train_refuses_forged_rounds(tmp_path, forged):
     """They raise the same error even if every checksum is right."""
-    run(checkpoint=tmp_path / "run")
+    run(checkpoint=tmp_path / "run", tracker=StabilityTracker())
     path, history = tmp_path / "run" / "checkpoint", tmp_path / "run" / "rounds.jsonl"
     head, state = checkpoint.read(path)
     lines = history.read_bytes().splitlines()
     if forged in FIELDS:
         record, tracked = json.loads(lines[1])
-        forged = json.dumps([record | {forged: FIELDS[forged]}, tracked]).encode()
+        if forged == "tracked":
+            tracked[0] = FIELDS[forged]
+        else:
+            record[forged] = FIELDS[forged]
+        forged = json.dumps([record, tracked]).encode()
     content = b"\n".join([lines[0], forged, *lines[2:]]) + b"\n"
     history.write_bytes(content)
     head["history"] = [len(content), blake2b(content, digest_size=32).hexdigest()]
     checkpoint.write(path, head, state)
     with pytest.raises(CheckpointError):
-        run(checkpoint=tmp_path / "run")
+        run(checkpoint=tmp_path / "run", tracker=StabilityTracker())
 
 
 def test_checkpoint_notes_what_is_kept(tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -128,14 +129,19 @@ def test_gradient_has_the_dtype_of_theta():
     assert MODEL.loss(theta, wide, y) == MODEL.loss(theta, X, y)
 
 
-def test_add_regularisation_is_the_masters():
-    theta, X, y = problem()
-    penalised = SoftmaxRegression(4, 3, l2=5.0)
-    np.testing.assert_array_equal(penalised.gradient(theta, X, y), MODEL.gradient(theta, X, y))
-    assert penalised.loss(theta, X, y) == MODEL.loss(theta, X, y)
-    gradient = np.ones(MODEL.size)
-    MODEL.add_regularisation(theta, gradient)
-    np.testing.assert_array_equal(gradient, 1)
+@pytest.mark.parametrize("model", [MODEL, NETWORK], ids=["linear", "network"])
+def test_add_regularisation_is_the_masters(model):
+    theta, X, y = problem(model=model)
+    penalised = replace(model, l2=0.7)
+    np.testing.assert_array_equal(penalised.gradient(theta, X, y), model.gradient(theta, X, y))
+    assert penalised.loss(theta, X, y) == model.loss(theta, X, y)
+    layers = NETWORK.layers if model is NETWORK else lambda flat: [(flat[:12], flat[12:])]
+    for each in (model, penalised):
+        gradient = np.ones(model.size)
+        each.add_regularisation(theta, gradient)
+        for (W, _), (total, rest) in zip(layers(theta), layers(gradient), strict=True):
+            np.testing.assert_allclose(total, 1 + each.l2 * W)
+            np.testing.assert_array_equal(rest, 1)
 
 
 @pytest.mark.parametrize("model", [MODEL, NETWORK])
@@ -466,19 +472,6 @@ def test_mlp_initial_keeps_signals_their_size(activation, squared):
         np.testing.assert_array_equal(b, 0)
         assert 0.9 * math.sqrt(bound) < np.abs(W).max() <= math.sqrt(bound)
         assert abs(W.mean()) < 0.2 * math.sqrt(bound)
-
-
-def test_mlp_add_regularisation():
-    model = MLP(4, 3, (5, 6), l2=0.7)
-    theta, X, y = problem(model=model)
-    np.testing.assert_array_equal(
-        model.gradient(theta, X, y), MLP(4, 3, (5, 6)).gradient(theta, X, y)
-    )
-    gradient = np.ones(model.size)
-    model.add_regularisation(theta, gradient)
-    for (W, _), (total_W, total_b) in zip(model.layers(theta), model.layers(gradient), strict=True):
-        np.testing.assert_allclose(total_W, 1 + 0.7 * W)
-        np.testing.assert_array_equal(total_b, 1)
 
 
 def test_mlp_is_a_value():

@@ -310,7 +310,6 @@ def test_train_gcada_by_its_equations():
         (np.float32, None, 1e-4),
         (np.float64, "float32", 1e-4),
         (np.float32, "float16", 0.05),
-        (np.float64, "float16", 0.05),
         (np.float64, "bfloat16", 0.2),
     ],
 )
