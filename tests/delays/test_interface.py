@@ -84,31 +84,26 @@ def test_described():
 def test_tails_unknown():
     code = fastgc.ReedSolomon(5, stragglers=1)
     run = partial(simulation.simulate, rounds=5)
-    assert run(code, Weibull(0.7)).mean_exists is None
-    assert run(code, Uniform(1.0)).mean_exists is None
-    assert run(code, Weibull(0.7), interrupted=False).mean_exists is None
-    assert run(code, Pareto(1, 1.5)).mean_exists is True
-    assert run(code, None).mean_exists is True
-    assert np.isnan(tails(Weibull(0.7), 3)).all()
     mixed = Mixture([Uniform(1.0), Exponential(1.0)], [0.5, 0.5])
-    assert run(code, mixed).mean_exists is None
+    for model, known in ((Weibull(0.7), None), (mixed, None), (Pareto(1, 1.5), True), (None, True)):
+        assert run(code, model).mean_exists is known
+    assert run(code, Weibull(0.7), interrupted=False).mean_exists is None
+    assert np.isnan(tails(Weibull(0.7), 3)).all()
 
 
 def test_tail_bounds_known_of_some_workers():
-    code, run = fastgc.ReedSolomon(3, stragglers=1), partial(simulation.simulate, rounds=5)
-    two = Heterogeneous([Uniform(1.0), Pareto(1, 1.5), Pareto(1, 1.2)])
-    assert run(code, two).mean_exists is True  # one known tail beside the unknown suffices
-    assert run(code, two, interrupted=False).mean_exists is True
-    one = Heterogeneous([Uniform(1.0), Pareto(1, 0.9), Pareto(1, 9.0)])
-    assert run(code, one).mean_exists is None
+    def exists(*shapes, **options):
+        late = Heterogeneous([Uniform(1.0), *(Pareto(1, shape) for shape in shapes)])
+        code = fastgc.ReedSolomon(3, stragglers=1)
+        return simulation.simulate(code, late, rounds=5, **options).mean_exists
+
+    assert exists(1.5, 1.2) is True  # one known tail beside the unknown suffices
+    assert exists(1.5, 1.2, interrupted=False) is True
+    assert exists(0.9, 9.0) is None
     with pytest.raises(ValueError, match="does not exist"):
-        run(code, Heterogeneous([Uniform(1.0), Pareto(1, 0.4), Pareto(1, 0.4)]))
+        exists(0.4, 0.4)
     with pytest.raises(ValueError, match="does not exist if workers finish"):
-        run(
-            code,
-            Heterogeneous([Uniform(1.0), Pareto(1, 0.9), Pareto(1, 0.9)]),
-            interrupted=False,
-        )
+        exists(0.9, 0.9, interrupted=False)
 
 
 def test_tail_bounds_means_are_not_guessed():

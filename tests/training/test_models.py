@@ -1,7 +1,6 @@
 """Models: gradients agree with differences, with mpmath, and with sums of their parts."""
 
 import math
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -142,15 +141,6 @@ def test_add_regularisation_is_the_masters(model):
         for (W, _), (total, rest) in zip(layers(theta), layers(gradient), strict=True):
             np.testing.assert_allclose(total, 1 + each.l2 * W)
             np.testing.assert_array_equal(rest, 1)
-
-
-@pytest.mark.parametrize("model", [MODEL, NETWORK])
-def test_partial_gradient_pickled(model):
-    theta, X, y = problem(model=model)
-    partial_gradient = pickle.loads(pickle.dumps(model.partial_gradient))
-    out = np.empty(model.size)
-    partial_gradient(theta, (X, y), out)
-    np.testing.assert_array_equal(out, model.gradient(theta, X, y))
 
 
 @pytest.mark.parametrize(
