@@ -28,6 +28,7 @@ from fastgc.delays import Empirical, Exponential, Pareto
 from fastgc.planning.simulation import simulate
 
 PARETO = Pareto(0.001, 1.1)
+MODULE = sys.modules["fastgc.planning.plan"]  # `fastgc.planning.plan` is the function
 RECORDED = Path(__file__).parents[1] / "recorded.json"
 
 
@@ -113,7 +114,7 @@ def test_plan_simulates_as_simulate_does():
 
 
 def test_plan_judges_nine_sets_of_survivors():
-    found = planning.plan(9, codes=["rs:root=1,stragglers=5"], rounds=3)
+    found = planning.plan(12, codes=["rs:root=1,stragglers=5"], rounds=3)
     [choice] = found.choices
     code = choice.code
     sets = [np.array(heard) for heard in random_arrivals(code.scheme, 9, seed=0)]
@@ -163,11 +164,29 @@ def test_plan_names_and_makes_each_code_once():
         planning.plan(4, codes=[None])
 
 
-def test_plan_decodes_in_the_time_of_the_messages_it_reads(monkeypatch):
-    """On a clock that stands still, with 16 ms for the combination of 16 rows."""
-    module = sys.modules["fastgc.planning.plan"]
-    monkeypatch.setattr(module, "repeat", lambda *given, **options: [0.016] * 5)
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: 1.0))
+@pytest.fixture
+def still(monkeypatch):
+    """A clock that stands still, and a combination of 16 rows that takes the given seconds."""
+
+    def combined_in(seconds):
+        monkeypatch.setattr(MODULE, "repeat", lambda *given, **options: [seconds] * 5)
+        monkeypatch.setattr(MODULE, "time", types.SimpleNamespace(perf_counter=lambda: 1.0))
+
+    return combined_in
+
+
+def test_plan_ranks_the_smaller_load_first_among_equal_times(still):
+    """Times that differ by less than a hundredth, to which decoding is measured, are equal."""
+    still(0.064)
+    names = ["uncoded", "fractional:stragglers=1", "rs:stragglers=1", "rs:stragglers=0,packed=no"]
+    ranked = planning.plan(4, Empirical([1.0]), codes=names[::-1], rounds=3).choices
+    assert [choice.name for choice in ranked] == names
+    times = [choice.time for choice in ranked]
+    assert times == pytest.approx([1.016, 1.008, 1.012, 1.032])
+
+
+def test_plan_decodes_in_the_time_of_the_messages_it_reads(still, monkeypatch):
+    still(0.016)
     names = ["uncoded", "rs:stragglers=1", "rs:stragglers=1,packed=no", "fractional:stragglers=1"]
     found = planning.plan(4, codes=names, rounds=3)
     read = {choice.name: choice.decode for choice in found.choices}
@@ -175,7 +194,7 @@ def test_plan_decodes_in_the_time_of_the_messages_it_reads(monkeypatch):
     assert read == pytest.approx(expected)
     # Each call takes a second: one of nine sets is timed.
     calls = itertools.count()
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: next(calls)))
+    monkeypatch.setattr(MODULE, "time", types.SimpleNamespace(perf_counter=lambda: next(calls)))
     [choice] = planning.plan(4, codes=names[:1], rounds=3).choices
     assert (choice.decode, next(calls)) == (pytest.approx(1.004), 2)
 
