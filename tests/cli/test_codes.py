@@ -99,15 +99,6 @@ def test_codes_that_none_names_are_all_that_exist():
     assert commands.refused("codes", "-k", "0").startswith("fastgc: no code fits: rs, rs-clustered")
 
 
-def test_codes_of_one_cluster_are_said_to_be():
-    said = "rs-clustered, n=6, s=3: one cluster, the same code as without clusters"
-    of_three, of_two = (
-        commands.done("codes", "rs-clustered", "-n", f"6/{s}", "--trials", "2").stderr for s in "32"
-    )
-    assert said in of_three
-    assert "one cluster" not in of_two
-
-
 def test_codes_of_the_data_that_memory_has_no_room_for(monkeypatch):
     """They are left out, with the reason; one that is asked for ends the command."""
     load = catalogue.make("lcc", 8, stragglers=1).load

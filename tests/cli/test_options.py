@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from commands import RECORDED, SMALL, done, refused, run
+from commands import RECORDED, SMALL, done, refused
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastgc import delays
-from fastgc.cli.options import complete_codes, counts, named, pairs, repeated, say_unknown, size_of
+from fastgc.cli.options import counts, named, pairs, repeated, size_of
 from fastgc.delays.text import FORMS
 
 TOLERATING = [name for name in SMALL if name != "sequential"]  # commands that take stragglers
@@ -127,12 +127,6 @@ def test_names_are_split_at_blanks_and_commas():
     assert named(None) == named([""]) == named([","]) == []
 
 
-def test_completion_is_of_the_last_code():
-    assert complete_codes("uc-mmc-") == ["uc-mmc-pg"]
-    assert complete_codes("rs,unc") == ["rs,uncoded"]
-    assert complete_codes("rs,nosuch") == []
-
-
 @pytest.mark.parametrize("name", ["train", "plan", "simulate", "sequential"])
 def test_delays_are_explained(name):
     shown = done(name, "--delays", "help").stdout
@@ -182,26 +176,6 @@ def test_repeated_less_often_for_many_workers():
         (0, 12, 0),
     ):
         assert repeated(asked, 2000, n) == expected, (asked, n)
-
-
-def test_say_unknown_names_those_whose_means_may_not_exist(capsys):
-    class Found:
-        def __init__(self, exists):
-            self.mean_exists = exists
-
-    say_unknown(None, [("rs", Found(True)), ("bcc", Found(False))])
-    assert capsys.readouterr().err == ""
-    say_unknown(None, [("rs", Found(None)), ("bcc", Found(False)), ("rs", Found(None))])
-    assert capsys.readouterr().err.startswith("the mean time of rs may not exist: ")
-
-
-@pytest.mark.parametrize("command", ["simulate", "plan"])
-def test_numbers_are_not_negative(command):
-    for option in "--cost", "--rounds", "--seed":
-        result = run(command, option, "-1")
-        assert result.exit_code == 2
-        assert option in result.stderr
-        assert "Traceback" not in result.stderr
 
 
 def test_recorded_times_in_milliseconds_are_those_of_a_recording(tmp_path):

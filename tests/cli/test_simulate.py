@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from commands import RECORDED, done, figures, refused
 
-import fastgc
-from fastgc import delays, planning, sequential, simulation
+from fastgc import delays, sequential, simulation
 from fastgc.codes import catalogue
 from fastgc.delays import Exponential
 from fastgc.sequential import compare, make, simulate_sequential
@@ -112,17 +111,6 @@ def test_simulate_of_all_codes_leaves_out_what_does_not_exist():
     assert "10000 rounds" in done("simulate", "uncoded", "-n", "3", "-s", "0").stdout
 
 
-def test_simulate_takes_recorded_times():
-    """The number of partitions does not change the data; workers finish what they compute."""
-    held = planning.Recording.read(RECORDED)
-    for k in 12, 24:
-        code = fastgc.ReedSolomon(12, k, stragglers=3)
-        settings = {"cost": held.cost * 12 / k, "rounds": 50, "interrupted": False}
-        expected = simulation.simulate(code, held.delays, **settings).mean
-        found = figures("simulate", "rs", "-s", 3, "-k", k, "--rounds", 50, "--recorded", RECORDED)
-        assert found["rs"]["mean"] == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -188,42 +176,21 @@ def test_sequential_prints_what_compare_returns(tmp_path, drawn):
     assert "\nSchemes: uncoded (waits for all), m-sgc" in done("sequential", *asked).stdout
 
 
-def test_sequential_draws_times():
-    """Of delays, and of those of each partition; a worker's computation takes its cost."""
-    asked = "sequential", "uncoded,binary:stragglers=1", "-n", "4", "--rounds", "50", "--seed", "3"
-    asked += "--cost", "0.25", "--csv", "--delays"
-    late = Exponential(0.5)
-    times = np.array([late.sample(r, 4, 3) for r in range(50)])
-    rows = csv.DictReader(done(*asked, "exponential:mean=0.5").stdout.splitlines())
-    rows = {row["scheme"]: row for row in rows}
-    mean = times.max(axis=1).mean() + 0.25
-    assert float(rows["uncoded"]["seconds_per_gradient"]) == pytest.approx(mean)
-    assert float(rows["binary:stragglers=1"]["load"]) == 2
-    assert rows["uncoded"]["waited"] == ""
-    each = done(*asked, "exponential:mean=0.5,per=computation").stdout.splitlines()
-    [mean] = [
-        float(row["seconds_per_gradient"])
-        for row in csv.DictReader(each)
-        if row["scheme"] == "binary:stragglers=1"
-    ]
+def test_sequential_draws_times_of_rounds_and_of_computations():
+    """A worker's computation takes its cost; nothing is waited for where no round ends early."""
+    asked = "sequential", "binary:stragglers=1", "-n", "4", "--rounds", "50", "--seed", "3"
+    asked += "--cost", "0.25", "--delays"
     scheme = make("binary:stragglers=1", 4)
-    law = delays.parse("exponential:mean=0.5,per=computation")
-    drawn = np.array([delays.interface.sample(law, r, 4, 3) for r in range(50)])
-    truth = simulate_sequential(2 * (drawn + 0.25), scheme, mu=0).seconds_per_job
-    assert mean == pytest.approx(truth)
-    nothing = figures("sequential", "uncoded", "-n", "4", "--delays", "none", "--cost", "0.25")
-    assert nothing[0]["seconds_per_gradient"] == pytest.approx(0.25)
-
-
-def test_sequential_of_recorded_times_of_each_computation(tmp_path):
-    times = 1.0 + np.random.default_rng(5).exponential(0.1, (20, 4))
-    np.save(tmp_path / "times.npy", times)
-    asked = "binary:stragglers=1", "--recorded", tmp_path / "times.npy", "--per", "computation"
-    scheme = make("binary:stragglers=1", 4)
-    truth = simulate_sequential(2 * times, scheme, mu=0).seconds_per_job
-    [found] = figures("sequential", *asked)
-    assert found["seconds_per_gradient"] == pytest.approx(truth)
-    assert "s per partition" not in done("sequential", *asked).stdout
+    for text in "exponential:mean=0.5", "exponential:mean=0.5,per=computation":
+        law = delays.parse(text)
+        drawn = np.array([delays.interface.sample(law, r, 4, 3) for r in range(50)])
+        each = drawn + 0.25 * 2 if law.per == "round" else 2 * (drawn + 0.25)
+        [found] = figures(*asked, text)
+        truth = simulate_sequential(each, scheme, mu=0).seconds_per_job
+        assert found["seconds_per_gradient"] == pytest.approx(truth)
+        assert found["waited"] is None
+    [nothing] = figures(*asked, "none")
+    assert nothing["seconds_per_gradient"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
