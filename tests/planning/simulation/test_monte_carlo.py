@@ -281,7 +281,7 @@ def test_figures_of_a_simulation():
 
 def test_workers_that_never_come_back():
     code = ReedSolomon(10, stragglers=4)
-    heavy = Pareto(0.01, 0.9)  # the fifth slowest has a mean, but a single worker has none
+    heavy = Pareto(0.01, 1.0)  # the fifth slowest has a mean, but a single worker has none
     simulate(code, heavy, rounds=10)
     with pytest.raises(ValueError, match=r"does not exist if workers finish.*the 4 "):
         simulate(code, heavy, rounds=10, interrupted=False)
@@ -347,6 +347,25 @@ def test_rounds_are_followed_as_the_codes_own_round_goes(code, monkeypatch):
 def test_simulate_refuses(error, settings, text):
     with pytest.raises(error, match=text):
         simulate(**{"code": ReedSolomon(5, stragglers=1), "rounds": 10, **settings})
+
+
+@pytest.mark.parametrize(
+    ("tails", "at_once", "later"),
+    [
+        ([2, 2, 2, 2, 2], True, True),
+        ([math.nan, 2, 2, 2, 2], True, True),
+        ([math.nan, 0.6, 0.6, 2, 2], True, None),  # 0 + 0.6 + 0.6, but one alone has no mean
+        ([math.nan, math.nan, 1, 2, 2], None, None),  # 0 + 0 + 1
+        ([math.nan, 0.5, 1, 2, 2], True, None),
+    ],
+)
+def test_mean_exists_if_tails_that_are_unknown_do_not_matter(tails, at_once, later):
+    model = always(1, 2, 3, 4, 5)
+    model.tail_indices = lambda workers: np.array(tails, dtype=float)
+    for interrupted, exists in ((True, at_once), (False, later)):
+        code = ReedSolomon(5, stragglers=2)
+        found = simulate(code, model, rounds=2, interrupted=interrupted)
+        assert found.mean_exists is exists
 
 
 def test_simulate_where_a_mean_or_a_square_just_exists():
