@@ -151,16 +151,5 @@ def test_precision_is_as_the_command_says(tmp_path):
             assert head.endswith("µs") or 0.1 <= our / their <= 10, (code, head)
 
 
-def test_it_is_short_and_its_links_hold():
+def test_it_is_short():
     assert len(TEXT.splitlines()) <= 300
-    here = Path(__file__).parents[2]
-    for target in re.findall(r"\]\(([^)]*)\)", TEXT):
-        if target.startswith("https://"):
-            continue
-        path, _, anchor = target.partition("#")
-        assert (here / path).exists()
-        if anchor:
-            page = (here / path).read_text(encoding="utf-8") if path else TEXT
-            headings = re.findall(r"^#+ (.*)$", page, re.M)
-            made = [re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings]
-            assert anchor in made

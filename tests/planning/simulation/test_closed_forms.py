@@ -78,13 +78,6 @@ def done(t, count, delays, cost=0.0):
     return delays.cdf(t / count - cost)
 
 
-def workers_drawn(delays, loads, rounds, cost=0.0, seed=0):
-    """Draw the times in which workers do their computations, in many rounds."""
-    drawn = delays.draw(np.random.default_rng(seed), rounds, len(loads))
-    loads = np.asarray(loads)
-    return drawn + cost * loads if delays.per == "round" else (drawn + cost) * loads
-
-
 def assert_mean(mean, samples):
     error = samples.std() / math.sqrt(samples.size)
     assert abs(samples.mean() - mean) < 4 * error
@@ -220,17 +213,6 @@ def test_total_mean_is_the_integral(delays):
     assert mean == pytest.approx(float(body + rest), rel=1e-7)
 
 
-@pytest.mark.parametrize("delays", MODELS, ids=repr)
-@pytest.mark.parametrize(("batch", "threshold"), [(1, 13), (2, 7), (5, 3)])
-def test_total_mean_against_samples(delays, batch, threshold):
-    n, load, rounds, cost = 5, 5, 40_000, 0.03
-    sent = range(batch, load + 1, batch)
-    arrivals = np.hstack([workers_drawn(delays, [done] * n, rounds, cost) for done in sent])
-    arrivals.sort(axis=1)
-    mean = total_mean(n, load, threshold, delays, batch=batch, cost=cost)
-    assert_mean(mean, arrivals[:, threshold - 1])
-
-
 @pytest.mark.parametrize("load", [2, 4, 10, 40])
 def test_total_mean_with_and_without_messages_in_between(load):
     # Fig. 2(a) of Ozfatura et al.: the master needs 79 computations, or 2 ceil(40 / r) - 1 workers.
@@ -283,26 +265,6 @@ def test_received_cdf_is_the_sum_over_sets(data):
     )
     cdf = received_cdf(t, loads, delays, needed, cost=0.1)
     assert float(cdf) == pytest.approx(exact, abs=1e-13)
-
-
-@pytest.mark.parametrize(
-    "delays",
-    [
-        Heterogeneous([ShiftedExponential(0.1 * (i + 1), 20 / (i + 1)) for i in range(8)]),
-        Heterogeneous([Pareto(0.5, 1.2), *[Exponential(1 + i) for i in range(7)]]),
-        Heterogeneous([Empirical([1, 2, 4]), *[Empirical([0.5, 3])] * 7]),
-        Mixture([Empirical([0.3, 0.5]), Exponential(1)], [0.5, 0.5]),
-    ],
-    ids=["shifted", "one heavy", "recorded", "mixed"],
-)
-def test_received_mean_against_samples(delays):
-    loads, needed, rounds = [0, 1, 2, 3, 7, 7, 2, 5], 16, 40_000
-    works = workers_drawn(delays, loads, rounds, cost=0.02, seed=3)
-    order = np.argsort(works, axis=1)
-    held = np.take(loads, order).cumsum(axis=1)
-    at = (held >= needed).argmax(axis=1)
-    times = np.take_along_axis(works, order, axis=1)[np.arange(rounds), at]
-    assert_mean(received_mean(loads, delays, needed, cost=0.02), times)
 
 
 def test_received_mean_of_all_is_that_of_the_maximum():
