@@ -159,24 +159,6 @@ def test_optimal_fraction_is_the_best(shape, decode):
     assert least <= min(limit_time(a, delays, WORK, decode, N) for a in grid)
 
 
-@pytest.mark.parametrize("work", [0.01, 0.3])
-def test_optimal_fraction_of_two_minima(work):
-    # If all workers compute everything, decoding by the locator takes no time.
-    decode, delays = DecodeCost(1e-4, "fs"), Pareto(0.01, 1)
-    alphas = np.linspace(0.001, 1, 1000)
-    times = np.array([limit_time(a, delays, work, decode, N) for a in alphas])
-    inner = int(np.argmin(times[:500]))
-    assert 0 < inner < 499
-    assert times[-1] < times[-2]
-    if times[inner] < times[-1]:
-        assert work == 0.3
-        assert optimal_fraction(delays, work, decode, N) == pytest.approx(alphas[inner], abs=1e-3)
-    else:
-        assert work == 0.01
-        with pytest.raises(ValueError, match="compute everything"):
-            optimal_fraction(delays, work, decode, N)
-
-
 @pytest.mark.parametrize("work", [0.0, 0.0005, WORK, 0.3])
 @pytest.mark.parametrize("max_load", [1, 12, 40, 79, 200])
 @pytest.mark.parametrize(

@@ -283,13 +283,6 @@ def test_even_lines(text, lines):
     assert even_lines(text, 50) == lines
 
 
-def test_plain_decades_writes_powers_of_ten():
-    wide = [Line("a", [1, 2, 3], [1e-7, 1e-4, 1])]
-    ax = plotting.panel_figure([Panel("", "x", "y", wide, log_y=True)]).axes[0]
-    ax.figure.canvas.draw()
-    assert "$10^{-6}$" in [tick.get_text() for tick in ax.get_yticklabels()]
-
-
 def test_save_axes_of_subfigures(tmp_path):
     from matplotlib.figure import Figure
 

@@ -200,23 +200,6 @@ def test_timeline_of_several_messages():
     assert unused == [(0, 1, 3)]
 
 
-def test_timeline_of_a_run():
-    code = fastgc.BinaryCode(6, stragglers=2)
-    late = fastgc.delays.Exponential(2.0)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((24, 2)), np.arange(24) % 2
-    data = fastgc.data.Dataset("two", X[:12], y[:12], X[12:], y[12:])
-    run = fastgc.train(code, data, rounds=4, engine="simulated", delays=late, evaluate_every=4)
-    ax = plotting.timeline(run, code)
-    lines = [line.get_xdata()[0] for line in ax.lines[1:]]
-    np.testing.assert_allclose(lines, [record.time for record in run.rounds])
-    two = plotting.timeline(run.rounds[1:3], code)
-    assert [text.get_text() for text in two.texts] == ["round 2", "round 3"]
-    first = run.rounds[1]
-    assert two.lines[1].get_xdata()[0] == pytest.approx(first.wait)
-    assert len(segments(two.patches[0])) == sum(len(r.survivors) for r in run.rounds[1:3])
-
-
 def test_timeline_of_a_run_begins_rounds_after_the_last_update():
     code = fastgc.Uncoded(1)
     records = [

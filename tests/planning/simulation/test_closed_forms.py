@@ -278,10 +278,8 @@ def test_received_mean_of_all_is_that_of_the_maximum():
 @pytest.mark.parametrize(
     ("loads", "needed", "exists"),
     [
-        ([1, 1, 1], 3, False),  # 0.7
         ([1, 1, 1], 2, True),  # 0.7 + 0.7
         ([5, 1, 1], 3, False),  # without the first worker there are 2
-        ([2, 1, 1], 2, True),
         ([2, 1, 1], 3, False),
         ([0, 1, 1], 2, False),
     ],

@@ -13,6 +13,7 @@ from fastgc.coding.rules import Span
 from fastgc.numerics.solve import Equations, least_squares
 
 EMPTY = np.empty(0, np.int64)
+KINDS = [kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]
 
 
 def assert_same(found, expected):
@@ -46,6 +47,16 @@ def of_sizes(kernel):
     return [(arguments, kernel.truth(arguments)) for arguments in found]
 
 
+def plan_of(kind, counts, group, need, **more):
+    """Return a plan of workers that send so many messages each, at equal distances."""
+    counts = np.asarray(counts)
+    share = [(np.arange(count) + 1) / count for count in counts]
+    usual = {"share": np.concatenate(share), "loads": counts, "other": EMPTY, "total": 0}
+    first = np.concatenate([[0], np.cumsum(counts)])
+    group, need = np.asarray(group, np.int64), np.asarray(need, np.int64)
+    return kernels.rounds.CompletionPlan(kind, first, group=group, need=need, **usual | more)
+
+
 def random_plan(rng, kind, workers, most):
     """Return a plan with workers that send nothing, needs of 0, and sometimes too few messages."""
     counts = rng.integers(0, most + 1, workers)
@@ -73,21 +84,13 @@ def random_plan(rng, kind, workers, most):
         else:
             need = rng.integers(0, 4, groups)
             total = int(rng.integers(0, need[group].sum() + 2))
-    return kernels.rounds.CompletionPlan(
-        kind,
-        first=np.concatenate([[0], np.cumsum(counts)]),
-        share=np.concatenate(share),
-        loads=loads,
-        group=group,
-        other=other,
-        need=need,
-        total=total,
-    )
+    share = np.concatenate(share)
+    return plan_of(kind, counts, group, need, share=share, loads=loads, other=other, total=total)
 
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from([kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]),
+    kind=st.sampled_from(KINDS),
     workers=st.integers(1, 7),
     most=st.integers(1, 6),
     rounds=st.integers(1, 8),
@@ -149,10 +152,7 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, most + 1, workers)
     messages, rule = int(counts.sum()), None
-    named = {
-        "kind": getattr(kernels.rounds, kind.upper()),
-        "wait": int(rng.integers(1, workers + 1)),
-    }
+    named = {"wait": int(rng.integers(1, workers + 1))}
     other, need, total = EMPTY, EMPTY, 0
     if kind in ("tiling", "edges"):
         total = int(rng.integers(2, 7))
@@ -168,16 +168,9 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
         rows[0, 0] = 1  # at least one message holds something
         rule = span_of(rows)
         named["spare"] = rule.spare()
-    plan = kernels.rounds.CompletionPlan(
-        first=np.concatenate([[0], np.cumsum(counts)]),
-        share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
-        loads=counts + 1,
-        group=group,
-        other=other,
-        need=need,
-        total=total,
-        **named,
-    )
+    kind = getattr(kernels.rounds, kind.upper())
+    named |= {"loads": counts + 1, "other": other, "total": total}
+    plan = plan_of(kind, counts, group, need, **named)
     delay, work = rng.exponential(size=(2, rounds, workers))
     late = rng.exponential(size=workers)
     truth = completion_truth(plan, delay, work, late, receive, 0.1, interrupted, rule)
@@ -196,9 +189,7 @@ def span_of(rows):
     return Span(equations, residual, len(rows))
 
 
-@pytest.mark.parametrize(
-    "kind", [kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_messages_of_few_times(kind):
     """Selections split several times, among equal and among different keys."""
     rng = np.random.default_rng(kind)
@@ -213,9 +204,7 @@ def test_many_messages_of_few_times(kind):
             assert_same((completed(plan, delay, work, late, 0.01), late), expected)
 
 
-@pytest.mark.parametrize(
-    "kind", [kernels.rounds.BLOCKS, kernels.rounds.CELLS, kernels.rounds.TILING]
-)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("most", [1, 4, 24])
 def test_rounds_like_those_before_and_unlike(kind, most, at_each_level):
     """Kernels look for the last message near its place in earlier rounds."""
@@ -269,16 +258,7 @@ def test_a_round_a_little_longer_than_those_before(at_each_level):
     """Messages that were skipped, as they seemed too late, come first."""
     often, once = 2, 30  # numbers of workers that send 150 messages, and one message
     counts = np.repeat([150, 1], [often, once])
-    plan = kernels.rounds.CompletionPlan(
-        kernels.rounds.BLOCKS,
-        first=np.concatenate([[0], np.cumsum(counts)]),
-        share=np.concatenate([(np.arange(count) + 1) / count for count in counts]),
-        loads=counts,
-        group=np.zeros(counts.sum(), dtype=np.int64),
-        other=EMPTY,
-        need=np.array([90]),
-        total=0,
-    )
+    plan = plan_of(kernels.rounds.BLOCKS, counts, np.zeros(counts.sum()), [90])
     work = np.tile(np.repeat([1.0, 10.0], [often, once]), (1600, 1))
     unlike = np.arange(1600) % 97 == 96  # after many similar rounds, however rounds are split
     work[unlike] = np.repeat([1.4, 0.5], [often, once])
@@ -307,9 +287,8 @@ def test_cells_of_one_weight():
     for cells, weight in ((7, 3), (40, 2), (5, 1)):
         group = np.tile(np.arange(cells), 2)
         for total in range(cells * weight + 2):
-            plan = one_message_each(2 * cells, 0)._replace(
-                kind=kernels.rounds.CELLS, group=group, need=np.full(cells, weight), total=total
-            )
+            ones, need = np.ones(2 * cells, int), np.full(cells, weight)
+            plan = plan_of(kernels.rounds.CELLS, ones, group, need, total=total)
             work = rng.permutation(np.arange(1.0, 2 * cells + 1))[None]
             earliest = np.sort(work.reshape(2, cells).min(axis=0))
             needed = -(-total // weight)
@@ -320,16 +299,7 @@ def test_cells_of_one_weight():
 
 def one_message_each(n, need):
     """Return the plan of a Reed-Solomon code of load 1: any `need` of n messages suffice."""
-    return kernels.rounds.CompletionPlan(
-        kernels.rounds.BLOCKS,
-        first=np.arange(n + 1),
-        share=np.ones(n),
-        loads=np.ones(n, np.int64),
-        group=np.zeros(n, np.int64),
-        other=EMPTY,
-        need=np.array([need]),
-        total=0,
-    )
+    return plan_of(kernels.rounds.BLOCKS, np.ones(n, int), np.zeros(n), [need])
 
 
 def test_a_message_for_each_computation_counts_it():
@@ -345,16 +315,7 @@ def test_a_message_for_each_computation_counts_it():
 
 def test_workers_that_finish_join_the_newest_round():
     """Of two workers the first message decides; worker 1 sends its work in halves."""
-    plan = kernels.rounds.CompletionPlan(
-        kernels.rounds.BLOCKS,
-        first=np.array([0, 1, 3]),
-        share=np.array([1.0, 0.5, 1.0]),
-        loads=np.array([1, 4]),
-        group=np.zeros(3, np.int64),
-        other=EMPTY,
-        need=np.array([1]),
-        total=0,
-    )
+    plan = plan_of(kernels.rounds.BLOCKS, [1, 2], np.zeros(3), [1], loads=np.array([1, 4]))
     work = np.array([[2.0, 10.0], [1.0, 8.0], [3.0, 1.0], [4.0, 4.0]])
     late = np.zeros(2)
     done = completed(plan, np.zeros_like(work), work, late, 0.25, 0.5, False)
