@@ -222,7 +222,7 @@ def test_tracking_curves_are_the_rounds():
     [ax] = plotting.tracking_curves({"a": tracker}).axes
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1e-15], [3, 4e-15]])
     np.testing.assert_array_equal(ax.lines[1].get_xydata(), [[1, 2e-15]])
-    assert legend_of(ax.figure) == ["a"]
+    assert (legend_of(ax.figure), ax.get_yscale()) == (["a"], "log")
     with pytest.raises(ValueError, match="no round was tracked"):
         plotting.tracking_curves({"a": StabilityTracker()})
 
@@ -287,6 +287,7 @@ def test_approximation_panels_against_time_and_load():
     np.testing.assert_array_equal([(line.x[0], line.y[0]) for line in last], [(2, 0.5), (1, 0.1)])
     assert {line.style for line in residual + last} == {"points"}
     assert [panel.log_x for panel in panels] == [True, True, False, False]
+    assert [panel.log_y for panel in panels] == [True, False, False, True]
     above = plotting.approximation_panels([graph, whole], optimum=0.1)
     assert above[0].y_label == "training loss above the optimum"
     np.testing.assert_allclose(above[0].lines[0].y, [0.9, 0.4])
@@ -375,6 +376,13 @@ def test_spending_panels_are_what_was_spent():
     for nothing in ([], [made_up(name="a")]):
         with pytest.raises(ValueError, match="nothing to draw"):
             plotting.spending_panels(nothing)
+
+
+def test_error_curves_say_what_all_runs_share():
+    one = replace(GCADA, data="toy", delays="late")
+    for other, title in ((replace(one, name="b"), "toy; late"), (replace(one, data="x"), "")):
+        (legend,) = errors_drawn([one, other]).figure.legends
+        assert legend.get_title().get_text() == title
 
 
 def test_spending_panels_axes_suit_what_they_show():
