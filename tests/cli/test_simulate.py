@@ -7,6 +7,7 @@ import commands
 import numpy as np
 import pytest
 from commands import RECORDED, done, figures, refused
+from pictures import legend_of
 
 from fastgc import delays, sequential, simulation
 from fastgc.codes import catalogue
@@ -91,9 +92,7 @@ def test_simulate_tells_what_approximate_codes_leave_out(drawn):
     shown = done(*asked, "--plot", "rounds.svg").stdout
     assert "left: part of the gradient" in shown
     assert "median" not in shown
-    legend = [each.get_text() for each in drawn["rounds.svg"].get_figure().findobj(
-        lambda each: hasattr(each, "get_text"))]  # fmt: skip
-    said = " ".join(" ".join(legend).split())
+    said = " ".join(" ".join(legend_of(drawn["rounds.svg"].get_figure())).split())
     assert f"ignore (uncoded, ignores stragglers): leaves out {left:.2g}%" in said
     assert "rs (Reed-Solomon) = rs:root=1 (Reed-Solomon)" in said
 

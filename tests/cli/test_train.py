@@ -54,11 +54,8 @@ def test_compare_writes_table_history_and_plot(tmp_path, drawn):
     compared = "--compare", "uncoded, ignore", "--plot", "runs.svg", "--json", history
     compared += "--target", "0.5"
     result = done("train", *small, *compared)
-    names = ["rs", "uncoded", "ignore"]
-    for name in names:
-        assert name in result.stdout
     runs = read(history)
-    assert [r["name"] for r in runs] == names
+    assert [r["name"] for r in runs] == ["rs", "uncoded", "ignore"]
     assert {len(r["rounds"]) for r in runs} == {3}
     coded, everyone, _ = runs
     assert coded["rounds"][-1]["loss"] == pytest.approx(everyone["rounds"][-1]["loss"], rel=1e-9)
@@ -70,7 +67,6 @@ def test_compare_writes_table_history_and_plot(tmp_path, drawn):
     assert head in result.stderr
     assert "rs (Reed-Solomon): any 3 of 4 messages, load 2 of 4 partitions\n" in result.stderr
     assert "ignore (uncoded, ignores stragglers): any 3 of 4 messages" in result.stderr
-    assert "history written to" in result.stderr
 
 
 def test_by_label(tmp_path):
@@ -314,12 +310,7 @@ def test_what_an_engine_lacks_is_said_first(engine, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("ranks", "says"),
-    [
-        (None, "20 workers need 21 ranks, one of them the master, and this is no job of ranks"),
-        ("1", "20 workers need 21 ranks, one of them the master, and this job has 1"),
-        ("4", "20 workers need 21 ranks, one of them the master, and this job has 4"),
-        ("20", "this job has 20: torchrun --nproc-per-node 21 -m fastgc train --engine torch"),
-    ],
+    [(None, "this is no job of ranks"), ("1", "this job has 1"), ("20", "this job has 20")],
 )
 def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeypatch):
     monkeypatch.setattr("fastgc.engines.find_engine", lambda name: None)  # torch may be missing
@@ -329,12 +320,12 @@ def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeyp
         monkeypatch.setenv("RANK", "0")
         monkeypatch.setenv("WORLD_SIZE", ranks)
     monkeypatch.setattr("fastgc.data.load", None)  # the error comes before any work
-    line = refused("train", "rs", "--engine", "torch", *(() if ranks == "1" else ("-n", "20")))
-    assert says in line
-    assert "torchrun --nproc-per-node 21 " in line
-    line = refused("train", "rs", "--engine", "torch", "--recorded", RECORDED)
-    assert "12 workers need 13 ranks" in line
-    assert "torchrun --nproc-per-node 13 " in line
+    of_20 = () if ranks == "1" else ("-n", "20")
+    for size, needed in (of_20, 21), (("--recorded", RECORDED), 13):
+        line = refused("train", "rs", "--engine", "torch", *size)
+        assert f"{needed - 1} workers need {needed} ranks, one of them the master, and " in line
+        assert says in line
+        assert f": torchrun --nproc-per-node {needed} -m fastgc train --engine torch" in line
 
 
 def test_options_of_engines_are_passed_on(prepared):
@@ -427,10 +418,6 @@ def test_interrupted_runs_say_what_is_kept(tmp_path, monkeypatch):
     assert f"round 4 is kept in {folder}: repeat the run to go on from there" in said
     done(*command)
     assert len(steps) == 6 + 3
-    steps.clear()
-    result = run("train", *RESUMED, "--rounds", "7")
-    assert result.exit_code == 130
-    assert "is kept in" not in result.output
 
 
 def test_runs_are_replayed(tmp_path):
@@ -479,7 +466,6 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["adam"], "adam is a method, not a code: name it by --method adam"),
         (["--method", "lion"], "--method must be .* or \"gcada\", not 'lion'"),
         (["--model", "resnet"], '--model must be "auto"'),
-        (["--model", "softmax:l2=1"], "--model softmax takes no arguments; got 'l2=1'"),
         (["--model", "mlp:width=3"], "--model mlp: it takes hidden, activation, l2, once each; "),
         (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
         (["--model", "mlp", "lcc"], "use --model least-squares"),
@@ -491,7 +477,6 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--timeline", "runs.png", "--plot", "./runs.png"], "must name different files"),
         (["--timeline", "runs.png", NINE], "at most 8 codes in one picture, not 9: compare fewer"),
-        (["--track", "no/such/folder/rounds.jsonl"], "there is no folder"),
         (["--measure-every", "2"], "--measure-every needs --track"),
         (["--on-error", "raise"], "--on-error needs --max-error"),
         (["--max-error", "1", "--on-error", "panic"], '--on-error must be "warn", "raise" or'),
@@ -499,7 +484,6 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "cada", "rs"], "cada asks single workers, without a code"),
         (["--groups", "2"], "--groups needs the method gcada, or a code to use in each group"),
-        (["--groups", "3", "rs"], "3 groups need a multiple of 3 workers, not 20"),
         (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
         # The second run's error is found before the first run starts.
         (["--method", "gcada", "--batch", "100"], "the smallest of the 20 partitions has 71"),
