@@ -142,20 +142,6 @@ def test_links_hold(page):
     assert list(broken_links(page, (ROOT / page).read_text(encoding="utf-8"))) == []
 
 
-def test_broken_links_are_seen():
-    files = f"{PROJECT}/blob/main/fastgc"
-    text = (
-        "# A heading: two\n\n[a](#a-heading-two) [b](#a-heading) [c](nowhere.md) ![d](no.svg)\n"
-        f"[e]({files}/coding/code.py) [f]({files}/codes/x.py)\n"
-        "[g](near_exact.md#nearly-zero-is-enough) [h](near_exact.md#nearly)\n"
-    )
-    found = [target for _, target in broken_links("docs/page.md", text)]
-    assert found == [
-        *("#a-heading", "nowhere.md", "no.svg"),
-        *(f"{files}/codes/x.py", "near_exact.md#nearly"),
-    ]
-
-
 # ----------------------------------------------------------------------- API and the command
 
 # Modules besides fastgc and its public ones. Those of engines and torch may lack packages.

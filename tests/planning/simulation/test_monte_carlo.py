@@ -253,14 +253,6 @@ def test_delays_of_a_seed():
     assert (simulate(small, PARETO, rounds=200, seed=10).times != few.times).all()
 
 
-def test_more_rounds_than_are_drawn_at_a_time(monkeypatch):
-    code = Uncoded(8, load=2)
-    whole = simulate(code, PARETO, rounds=100, interrupted=False)
-    monkeypatch.setattr("fastgc.simulation.monte_carlo._DRAWN", 8 * 7)
-    parts = simulate(code, PARETO, rounds=100, interrupted=False)
-    np.testing.assert_allclose(parts.times, whole.times, rtol=1e-10)
-
-
 def test_figures_of_a_simulation():
     counts = np.array([2, 4, 3, 3])
     found = Simulation(np.array([4.0, 1.0, 3.0, 2.0]), counts, counts - 1, counts + 5, 1.5)
