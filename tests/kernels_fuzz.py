@@ -6,9 +6,9 @@ arguments: by one element, by dtype, by layout, by value, or to something else a
 call must raise TypeError or ValueError and write nothing; or it must return what its oracle
 returns for the same arguments. Memory around its arrays must stay unchanged.
 
-The calls run in child processes, since a fault may end a process. The script prints each fault, how
-often it was found, and the number of a call that shows it; ``--call 123`` makes this call alone.
-The exit status is 1 if there is a fault. Under `.ci/sanitize`, reads are checked, too.
+The script prints each fault, how often it was found, and the number of a call that shows it;
+``--call 123`` makes this call alone. The exit status is 1 if there is a fault. A call that ends the
+process has its number in the file `PLACE`. Under `.ci/sanitize`, reads are checked, too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import faulthandler
 import functools
 import inspect
 import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,9 +34,8 @@ from oracles import KERNELS, SPLIT, named
 from fastgc import kernels
 
 GUARD, MARK = 64, 0xA5  # number and value of the bytes before and after an array
-AT_ONCE = 20000  # calls per process
 HANGS = 60.0
-REPORT = r"(?:ERROR: |runtime error: )(.*)"  # how a sanitizer reports
+PLACE = Path(tempfile.gettempdir()) / "kernels_fuzz.call"
 REFUSED = (TypeError, ValueError)
 TAKES_NOTHING = {"backend"}
 NUMBERS = [0, 1, -1, 2, 7, 2**45, 2**62, -(2**63), 2**63, 2**64, 2**1100]
@@ -361,87 +358,35 @@ def found_in(seed, number, only=()):
 # ---------------------------------------------------------------------------------- running them
 
 
-def child(options):
-    """Make one call after another in this child process, until time is up."""
-    faulthandler.enable()
-    examples()
-    until, number = time.monotonic() + options.seconds, options.first
-    place = os.open(options.place, os.O_WRONLY)
-    for number in range(options.first, options.first + AT_ONCE):
-        os.pwrite(place, f"{number:020d}".encode(), 0)
-        faulthandler.dump_traceback_later(HANGS, exit=True)
-        if wrong := found_in(options.seed, number, options.only):
-            print(f"FOUND {number} {wrong}", flush=True)
-        if time.monotonic() > until:
-            break
-    faulthandler.cancel_dump_traceback_later()
-    print(f"CALLS {number + 1}", flush=True)
-
-
-def how_it_ended(status, told):
-    """Return how a call ended its process: a sanitizer's report, a signal or a status."""
-    report = re.search(REPORT, told)
-    at = re.search(r" in (fgc_\w+)", told)
-    if report:
-        text = re.sub(r"0x[0-9a-f]+", "…", report[1])[:90]
-        return f"{text}{f', in {at[1]}' if at else ''}"
-    return f"signal {-status}" if status < 0 else f"a hang or status {status}"
-
-
 def main(arguments=None):
     """Run for a while, print what was found, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", default=[], help="no others than these functions")
-    parser.add_argument("--call", type=int, help="make this one alone, in this process")
-    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--place", help=argparse.SUPPRESS)
+    parser.add_argument("--call", type=int, help="make this one alone")
     options = parser.parse_args(arguments)
-    if options.place:
-        child(options)
-        return 0
     if options.call is not None:
         print(Case(options.seed, options.call, options.only), flush=True)
         wrong = found_in(options.seed, options.call, options.only)
         print(wrong or "nothing is wrong")
         return int(bool(wrong))
+    faulthandler.enable()
     found, shown = collections.Counter(), {}
     until, number = time.monotonic() + options.seconds, 0
-    with tempfile.TemporaryDirectory(prefix="kernels-fuzz-") as folder:
-        place = Path(folder) / "place"
-        while (left := until - time.monotonic()) > 0:
-            place.write_text("0")
-            command = [sys.executable, __file__, "--place", str(place)]
-            command += ["--first", str(number), "--seed", str(options.seed)]
-            command += [
-                "--seconds",
-                str(left),
-                *(["--only", *options.only] if options.only else []),
-            ]
-            ended = subprocess.run(command, capture_output=True, text=True)
-            for line in ended.stdout.splitlines():
-                if line.startswith("FOUND "):
-                    _, which, what = line.split(" ", 2)
-                    found[what] += 1
-                    shown.setdefault(what, int(which))
-            if calls := re.search(r"CALLS (\d+)", ended.stdout):
-                number = int(calls[1])
-                continue
-            number = int(place.read_text())
-            if ended.returncode == 1 and not re.search(REPORT, ended.stderr):
-                raise RuntimeError(f"at call {number}, of the fuzzer itself:\n{ended.stderr}")
-            which, number = number, number + 1
-            what = f"{Case(options.seed, which, options.only).name}: "
-            what += f"ended by {how_it_ended(ended.returncode, ended.stderr)}"
+    place = os.open(PLACE, os.O_WRONLY | os.O_CREAT)
+    while time.monotonic() < until:
+        os.pwrite(place, f"{number:020d}".encode(), 0)
+        faulthandler.dump_traceback_later(HANGS, exit=True)
+        if what := found_in(options.seed, number, options.only):
             found[what] += 1
-            shown.setdefault(what, which)
+            shown.setdefault(what, number)
+        number += 1
+    faulthandler.cancel_dump_traceback_later()
     for what, count in found.most_common():
         print(f"{count:6d}  {what}")
-        print(
-            f"        --seed {options.seed} --call {shown[what]}: "
-            f"{Case(options.seed, shown[what], options.only)}"
-        )
+        case = Case(options.seed, shown[what], options.only)
+        print(f"        --seed {options.seed} --call {shown[what]}: {case}")
     print(f"{number:6d}  calls of {len(functions())} functions")
     return int(bool(found))
 

@@ -3,8 +3,6 @@
 import numpy as np
 import oracles
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from oracles.combine import BIND_COMBINE, COMBINE, SQUARE_SUM
 from oracles.table import HALVES, UNIT, WIDE, WIDE_COMPLEX, named
 from strength import much
@@ -166,42 +164,6 @@ def test_square_sum_sees_nan_in_any_part(kernel, case, dtype, split_over):
             assert np.isnan(kernels.square_sum(given["x"]))
             given["x"][at] = good
     assert kernels.square_sum(np.empty(0, dtype)) == 0
-
-
-@given(
-    size=st.integers(1, 300),
-    count=st.integers(1, 20),
-    first=st.integers(0, 31),
-    gap=st.integers(0, 31),
-    accumulate=st.booleans(),
-    short=st.booleans(),
-)
-@settings(deadline=None, max_examples=much(150, 50))
-@pytest.mark.parametrize("mode", [kernels.REAL, kernels.PACKED])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
-def test_combine_rows_begin_and_end_anywhere(
-    dtype, mode, size, count, first, gap, accumulate, short
-):
-    """Kernels read nothing around rows and write nothing around sums; a last pair may be cut."""
-    rng = np.random.default_rng(size)
-    around = np.full((count, first + size + gap), np.nan, dtype)
-    rows = around[:, first : first + size]
-    rows[:] = rng.integers(-8, 9, rows.shape)
-    coef = rng.integers(-8, 9, count) + 1j * rng.integers(-8, 9, count)
-    if mode == kernels.REAL:
-        coef = coef.real.copy()
-        truth = coef @ rows.astype(np.float64)
-    else:
-        pairs = np.zeros((count, size + size % 2))
-        pairs[:, :size] = rows
-        truth = (coef @ pairs.view(np.complex128)).view(np.float64)
-        truth = truth[: truth.size - short]
-    canary = np.full(gap + truth.size + first, 7, np.result_type(dtype, np.float32))
-    out = canary[gap : gap + truth.size]
-    kernels.combine(mode, kernels.Rows.of(rows, size, rows.dtype), coef, out, accumulate)
-    np.testing.assert_array_equal(out, truth + 7 * accumulate)  # exact, as numbers are whole
-    assert (canary[:gap] == 7).all()
-    assert (canary[gap + truth.size :] == 7).all()
 
 
 @pytest.mark.few(24)

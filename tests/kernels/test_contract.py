@@ -177,5 +177,5 @@ def test_fastgc_itself_does_not_check_again():
 
 
 @pytest.mark.long
-def test_calls_in_processes_of_their_own():
+def test_calls_for_a_minute():
     programs.run(programs.python(kernels_fuzz.__file__, "--seconds", 60, "--seed", 1), seconds=600)

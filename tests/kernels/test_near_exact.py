@@ -77,21 +77,6 @@ def patterns(n, s, rng):
     return [np.sort(each) for each in found if np.unique(each).size == s]
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 6, 7, 8])
-def test_all_sets(n):
-    """For all sets, in any order of roots, these are the exact vectors, which are short."""
-    rng = np.random.default_rng(n)
-    for s in range(1, n):
-        for chosen in itertools.combinations(range(1, n), s - 1):
-            turns = rng.permutation(np.array([0, *chosen]))
-            values = kernels.near_exact(turns, n, s, UNITS["float64"])
-            exact = np.array(
-                [np.prod(1 - np.exp(2j * np.pi * (i - turns) / n)) / n for i in range(n)]
-            )
-            size = np.linalg.norm(exact)
-            np.testing.assert_allclose(values, exact, atol=1e-15 * (1 + n * size) * size)
-
-
 @pytest.mark.few(12)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize(
@@ -136,16 +121,6 @@ def by_least_squares(turns, n, c, unit):
     x[0] = 1 / n
     x[1 : c + 1] = np.linalg.solve(r, q[: turns.size].conj().T @ np.full(turns.size, -1 / n))
     return np.fft.ifft(x, norm="forward")
-
-
-def test_arcs():
-    """Errors are about u^(1 - s/n); those of exact vectors are 1e+14 at n = 1000, s = 100."""
-    unit = UNITS["float64"]
-    for n, s in ((64, 16), (256, 32), (256, 128), (1000, 100)):
-        values = kernels.near_exact(np.arange(s), n, s, unit)
-        # Rows of B have a norm of at least n / sqrt(s + 1).
-        error = cost(values, np.arange(s), unit) * math.sqrt(n / (s + 1))
-        assert error <= 6 * unit ** (1 - s / n)
 
 
 @settings(max_examples=60)

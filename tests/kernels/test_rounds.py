@@ -101,28 +101,6 @@ def test_the_ends_of_the_range(number, at_each_level):
             assert (found > 0).all()
 
 
-def test_every_cut_gives_the_same():
-    for n in (1, 5, 700):
-        plan = plan_of(n, power=np.linspace(0, 1, n))
-        whole = np.stack(drawn(plan, 2, 9))
-        for cut in range(1, 9):
-            parts = drawn(plan, 2, cut), drawn(plan, 2 + cut, 9 - cut)
-            np.testing.assert_array_equal(np.concatenate([np.stack(p) for p in parts], 1), whole)
-
-
-def test_given_delays_are_only_drawn_apart():
-    given = np.random.default_rng(0).random((6, 9))
-    plan = plan_of(9, load=2.0, work=0.25)._replace(given=given, start=4)
-    wait, whole = drawn(plan, 4, 6)
-    for found, true in zip(drawn(plan, 7, 2), (wait, whole), strict=True):
-        np.testing.assert_array_equal(found, true[3:5])
-    apart = wait / given
-    np.testing.assert_allclose(whole, (2 * given + 0.25) * apart, rtol=1e-15)
-    assert (apart >= 1 - 2.0**-52).all()
-    assert (apart <= 1 + 2.0**-40 + 2.0**-52).all()
-    assert np.unique(np.round((apart - 1) * 2.0**50)).size > 40
-
-
 LAWS = [
     Exponential(0.3),
     ShiftedExponential(0.5, 4.0, per="round"),

@@ -235,27 +235,21 @@ def test_results_written_where_they_are_wanted(name, complex_):
 
 
 @pytest.mark.parametrize("complex_", [False, True])
-def test_a_single_point(complex_):
+def test_interpolator_at_a_single_point(complex_):
     nodes = roots_of_unity(9) if complex_ else chebyshev(9)
     values = np.stack([np.exp(nodes), nodes**2], axis=1)
     for point in (0.3, np.float32(0.25), np.array(-0.5), nodes[2], 1, 0.2 + 0.1j):
         line = evaluate(nodes, values, [point])
-        one = evaluate(nodes, values[:, 0], point)
-        assert np.ndim(one) == 0
+        one, both = evaluate(nodes, values[:, 0], point), evaluate(nodes, values, point)
         assert isinstance(one, np.number)
         assert one == evaluate(nodes, values[:, 0], [point])[0]
-        both = evaluate(nodes, values, point)
-        assert both.shape == (2,)
         np.testing.assert_array_equal(both, line[0])
-        assert interpolation.Interpolator(nodes)(values[:, 0], point) == pytest.approx(one)
         for v, expected in ((values, both), (values[:, 0], np.asarray(one))):
             out = np.zeros_like(expected)
             assert evaluate(nodes, v, point, out=out) is out
             np.testing.assert_array_equal(out, expected)
         slope = derivative(nodes, nodes**3, point)
         assert slope == pytest.approx(3 * complex(point) ** 2 if complex_ else 3 * point**2)
-    with pytest.raises(ValueError, match=r"points\[0\] is nan"):
-        evaluate(nodes, values, np.nan)
 
 
 @given(
@@ -315,20 +309,6 @@ def test_derivatives_that_are_refused():
         with pytest.raises(error, match=f"der .*{says}"):
             interpolate.derivative(values, 0.5, der)
     assert interpolate.derivative(values, 0.5, 2**70) == 0
-
-
-def test_values_that_are_not_finite_stay_so():
-    found = evaluate([0, 1], [np.inf, 1], [0.5, 1])
-    assert found[0] == np.inf
-    assert np.isnan(found[1])
-
-
-def test_roots_far_around_the_circle():
-    """One more turn, or 2^100 turns, change nothing as long as the offset is exact."""
-    expected = interpolation.roots_of_unity(8, 0.5)
-    np.testing.assert_array_equal(interpolation.roots_of_unity(8, 0.5 + 8), expected)
-    far = interpolation.roots_of_unity(8, 2.0**100)
-    np.testing.assert_array_equal(far, interpolation.roots_of_unity(8))
 
 
 @pytest.mark.parametrize("complex_", [False, True])
@@ -448,31 +428,22 @@ def test_weights_far_apart_interpolate():
     np.testing.assert_allclose(found, [0.001, -0.0021], atol=1e-9)
 
 
-def test_prepared_nodes_and_other_kinds():
-    nodes, values = chebyshev(5), np.array([1.0, -2, 0.5, 3, 1])
+def test_interpolator_of_other_kinds():
+    nodes, values, points = chebyshev(5), np.array([1.0, -2, 0.5, 3, 1]), np.array([0.1, -0.3])
     interpolate = interpolation.Interpolator(nodes)
-    points = np.array([0.1, -0.3])
     expected = interpolate(values, points)
     nodes[:] = 7  # it has copied them
-    for v, z in [
-        (values.tolist(), points),
-        (values, points.tolist()),
-        (values + 0j, points),
-        (values, points + 0j),
-        (values.astype(np.float32), points),
-        (np.repeat(values, 2)[::2], np.repeat(points, 2)[::2]),
-    ]:
+    for v, z in ((values + 0j, points), (values, points + 0j), (values.astype("f4"), points)):
         np.testing.assert_allclose(interpolate(v, z), expected, rtol=1e-14)
         np.testing.assert_allclose(interpolate.at(z)(v), expected, rtol=1e-14)
         assert (interpolate(v, z).dtype == complex) == (np.iscomplexobj(v) or np.iscomplexobj(z))
     # A constant, at points up to the largest doubles.
     constant = interpolation.Interpolator([0.0])
-    for z in (0.0, 1e-320, 1.0, 1e200, 1e308):
+    for z in (0.0, 1e-320, 1e308):
         np.testing.assert_allclose(constant([3.0], [z]), 3, rtol=1e-15)
-        np.testing.assert_allclose(constant.at([z])([3.0]), 3, rtol=1e-15)
-    out = np.empty(2)
-    assert interpolate.at(points)(values, out=out) is out
-    np.testing.assert_array_equal(out, interpolate.at(points)(values))
+    found = interpolation.Interpolator([0, 1])([np.inf, 1], [0.5, 1])
+    assert found[0] == np.inf
+    assert np.isnan(found[1])
 
 
 @pytest.mark.parametrize(

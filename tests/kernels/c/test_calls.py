@@ -1,8 +1,6 @@
 """Each kernel of the table computes what its oracle does, called as the rest of fastgc calls it."""
 
 import copy
-import inspect
-import math
 import platform
 import re
 import sys
@@ -16,14 +14,12 @@ import programs
 import pytest
 from completions import COMPLETIONS
 from oracles import KERNELS, named
-from oracles.decoding import decoding_truth
 from oracles.table import HALVES, WIDE
 
 import fastgc
 from fastgc import kernels
 from fastgc.kernels import Status
 from fastgc.kernels import c as compiled
-from fastgc.kernels.c import calls
 from fastgc.kernels.cyclic import LOCATOR, LOOKUP, SPREAD, CyclicPlan
 
 GUARD = 64  # numbers before and after an array that a kernel writes
@@ -71,48 +67,6 @@ def test_completion(kernel):
     (done, late), (true, true_late) = kernel.run(given), kernel.truth(given)
     for found, expected in zip((*done, late), (*true, true_late), strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_bind_apart(dtype, check):
-    """Rows of a matrix, of `Rows` or of a list are combined alike, and refused alike."""
-    rng = np.random.default_rng(5)
-    table, coef = rng.standard_normal((3, 9)).astype(dtype), np.array([2.0, 0.0, -1.0, 7.0])
-    combine = kernels.unchecked.bind_apart(kernels.REAL, coef, 9, np.dtype(dtype), 9, check)
-    out, expected = np.empty(9, dtype), 2 * table[0] - table[2]
-    table[1] = np.nan  # is not read
-    for rows in (table, kernels.Rows.of(table, 9, np.dtype(dtype)), list(table)):
-        out[:] = 7
-        assert combine(rows, out, 3) == Status.OK
-        np.testing.assert_allclose(out, expected, rtol=4 * np.finfo(dtype).eps)
-    out[:] = 7
-    other = np.zeros(9, np.float32 if dtype is np.float64 else np.float64)
-    for rows in (table[:, ::-1], [[1.0] * 9] * 3, [*table[:2], other], [*table[:2], out]):
-        assert combine(rows, out, 3) == Status.MISPLACED
-        assert (out == 7).all()
-    table[2, 4] = np.inf
-    for rows in (table, list(table)):
-        assert combine(rows, out, 3) == (Status.NOT_FINITE if check else Status.OK)
-
-
-def test_bind_polar():
-    """Magnitudes are the caller's; signs and phases are exact."""
-    given = {kernel.name: kernel for kernel in KERNELS}["bind_decoding_vector"].make(
-        np.random.default_rng(0), 9, 3, float, method=None, parts=1
-    )
-    plan, survivors, out = given["plan"], given["survivors"], given["out"]
-    truth = decoding_truth([(9, int(plan.tables.q[0]), 0)], survivors)
-    present, size = np.zeros(9, bool), np.full(9, math.nan)
-    size[survivors] = np.abs(truth)
-    polar = kernels.unchecked.bind_polar(plan, survivors, present, size, out)
-    assert polar.mark(6) == Status.OK
-    assert np.flatnonzero(present).tolist() == sorted(survivors)
-    assert polar.write(6) == Status.OK
-    np.testing.assert_allclose(out, truth, rtol=1e-14)
-    size[survivors[2]] = math.inf
-    assert polar.write(6) == Status.OVERFLOW
-    assert polar.where[0] == 2
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -298,21 +252,3 @@ def test_select_simd_of_an_unknown_level():
     before = compiled.simd()
     assert not compiled.select_simd("mmx")
     assert compiled.simd() == before
-
-
-def test_made_by_a_kernels_line():
-    """Lengths and dtypes are found from arrays, NULL stands for None, a status is an answer."""
-    taken = {
-        name: [*inspect.signature(calls.made(name)).parameters] for name in ("sgd", "cauchy_ridge")
-    }
-    assert taken["sgd"] == ["theta", "velocity", "gradient", "lr", "momentum"]
-    assert taken["cauchy_ridge"] == ["x", "y", "g", "h", "b", "unit", "size", "out"]
-    assert calls.made("nothing") is None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        kernels.unchecked.nothing  # noqa: B018
-    nodes, out = np.arange(3.0), np.empty(3)
-    solve = calls.made("solve_vandermonde")
-    assert solve(nodes, nodes, None, False, out, None, True, False) is True
-    assert solve(np.zeros(3), nodes, None, False, out, None, True, False) is False
-    with pytest.raises(KeyError):
-        kernels.unchecked.square_sum(np.arange(3))
