@@ -10,7 +10,7 @@ from oracles.table import nodes_of
 from oracles.vandermonde import far, truth
 from strength import much
 
-from fastgc import interpolation, kernels
+from fastgc import interpolation
 from fastgc.numerics.vandermonde import leja_order, roots_order, solve
 
 pytestmark = pytest.mark.every_backend
@@ -108,34 +108,6 @@ def test_solve_bounds_many_columns():
         x, bound = solve(nodes, b, transpose, return_bound=True)
         assert (far(x, truth(nodes, b, transpose)) <= bound).all()
         assert bound.max() <= 1e-9 * np.abs(x).max()
-
-
-@pytest.mark.parametrize("complex_", [False, True])
-@pytest.mark.parametrize("transpose", [False, True])
-def test_bounds_are_the_same_everywhere(complex_, transpose, at_each_level):
-    """They agree with the oracle on every SIMD level, up to how a modulus is bounded."""
-    rng = np.random.default_rng(9)
-    for m in (1, 2, 3, 5, 8, 9, 17, 33):
-        for nodes in (rng.permutation(np.arange(1.0, m + 1)), interpolation.chebyshev(m)):
-            nodes = nodes * np.exp(0.5j) if complex_ else nodes
-            b = rng.standard_normal((m, 5)).astype(nodes.dtype)
-            for known in (np.zeros(b.shape), 1e-9 * rng.random(b.shape)):
-                for choose in (False, True):
-                    with oracles.instead():
-                        expected, limit = np.empty_like(b), known.copy()
-                        arguments = (nodes, b, None, transpose)
-                        assert kernels.solve_vandermonde(
-                            *arguments, expected, bound=limit, choose=choose
-                        )
-                    for _ in at_each_level():
-                        x, bound = np.empty_like(b), known.copy()
-                        assert kernels.solve_vandermonde(*arguments, x, bound=bound, choose=choose)
-                        # Numbers as small as their errors differ, but the largest agree.
-                        most, other = bound.max(axis=0), limit.max(axis=0)
-                        tiny = 2.0**-49 * np.abs(x).max(axis=0)
-                        assert (most <= 2.5 * other + tiny).all()
-                        assert (other <= 2.5 * most + tiny).all()
-                        assert (np.abs(x - expected) <= 1.01 * (bound + limit)).all()
 
 
 @pytest.mark.parametrize("transpose", [False, True])
