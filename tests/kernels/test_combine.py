@@ -83,17 +83,6 @@ def test_to_halves_has_the_bits_that_numpy_gives(at_each_level):
                 assert out[0] == out[-1] == 7
 
 
-def test_hash_words_by_definition():
-    words, keys = np.random.default_rng(2).integers(2**64, size=(2, 5), dtype=np.uint64)
-    words[0], keys[0] = 2**64 - 1, 2**32 - 1
-    out, sums = np.empty(2, np.uint64), [0, 0]
-    kernels.hash_words(words, keys[:3], out)
-    for at, word in enumerate(words.tolist()):
-        key = int(keys[at % 3])
-        sums[at // 3] += (word + key) % 2**32 * (((word >> 32) + (key >> 32)) % 2**32)
-    assert out.tolist() == [total % 2**64 for total in sums]
-
-
 @pytest.mark.parametrize("dtype", HALVES)
 def test_combine_reads_every_half(dtype, at_each_level):
     """All 65,536 halves, read in vectors and one by one, with subnormals, Inf and NaN."""
