@@ -10,10 +10,8 @@ from strength import much
 
 import fastgc
 from fastgc import InstabilityWarning, LagrangeCode, ReedSolomon, interpolation, stability
-from fastgc.coding.orders import random_arrivals
 from fastgc.delays import Exponential
 from fastgc.engines import SimulatedCluster
-from fastgc.planning.simulation import simulate
 from fastgc.training.models import least_squares_gradient
 
 
@@ -282,25 +280,6 @@ def test_limits_that_are_none():
     assert not LagrangeCode(6, load=2, messages=2, limit=None).scheme.gate.waits
     assert not LagrangeCode(6, load=2).scheme.gate.waits
     assert LagrangeCode(6, load=2, messages=2).scheme.gate.waits
-
-
-def test_simulations_and_recovery_wait_as_rounds_do():
-    code = LagrangeCode(40, load=4, messages=4)
-    options = {"rounds": 60, "seed": 1, "cost": 0.1}
-    found = {
-        method: simulate(code, Exponential(1.0), method=method, **options)
-        for method in ("auto", "round", "kernel")
-    }
-    np.testing.assert_array_equal(found["auto"].times, found["round"].times)
-    np.testing.assert_array_equal(found["auto"].messages, found["round"].messages)
-    assert (found["auto"].times > found["kernel"].times).any()  # rounds do wait
-    waited = 0
-    for heard in random_arrivals(code.scheme, 40, 0):
-        rnd = code.round(3)
-        ready = [rnd.receive(code.scheme.messages.sender(m)[0], np.ones(3)) for m in heard]
-        assert ready.index(True) == len(heard) - 1
-        waited += len(heard) > code.threshold
-    assert waited
 
 
 # ------------------------------------------------------------------------------- convergence

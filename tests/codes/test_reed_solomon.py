@@ -113,33 +113,6 @@ def test_slow_methods_and_clusters_agree(clusters):
                 np.testing.assert_allclose(vector, expected, rtol=loose, atol=atol)
 
 
-@pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
-@pytest.mark.parametrize("method", ["locator", "lookup", "fft"])
-def test_thousands_of_factors(method):
-    """With two arcs of stragglers, products pass e^-1200 on the way to a normal double."""
-    n = 8192
-    lost = [*range(900), *range(4100, 5100)]
-    code = ReedSolomon(n, stragglers=1900, root=1)
-    survivors = np.setdiff1d(np.arange(n), lost)
-    vector = code.decoding_vector(survivors, method)
-    checked = 0
-    with mpmath.workdps(30):
-        log_sine = [mpmath.log(2 * mpmath.sinpi(mpmath.mpf(t) / n)) for t in range(1, n)]
-        for i in (900, 905, 2500, 4099, 5100, 7000, n - 1):
-            sizes = [log_sine[(i - j) % n - 1] for j in lost]
-            if method != "lookup":
-                # Some orders of factors, the tables' own among them, leave the range of doubles.
-                assert mpmath.fsum(sizes[:900]) < -745 or i not in (900, 905, n - 1)
-            angle = sum(2 * ((i - j) % n) - n for j in lost) % (4 * n)
-            size = mpmath.exp(mpmath.fsum(sizes) - mpmath.log(n))
-            expected = complex(size * mpmath.expjpi(mpmath.mpf(angle) / (2 * n)))
-            got = vector[np.searchsorted(survivors, i)]
-            # Logarithms round relative to their largest sum, factors one by one.
-            assert abs(got / expected - 1) < (1e-9 if method == "fft" else 1e-12)
-            checked += 1
-    assert checked == 7
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

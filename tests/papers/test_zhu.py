@@ -194,22 +194,6 @@ def spent_by_hand(seed, groups, size, c, *, age=9, rounds=3000):
 METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-CADA": (3, 3, 0.3)}
 
 
-@pytest.mark.long
-def test_methods_are_as_by_hand():
-    problem = zhu._problem(data.load("digits", seed=3), 4)
-    assert problem.model.bias is False
-    assert problem.model.size == 64
-    for name, (groups, size, c) in METHODS_BY_HAND.items():
-        expected, errors = spent_by_hand(4, groups, size, c)
-        run = zhu._trained(problem, name, 4, 3000)
-        assert run.to_level() == pytest.approx(expected)
-        np.testing.assert_allclose(run.loss, errors, rtol=1e-6)
-        assert run.spent.shape == (4, len(errors))
-    expected, _ = spent_by_hand(4, 12, 1, 2.0, age=3)
-    assert zhu._trained(problem, "CADA", 4, 3000, 3).to_level() == pytest.approx(expected)
-    short = zhu._trained(problem, "CADA", 4, 7)
-    assert short.loss.size == 8
-    assert np.isnan(short.to_level()).all()
 
 
 def test_the_problem_is_that_of_the_script():
