@@ -340,57 +340,6 @@ def test_trust_sees_what_cancels_in_workers_at_convergence(options, dtype, noise
     assert np.median(trusted / errors) <= 30
 
 
-VERIFIED = [
-    (LagrangeCode(12, 3, load=1), 1),
-    (LagrangeCode(12, 3, load=1), 3),
-    (LagrangeCode(12, 6, load=3), 2),
-    (LagrangeCode(10, 4, load=2, messages=2), 1),
-    (LagrangeCode(16, 8, load=4, nodes="roots"), 4),
-]
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize(("code", "e"), VERIFIED, ids=repr)
-def test_nobody_is_accused_on_the_way_to_convergence_nor_there(code, e, noise):
-    """Each worker computes on its own data, so how much cancels differs between workers."""
-    X, y = regression("float64", noise)
-    theta, step = np.zeros(5), 1 / np.linalg.norm(X, 2) ** 2
-    optimum, out = np.linalg.lstsq(X, y)[0], np.empty(5)
-    options = {"verify": e, "delays": Exponential(0.01), "seed": 1}
-    for start in (theta, optimum):
-        theta = start.copy()
-        with SimulatedCluster(code, code.encode_data(X, y), own_gradient, 5, **options) as cluster:
-            for _ in range(much(150, 20)):
-                report = cluster.step(theta, out)
-                assert report.corrupt == ()
-                assert report.verified
-                theta -= step * out
-
-
-@pytest.mark.parametrize("claim", [0.0, np.nan, 1e6, 1e300, np.inf])
-@pytest.mark.parametrize(("code", "e"), VERIFIED[:3] + VERIFIED[4:], ids=repr)
-def test_who_claims_that_much_cancels_hides_no_lie(code, e, claim):
-    X, y = regression("float64", 0.1)
-    rng, shards = np.random.default_rng(0), code.encode_data(X, y)
-    energies = [code.scheme.data.cancelling(shard) for shard in shards]
-    rnd = code.round(5, verify=e)
-    for _ in range(much(100, 6)):
-        theta, bad = rng.standard_normal(5), rng.permutation(code.n)[: rng.integers(1, e + 1)]
-        rnd.reset()
-        for i in rng.permutation(code.n).tolist():
-            encoder = code.encoder(i, 5)
-            for j in code.partitions(i).tolist():
-                encoder.add(j, code.compute(shards[j], theta), energies[j](theta))
-            message, energy = encoder.message().copy(), encoder.energy
-            if i in bad:
-                message, energy = message + rng.standard_normal(message.size), claim
-            if rnd.wants(i):
-                rnd.receive(i, message, energy=energy)
-        assert sorted(rnd.corrupt) == sorted(bad)
-        exact = X.T @ (X @ theta - y)
-        assert np.linalg.norm(rnd.gradient() - exact) <= 1e-8 * np.linalg.norm(exact)
-
-
 def test_what_cancels_is_what_rounding_leaves():
     """It agrees with residuals whose terms have random errors of one rounding."""
     rng = np.random.default_rng(0)

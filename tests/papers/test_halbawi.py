@@ -79,16 +79,6 @@ def test_decoders_that_are_timed_decode():
         np.testing.assert_allclose(decode(survivors) @ B[survivors], 1, atol=1e-8)
 
 
-def test_costs_for_which_a_threshold_is_the_best():
-    rng = np.random.default_rng(0)
-    f = np.arange(1, 31)
-    times, operations = 1 / (31 - f) + 0.01 * rng.random(30), f**3
-    costs = np.linspace(0, 2e-5, 4001)
-    best = 1 + np.argmin(times + costs[:, np.newaxis] * operations, axis=1)
-    for at in np.unique(best)[1:-1]:
-        low, high = halbawi._costs(times, operations, int(at))
-        inside = (costs >= low) & (costs <= high)
-        np.testing.assert_array_equal(inside, best == at)
 
 
 def write_idx(path, array):

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from strength import much
 from tables import SEQUENTIAL
 
 import fastgc
@@ -226,17 +225,13 @@ def test_simulate_sequential_load_slope_of_each_round():
 
 
 def test_standard_error_is_that_of_means():
-    """For independent rounds, runs spread by as much as their standard errors say on average."""
-    rng, count = np.random.default_rng(4), much(400, 80)
+    times = np.random.default_rng(4).exponential(1.0, (100, 4))
+    for scheme in (make("uncoded", 4), make(M, 4)):
+        run = simulate_sequential(times, scheme)
+        batches = run.rounds.reshape(10, 10).mean(axis=1)
+        said = 100 / (100 - scheme.delay) * batches.std(ddof=1) / np.sqrt(10)
+        assert run.standard_error == pytest.approx(said)
     uncoded = make("uncoded", 1)
-    runs = [simulate_sequential(rng.exponential(1.0, (100, 1)), uncoded) for _ in range(count)]
-    spread = np.std([run.seconds_per_job for run in runs])
-    said = np.mean([run.standard_error for run in runs])
-    assert 0.85 < said / spread < 1.15
-    # Rounds that are equal in runs of ten count less.
-    alike = np.repeat(rng.exponential(1.0, (count, 10)), 10, axis=1)
-    said = np.mean([simulate_sequential(row[:, None], uncoded).standard_error for row in alike])
-    assert 0.8 < said / np.std(alike.mean(axis=1)) < 1.2
-    assert np.isnan(simulate_sequential(np.ones((8, 1)), uncoded).standard_error)
     nine = simulate_sequential(np.array([[1.0] * 3 + [2] * 3 + [6] * 3]).T, uncoded)
     assert nine.standard_error == pytest.approx(np.sqrt(7 / 3))  # of means 1, 2 and 6
+    assert np.isnan(simulate_sequential(np.ones((8, 1)), uncoded).standard_error)

@@ -98,11 +98,6 @@ def test_check_says_of_an_approximate_code_what_it_leaves_out(reports):
     assert float(said["training goes as without code"].split()[4]) > 0.01
 
 
-def test_check_counts_messages_and_data(reports):
-    assert reports[SEVERAL]["rows are whole"] == "n=3, k=3, load 2, 6 messages"
-    assert counts(reports[CODED]["verbs agree"])[1:] == [CODED.message_size(37), 37]
-    for code in (COPIES, PAIRS):  # all six workers are tried
-        assert counts(reports[code]["corrupt messages are found"]) == [6, 6]
 
 
 def test_subject_takes_all_sets_of_a_small_code():
