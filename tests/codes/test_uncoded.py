@@ -119,30 +119,6 @@ def test_every_tolerance_of_uc_mmc(n):
                 assert every == (s <= code.stragglers), (code, s)
 
 
-@pytest.mark.parametrize("rescale", [True, False])
-@pytest.mark.parametrize("load", [None, 3])
-def test_trust_counts_what_is_left_out(rescale, load):
-    code = Uncoded(12, load=load, tolerance=0.5, rescale=rescale)
-    rng = np.random.default_rng(0)
-    F = [code.scheme.messages.number(i) for i in (0, 2, 3, 5, 6, 8, 11)]
-    errors, norms, decoded = [], [], []
-    for _ in range(30):
-        partials = rng.standard_normal((12, 50))
-        received = code.round(50)
-        for m in F:
-            i, t = code.scheme.messages.sender(m)
-            received.receive(i, code.encode(i, partials[code.partitions(i, t)], index=t))
-        errors.append(np.sum((received.gradient() - partials.sum(axis=0)) ** 2))
-        norms.append(np.sum(partials.sum(axis=0) ** 2))
-        decoded.append(np.sum(received.gradient() ** 2))
-    error = np.sqrt(np.mean(errors) / np.mean(norms))
-    assert error == pytest.approx(code.trust(F).relative_error, rel=0.1)
-    error = np.sqrt(np.mean(errors) / np.mean(decoded))
-    assert error == pytest.approx(received.trust().relative_error, rel=0.2)
-    everything = range(code.scheme.messages.count)
-    assert code.trust(everything).relative_error < 1e-15
-
-
 def test_five_percent_of_forty():
     """Section V: at N = 40, 5% tolerance leaves out two partial gradients."""
     exact, tolerant = Uncoded(40, load=3), Uncoded(40, load=3, tolerance=0.05)
