@@ -79,8 +79,6 @@ def test_decoders_that_are_timed_decode():
         np.testing.assert_allclose(decode(survivors) @ B[survivors], 1, atol=1e-8)
 
 
-
-
 def write_idx(path, array):
     """Write MNIST's format: two zero bytes, 8 for bytes, the axes, their big-endian lengths."""
     shape = np.array(array.shape, dtype=">u4").tobytes()

@@ -194,8 +194,6 @@ def spent_by_hand(seed, groups, size, c, *, age=9, rounds=3000):
 METHODS_BY_HAND = {"distributed Adam": (12, 1, None), "CADA": (12, 1, 2.0), "G-CADA": (3, 3, 0.3)}
 
 
-
-
 def test_the_problem_is_that_of_the_script():
     assert zhu.script_smoothness(3) == pytest.approx([1 / 1.3 + 1, 2, 2.3])
     assert (zhu.LEVEL, zhu.BATCH, zhu.SCRIPT_GROUPS, zhu.SIZE, zhu.EPSILON) == (

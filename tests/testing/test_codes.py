@@ -98,8 +98,6 @@ def test_check_says_of_an_approximate_code_what_it_leaves_out(reports):
     assert float(said["training goes as without code"].split()[4]) > 0.01
 
 
-
-
 def test_subject_takes_all_sets_of_a_small_code():
     subject = Subject(MDS, 0)
     assert len({tuple(F) for F in map(np.sort, subject.sets)}) == len(subject.sets) == 63
