@@ -102,6 +102,14 @@ def holders_answer_and_messages_have_energies():
 
 
 @ranks(5)
+def sequences_of_rounds_are_exact():
+    sys.path.append(str(Path(__file__).parent))
+    import adversary
+
+    conform([lambda engine: adversary.draw(adversary.on(engine), time.time_ns(), 8)])
+
+
+@ranks(5)
 def machines_are_asked_for():
     import warnings
 

@@ -1,7 +1,7 @@
 """Workers of a local cluster that write wherever they can, and report what no honest worker does.
 
 Each liar is a program in its worker, which knows the memory and the files that the worker has.
-tests/adversary.py explains how liars are made, and draws more at random.
+tests/adversary.py explains how liars are made.
 """
 
 import time
@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from adversary import RANDOM_LIES, liar
+from strength import much
 from worker_processes import pids, wait_for_ends
 
 from fastgc import FractionalRepetition, Reactive, ReedSolomon, Uncoded
@@ -283,20 +284,28 @@ threading.Thread(target=overwrite, daemon=True).start()
             np.testing.assert_allclose(out, 3.0 * theta)
 
 
-@pytest.mark.long
-def test_random_liars_of_memory():
+@pytest.mark.parametrize(
+    ("code", "who"),
+    [
+        (FractionalRepetition(6, stragglers=2), (1,)),
+        (FractionalRepetition(5, stragglers=4), (1, 3)),
+        (ReedSolomon(6, stragglers=3), (1,)),
+    ],
+)
+def test_random_liars_of_memory(code, who):
     """No lie is verified, nobody else is accused or dies, and no round hangs."""
-    code = FractionalRepetition(6, stragglers=2)
-    shards = [float(j + 1) for j in range(6)]
-    rng = np.random.default_rng(1)
-    lie = liar(RANDOM_LIES, always=True)
-    options = {"verify": 1, "timeout": 60.0, "patience": 30.0}
-    with LocalCluster(code, shards, lie, P, **options) as cluster:
-        for _ in range(5000):
-            theta, out = rng.standard_normal(P), np.empty(P)
-            report = cluster.step(theta, out)
-            assert set(report.corrupt) <= {1}
-            assert set(report.lost) <= {1}
-            np.testing.assert_allclose(out, 21.0 * theta, rtol=1e-9)
-            assert report.verified
-        assert report.deaths > 3
+    shards, deaths = [float(j + 1) for j in range(code.k)], 0
+    rng, lie = np.random.default_rng(1), liar(RANDOM_LIES, who, always=True)
+    options = {"verify": len(who), "timeout": 60.0, "patience": 30.0}
+    try:
+        with LocalCluster(code, shards, lie, P, **options) as cluster:
+            while deaths < much(20, 4):
+                theta, out = rng.standard_normal(P), np.empty(P)
+                report = cluster.step(theta, out)
+                assert {*report.corrupt, *report.lost} <= {*who}
+                np.testing.assert_allclose(out, sum(shards) * theta, rtol=1e-9, atol=1e-9)
+                assert report.verified
+                deaths = report.deaths
+    except WorkerFailedError as error:  # it says so, which may be a lie
+        if error.worker not in who:
+            raise

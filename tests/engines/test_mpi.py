@@ -99,6 +99,7 @@ ALWAYS = [
 ]
 # The first runs on local processes always.
 LONG = [
+    "sequences_of_rounds_are_exact",
     "engines_behave_alike",
     "a_rank_that_hangs_is_a_straggler_of_the_next_cluster_until_it_is_back",
     "all_ranks_train",
