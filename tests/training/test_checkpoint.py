@@ -239,7 +239,7 @@ def test_save_fails_at_every_touch_of_a_file(tmp_path, monkeypatch):
     def fail():
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    clear = 0
+    clear, opened = 0, len(os.listdir("/proc/self/fd"))
     for at in itertools.count(1):
         folder = tmp_path / str(at)
         with monkeypatch.context() as patched:
@@ -253,6 +253,7 @@ def test_save_fails_at_every_touch_of_a_file(tmp_path, monkeypatch):
         says = rf"of round \d could not be written to {folder}, (that|there).*No space left"
         clear += re.search(says, text) is not None
         assert not (folder / "checkpoint.part").exists()
+        assert len(os.listdir("/proc/self/fd")) == opened
         assert_same(run(checkpoint=folder, rounds=3), whole)
     assert at - clear < 10  # before the first checkpoint, the system's own error is raised
     assert clear > 20  # three checkpoints
