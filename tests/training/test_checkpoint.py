@@ -205,11 +205,12 @@ def test_train_complete_run_reached_its_loss(tmp_path):
 def test_train_in_parts_time_and_deaths(tmp_path):
     class Mortal(SimulatedCluster):
         def step(self, theta, out):
-            return super().step(theta, out)._replace(deaths=2)
+            report = super().step(theta, out)
+            return report._replace(deaths=report.round)
 
     first = run(checkpoint=tmp_path, rounds=4, engine=Mortal)
     history = run(checkpoint=tmp_path, engine=Mortal)
-    assert [r.deaths for r in history.rounds] == [2] * 4 + [4] * 3
+    assert [r.deaths for r in history.rounds] == [0, 1, 2, 3, 3 + 4, 3 + 5, 3 + 6]
     assert history.rounds[4].time == pytest.approx(first.rounds[3].time + history.rounds[4].wait)
 
 
