@@ -90,11 +90,11 @@ def test_load_of_a_run():
 
 
 def test_loss_at():
-    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 1.0))
+    history = made_up((0.5, 2.0), (1.0, 1.5), (2.0, 2.5))
     history.rounds[1] = replace(history.rounds[1], evaluated=False, loss=math.nan)
     assert math.isnan(history.loss_at(0.4))
     assert history.loss_at(0.5) == history.loss_at(1.9) == 2.0
-    assert history.loss_at(math.inf) == 1.0
+    assert history.loss_at(math.inf) == 2.5  # the last, not the least
 
 
 def test_residual_is_a_root_mean_square():
