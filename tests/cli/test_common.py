@@ -115,6 +115,7 @@ def test_status_of_misuse_and_of_failure():
         (OSError(28, "No space left", "out.csv"), 1, ["out.csv: no space left"]),
         (ZeroDivisionError("by zero"), 1, ["by zero"]),
         (MemoryError("8 GB"), 1, ["too large for memory: 8 GB"]),
+        (MemoryError(), 1, ["too large for memory"]),
         (KeyboardInterrupt(), 130, ["interrupted; the worker processes have ended"]),
         (ValueError("no"), 2, ["no", "in round 3"]),
         (BrokenPipeError(32, "Broken pipe"), 1, []),

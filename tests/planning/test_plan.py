@@ -6,7 +6,6 @@ import json
 import math
 import sys
 import types
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +13,12 @@ import pytest
 
 from fastgc import (
     BinaryCode,
-    InstabilityWarning,
     LinearCode,
     ReedSolomon,
-    UnstableCodeError,
     planning,
     stability,
 )
 from fastgc._base import progress
-from fastgc.coding.arguments import unasked
 from fastgc.coding.orders import random_arrivals
 from fastgc.delays import Empirical, Exponential, Pareto
 from fastgc.planning.simulation import simulate
@@ -312,14 +308,3 @@ def test_plan_speeds_in_every_assignment():
         assert any(f"assignment='{assignment}'" in name for name in names)
     with pytest.raises(ValueError, match="8 workers need 8 speeds"):
         planning.plan(8, speeds=[1, 2])
-
-
-def test_made_without_a_look_at_the_precision():
-    """Precision is computed only if asked for, as by a strict code."""
-    with warnings.catch_warnings(), unasked():
-        warnings.simplefilter("error")
-        ReedSolomon(200, stragglers=60, root=1)
-        with pytest.raises(UnstableCodeError):
-            ReedSolomon(200, stragglers=60, root=1, strict=True)
-    with pytest.warns(InstabilityWarning):
-        ReedSolomon(200, stragglers=60, root=1)

@@ -341,15 +341,3 @@ def test_timeline_shows_who_computes_anothers_share():
     }
     dots = sorted(np.round(ax.lines[0].get_xydata(), 9).tolist())
     assert dots == [[1, 0], [1, 2], [1, 3], [3, helper]]
-
-
-def test_timeline_of_a_run_shows_who_computed_anothers_share():
-    hangs = fastgc.delays.Empirical([[1.0, 6.0, 1.0, 1.0]], per="computation")
-    code = fastgc.Reactive(4, holders=2, deadline=2.0)
-    run = fastgc.train(code, rounds=1, engine="simulated", delays=hangs)
-    ((share, helper, began),) = run.rounds[0].stood_in
-    assert (share, began) == pytest.approx((1, 2.0))
-    ax = plotting.timeline(run)
-    bars = {patch.get_label(): np.round(segments(patch), 9).tolist() for patch in ax.patches}
-    assert bars["at work on another's share"] == [[helper, 2, 3]]
-    assert [3.0, helper] in np.round(ax.lines[0].get_xydata(), 9).tolist()

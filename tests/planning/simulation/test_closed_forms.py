@@ -221,16 +221,6 @@ def test_total_mean_with_and_without_messages_in_between(load):
     assert mmc > lcc if load == 2 else mmc < lcc
 
 
-def test_total_mean_of_late_starts():
-    # Nine of ten messages: the last of them is the second message of the fourth of five workers.
-    late = 1 / 5 + 1 / 4 + 1 / 3 + 1 / 2
-    delays = ShiftedExponential(1e6, 1)
-    assert total_mean(5, 2, 9, delays) / 2 - 1e6 == pytest.approx(late, rel=1e-6)
-    delays = ShiftedExponential(1e6, 1, per="round")
-    found = total_mean(5, 2, 9, delays, cost=1e6)
-    assert found - 3e6 == pytest.approx(late, rel=1e-6)
-
-
 # --------------------------------------------------------------- workers of different loads
 
 
@@ -481,18 +471,6 @@ def test_adaptive_loads_are_equations_17_to_22():
 
 
 # ------------------------------------------------------------------------------- numbers
-
-
-def test_whole_numbers_of_numpy_are_as_good():
-    """This includes unsigned and small ones, which overflow at 127."""
-    for kind in (np.uint64, np.int8):
-        assert coupon_threshold(100, kind(7)) == coupon_threshold(100, 7)
-        model = Pareto(1, 3)
-        assert received_mean([60, 70], model, kind(100)) == received_mean([60, 70], model, 100)
-        assert total_mean(40, 4, kind(100), model) == total_mean(40, 4, 100, model)
-        assert fastgc.planning.round_time(
-            kind(4), 6, Pareto(1, 2), 0.1
-        ) == fastgc.planning.round_time(4, 6, Pareto(1, 2), 0.1)
 
 
 # --------------------------------------------------------------------------- laws of UC-MMC

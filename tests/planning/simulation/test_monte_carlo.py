@@ -165,16 +165,6 @@ def test_messages_sent_together_cover_by_eq_16(method):
 # ------------------------------------------------------------------------------------ the model
 
 
-def test_simultaneous_answers_come_one_by_one():
-    code = ReedSolomon(20, stragglers=4)
-    found = simulate(code, cost=2.0, rounds=30)
-    np.testing.assert_allclose(found.times, 10.0, rtol=1e-11)
-    assert (found.workers == 16).all()
-    linked = simulate(code, cost=1e-9, receive=0.5, rounds=30)
-    np.testing.assert_allclose(linked.times, 8.0, rtol=1e-8)
-    assert linked.communication_load == 16
-
-
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_no_computation_is_lost_beside_a_long_delay(method):
     """None is lost, even though most digits of the time since the delay's end are."""
@@ -184,17 +174,6 @@ def test_no_computation_is_lost_beside_a_long_delay(method):
         found = simulate(code, delays, cost=cost, receive=1e-9, rounds=200, method=method)
         assert (found.workers == 4).all()
         assert (found.computations == 4 * code.load).all()
-
-
-def test_messages_come_one_by_one_though_computing_takes_no_time():
-    code = Uncoded(4, load=4)
-    found = simulate(code, PARETO, rounds=200)
-    # The first worker has sent all its partitions, or the last of them is the fourth message.
-    assert (found.messages == 4).all()
-    assert (found.workers == 1).all()
-    at_once = simulate(ReedSolomon(6, stragglers=2), None, rounds=50)
-    assert (at_once.messages == 4).all()
-    assert (at_once.times < 1e-11).all()
 
 
 def test_late_workers_miss_rounds():
@@ -207,26 +186,6 @@ def test_late_workers_miss_rounds():
     # Rounds take 0.8 s without worker 0, until it is free 10 s after the start.
     # After 9.6 s: in the next round it answers after 0.4 + 0.1 s, like the first of the others.
     np.testing.assert_allclose(kept.times[:13], [0.8] * 12 + [0.5])
-
-
-def test_messages_of_a_round_are_left_between_two():
-    # Worker 0 computes partitions 0 and 1, worker 1 1 and 0, each in half of its time.
-    code = Uncoded(2, load=2)
-    found = simulate(code, always(2, 0.5, per="computation"), rounds=2, interrupted=False)
-    # Worker 1 has sent both after 1 s. Then worker 0 needs 1 s more for its first message, and
-    # takes up the next round after it.
-    np.testing.assert_allclose(found.times, [1.0, 1.0])
-    assert found.messages.tolist() == [2, 2]
-    assert found.computations.tolist() == [2, 2]
-
-
-def test_a_delay_of_the_round_comes_first():
-    code = Uncoded(2, load=2)
-    once = simulate(code, always(3, 5), cost=1.0, rounds=1)
-    assert once.times == pytest.approx(5.0)  # worker 0 begins after 3 s
-    each = simulate(code, always(3, 5, per="computation"), cost=1.0, rounds=1)
-    assert each.times == pytest.approx(6.0)  # worker 1 finishes its first partition
-    assert once.computations == each.computations == 2
 
 
 def test_every_round_has_its_own_delays(monkeypatch):
