@@ -114,9 +114,6 @@ def test_simulate_of_all_codes_leaves_out_what_does_not_exist():
     ("arguments", "says"),
     [
         (["turbo"], "unknown code 'turbo': choose among rs, rs-clustered"),
-        (["-s", "20"], "stragglers must be in 0 .. n-1 = 19, not 20"),
-        (["uncoded", "--delays", HEAVY], "the mean time of a round does not exist"),
-        (["rs", "--receive", "inf"], "receive must be finite and not negative"),
         (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
         (["--timeline", "rounds.bmp"], "must end in .png"),
         (["--timeline", "rounds.png"], "--timeline draws at most 8 codes in one picture, not "),
@@ -195,7 +192,6 @@ def test_sequential_draws_times_of_rounds_and_of_computations():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["cloud"], "unknown code 'cloud'"),
         (["--mu", "a"], "--mu must be a number"),
         (["-n", "6/2"], "--workers: '6/2' is neither a number"),
         (["m-sgc", "--models", "1"], "none is such"),
