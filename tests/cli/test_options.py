@@ -91,7 +91,7 @@ def test_counts_of_numbers():
 
 
 def test_pairs_of_workers_and_stragglers():
-    assert pairs("16,64", None, "0.125") == [(16, 2), (64, 8)]
+    assert pairs("1,16,64", None, "0.125") == [(1, 0), (16, 2), (64, 8)]
     assert pairs("16/3,64", None, "0.125") == [(16, 3), (64, 8)]
     assert pairs("16/3,64", "5,5", "0.125") == [(16, 3), (64, 5)]
     assert pairs("8:9", "0:1", "") == [(8, 0), (8, 1), (9, 0), (9, 1)]

@@ -55,6 +55,7 @@ def test_files_of_every_command(command, times, drawn):
     assert 'width must be "single"' in refused(*small(command), "--plot", "a.svg", "--width", "w")
     for option, wrong, says in (
         ("--plot", "out.bmp", "must end in .png"),
+        ("--plot", "nowhere/out.svg", "there is no folder nowhere to write out.svg to"),
         ("--csv", "out.txt", "--csv out.txt: a file's name must end in .csv"),
         ("--json", ".", "must end in .json"),
         ("--csv", "nowhere/out.csv", "there is no folder nowhere to write out.csv to"),
