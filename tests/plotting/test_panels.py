@@ -62,7 +62,6 @@ def test_save_writes_fonts_of_true_type(tmp_path):
 
 
 def panel(*lines, **kwargs):
-
     return Panel("title", "x", "y", list(lines), **kwargs)
 
 
@@ -121,37 +120,39 @@ def test_panel_figure_has_the_lines():
     assert len(third.lines) == 1
 
 
+def axes_of(*panels):
+    return plotting.panel_figure(panels).axes
+
+
+def labels(ax):
+    return [line.get_label() for line in ax.lines]
+
+
 def test_panel_figure_of_curves_that_coincide():
     x = [1.0, 2.0]
     lines = [Line("a", x, [1, 2]), Line("b", x, [2, 3]), Line("c", x, [1, 2 + 1e-9])]
-    alone = plotting.panel_figure([panel(*lines)])
-    assert [line.get_label() for line in alone.axes[0].lines] == ["a = c", "b"]
+    [alone] = axes_of(panel(*lines))
+    assert labels(alone) == ["a = c", "b"]
     # In another panel the lines differ: it shows both, in the same colours, with its own legend.
     other = panel(Line("a", x, [5, 5]), Line("b", x, [2, 3]), Line("c", x, [6, 6]))
-    figure = plotting.panel_figure([panel(*lines), other])
-    first, second = figure.axes
-    assert [line.get_label() for line in first.lines] == ["a = c", "b"]
-    assert [line.get_label() for line in second.lines] == ["a", "b", "c"]
-    assert [line.get_color() for line in first.lines] == [
-        line.get_color() for line in second.lines[:2]
-    ]
-    for ax in figure.axes:
-        labels = [text.get_text() for text in ax.get_legend().get_texts()]
-        assert labels == [line.get_label() for line in ax.lines]
+    first, second = axes_of(panel(*lines), other)
+    assert labels(first) == ["a = c", "b"]
+    assert labels(second) == ["a", "b", "c"]
+    colours = [[line.get_color() for line in ax.lines] for ax in (first, second)]
+    assert colours[0] == colours[1][:2]
+    for ax in first, second:
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == labels(ax)
     # A line with gaps lies above one without, which shows through the gaps.
     assert second.lines[0].get_zorder() < second.lines[1].get_zorder()
     # Lines that a reader cannot tell apart, but that are not the same.
     near = [Line("a", x, [1, 2]), Line("b", x, [1.002, 2]), Line("c", x, [1.01, 2])]
-    seen = plotting.panel_figure([panel(*near)]).axes[0]
-    assert [line.get_label() for line in seen.lines] == ["a ≈ b", "c"]
+    assert labels(axes_of(panel(*near))[0]) == ["a ≈ b", "c"]
     # Their gradients differ.
     notes = ["", leaves_out([0.1]), leaves_out([0.1, 0.0])]
-    lines = [Line(name, x, x, note=note) for name, note in zip("abc", notes, strict=True)]
-    told = plotting.panel_figure([panel(*lines)])
-    assert [line.get_label() for line in told.axes[0].lines] == ["a", "b = c: leaves out 10%"]
+    told = [Line(name, x, x, note=note) for name, note in zip("abc", notes, strict=True)]
+    assert labels(axes_of(panel(*told))[0]) == ["a", "b = c: leaves out 10%"]
     # Points and a line look different.
-    mixed = plotting.panel_figure([panel(Line("a", x, x), Line("b", x, x, "points"))])
-    assert len(mixed.axes[0].lines) == 2
+    assert len(axes_of(panel(Line("a", x, x), Line("b", x, x, "points")))[0].lines) == 2
 
 
 def test_panel_figure_has_one_legend_where_it_is_the_same():
@@ -176,15 +177,13 @@ def test_panel_figure_has_one_legend_where_it_is_the_same():
 
 
 def test_panel_figure_has_ticks_that_suit_numbers():
-    whole = plotting.panel_figure([panel(Line("a", [0, 1], [1, 2], "joined"))]).axes[0]
+    [whole] = axes_of(panel(Line("a", [0, 1], [1, 2], "joined")))
     assert all(at == round(at) for at in whole.get_xticks())
     assert whole.lines[0].get_marker() != "None"
-    loads = plotting.panel_figure([panel(Line("a", [1, 2, 3, 6], [1, 2, 3, 4]), log_x=True)]).axes[
-        0
-    ]
+    [loads] = axes_of(panel(Line("a", [1, 2, 3, 6], [1, 2, 3, 4]), log_x=True))
     np.testing.assert_array_equal(loads.get_xticks(), [1, 2, 3, 6])
     for low, high in ((11, 19), (1.2, 1.3), (3e-16, 8e-16), (1, 1e9)):
-        ax = plotting.panel_figure([panel(Line("a", [1, 2], [low, high]), log_y=True)]).axes[0]
+        [ax] = axes_of(panel(Line("a", [1, 2], [low, high]), log_y=True))
         bottom, top = ax.get_ylim()
         assert sum(bottom <= at <= top for at in ax.get_yticks()) >= 3
 
