@@ -2,12 +2,9 @@
 
 import json
 import math
-import os
-import signal
 
 import numpy as np
 import pytest
-from worker_processes import pids, wait_for_ends
 
 import fastgc
 from fastgc import (
@@ -19,7 +16,6 @@ from fastgc import (
     stability,
 )
 from fastgc.delays import Pareto
-from fastgc.engines.local import LocalCluster
 from fastgc.stability import StabilityTracker
 from fastgc.training.models import LeastSquares
 
@@ -232,32 +228,6 @@ def test_training_measures_codes_of_the_data():
     tracker = StabilityTracker(measure_every=1)
     fastgc.train(LagrangeCode(5, load=2), rounds=2, tracker=tracker, model=LeastSquares(64, 10))
     assert 0 < tracker.measured.max() < 1e-10
-
-
-def cluster(code, tracker, **options):
-    shards = list(range(1, code.k + 1))
-    # np.multiply(theta, shard, out) is a gradient that worker processes can import.
-    return LocalCluster(code, shards, np.multiply, 3, tracker=tracker, **options)
-
-
-def test_engine_waits_for_more_messages_and_for_no_more_than_there_will_be():
-    code = ReedSolomon(8, stragglers=3)
-    hopeless = StabilityTracker(limit=1e-18, action="wait")
-    theta, out = np.ones(3), np.empty(3)
-    with cluster(code, hopeless, patience=0) as run:
-        with pytest.warns(InstabilityWarning):
-            report = run.step(theta, out)
-        assert report.messages == 8
-        np.testing.assert_allclose(out, 36)
-        # With two workers gone, only the six others will come.
-        gone = pids(0, 1)
-        for pid in gone:
-            os.kill(pid, signal.SIGKILL)
-        wait_for_ends(*gone)
-        with pytest.warns(InstabilityWarning):
-            report = run.step(theta, out)
-        assert report.messages == 6
-        np.testing.assert_allclose(out, 36)
 
 
 def test_a_vector_that_lacks_much_is_not_trusted():
