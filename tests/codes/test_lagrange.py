@@ -171,6 +171,8 @@ def test_messages_of_a_worker_are_halfway_between_those_of_others():
     place = np.rint(np.angle(beta) % (2 * np.pi) * 20 / (2 * np.pi) - 0.5).astype(int)
     assert sorted(place) == list(range(20))
     assert (place.reshape(5, 4) % 4).tolist() == [[0, 2, 1, 3]] * 5
+    # Real points beside complex ones are complex, too.
+    assert LagrangeCode(3, 2, load=1, nodes=([1j, -1j], [0.0, 1, 2])).beta.dtype == complex
 
 
 # ----------------------------------------------------------- several messages, of partial rounds

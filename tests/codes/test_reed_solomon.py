@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
 
-from fastgc import ReedSolomon
+from fastgc import NotDecodableError, ReedSolomon
 from fastgc.codes import reed_solomon
 from fastgc.kernels import fourier
 from fastgc.kernels.fourier import transform_length
@@ -97,6 +97,9 @@ def test_matrix_is_algorithms_1_2_and_4():
             assert code.stragglers == n * w // k - 1  # eq. (2), with equality
 
 
+SOLVING = ["solve", "vandermonde", "natural"]
+
+
 @pytest.mark.parametrize("clusters", [1, 2, "auto"])
 def test_slow_methods_and_clusters_agree(clusters):
     rng = np.random.default_rng(7)
@@ -106,7 +109,9 @@ def test_slow_methods_and_clusters_agree(clusters):
         code = ReedSolomon(n, stragglers=s, clusters=clusters)
         survivors = rng.permutation(n)[: (code.threshold + n) // 2]
         expected = code.decoding_vector(survivors, "locator")
-        for method, loose in {"lookup": 1e-11, "solve": 1e-7, "natural": 1e-7}.items():
+        near = code.decoding_vector(survivors, "near-exact")
+        assert code.residual(survivors, near) < 1e-9
+        for method, loose in [("lookup", 1e-11)] + [(m, 1e-7) for m in SOLVING]:
             if method != "natural" or survivors.size < 40:
                 vector = code.decoding_vector(survivors, method)
                 atol = loose * abs(vector).max()
@@ -134,6 +139,16 @@ def test_slow_methods_and_clusters_agree(clusters):
 def test_impossible_codes(arguments, error, says):
     with pytest.raises(error, match=says):
         ReedSolomon(**{"n": 8} | arguments)
+
+
+def test_methods_refuse():
+    code = ReedSolomon(8, stragglers=3)
+    for method in code.scheme.methods:
+        with pytest.raises(NotDecodableError) as caught:
+            code.decoding_vector([0, 1, 2], method)
+        assert caught.value.missing == 2
+    with pytest.raises(ValueError, match="'lu'"):
+        code.decoding_vector(range(8), "lu")
 
 
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
