@@ -948,18 +948,11 @@ def _call(name, seed, call, same):
 @pytest.mark.few(132)
 @pytest.mark.parametrize("name", TARGETS)
 def test_hostile_arguments(name):
+    """After a right call, which succeeds unless it reads a file that does not exist."""
     for seed in range(FIRST, FIRST + (MORE or much(16, 8))):
-        _check(name, seed)
-
-
-@pytest.mark.few(132)
-@pytest.mark.parametrize("name", TARGETS)
-def test_right_calls_are_right(name):
-    """Each target's call succeeds, unless it reads a file that does not exist."""
-    for seed in range(5):
-        call = TARGETS[name](np.random.default_rng(seed))
-        expected = contextlib.nullcontext()
+        call, expected = _right(name, seed), contextlib.nullcontext()
         if name in TARGETS_OF_FILES:
             expected = pytest.raises(OSError, match="nowhere")
         with expected:
             call.function(**call.arguments)
+        _check(name, seed)

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 import tomllib
 from pathlib import Path
 
@@ -93,41 +92,27 @@ def test_long_modules_have_a_test_file_of_their_name():
             assert (ROOT / mirrored).exists(), mirrored
 
 
-def shown(*words):
-    """Return the help of a command of Python."""
-    command = [sys.executable, *words, "--help"]
-    return programs.run(command, folder=ROOT, env={"COLUMNS": "100"}).stdout
-
-
-@pytest.mark.few(12)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_of_the_guide_exist(command):
     """Their files, modules, extras and options exist; other tests cover what commands do."""
     words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
     program, *rest = words
-    options = [word for word in rest if word.startswith("--")]
-    if program.startswith(".ci/"):
-        assert there_is(program)
-        if (ROOT / program).exists():
-            text = read(program)
-            # A case of bash or a comparison in it; an option in Python; a part of .ci/run.
-            forms = ("{})", " = {} ]", '"{}"', "\n{}() {{")
-            said = [word for word in rest if not word.isdigit()]
-            assert all(any(f.format(word) in text for f in forms) for word in said)
-    elif program.endswith("/pip"):
+    files = [word for word in words if "/" in word and not word.startswith(".venv/")]
+    if program.endswith("/pip"):
         (wanted,) = re.findall(r"\.\[(.*)\]$", rest[-1])
         assert EXTRAS.keys() >= set(wanted.split(","))
-    elif program.endswith("/pytest"):
-        assert all((ROOT / word).exists() for word in rest if "/" in word)
-        known = {*re.findall('"(--[a-z]+)"', read("tests/conftest.py")), "--benchmark-only"}
-        assert known >= set(options)
-    elif program.endswith("/python") and rest[0] == "-m" and rest[1] != "venv":
-        assert all(re.search(rf"{option}\b", shown("-m", rest[1])) for option in options)
-    elif program.endswith("/python"):
-        assert all(re.search(rf"{option}\b", shown(rest[0])) for option in options)
-    else:
-        ours = ("fastgc", "ruff", "mypy", "lint-imports")
-        assert program in ("python3", *(f".venv/bin/{each}" for each in ours))
+        return
+    if program.endswith("/python") and rest[0] == "-m" and rest[1] != "venv":
+        files.append(f"{rest[1].replace('.', '/')}.py")
+    if program.endswith("/pytest"):
+        files.append("tests/conftest.py")
+    assert all(map(there_is, files))
+    text = "--benchmark-only" + "".join(map(read, filter(lambda f: (ROOT / f).is_file(), files)))
+    options = [word.strip("-").replace("-", "_") for word in rest if word.startswith("--")]
+    assert not files or all(option in text.replace("-", "_") for option in options)
+    programs_ = ("python", "pytest", "fastgc", "ruff", "mypy", "lint-imports")
+    ours = (*files, "python3", *(f".venv/bin/{each}" for each in programs_))
+    assert program in ours
 
 
 def test_a_code_of_the_guide_is_checked_as_it_says():

@@ -1,8 +1,5 @@
 """Kernels get arguments that do not fit: some calls of kernels_fuzz.py."""
 
-import re
-from pathlib import Path
-
 import kernels_fuzz
 import ml_dtypes
 import numpy as np
@@ -10,7 +7,6 @@ import programs
 import pytest
 from strength import much
 
-import fastgc
 from fastgc import kernels
 
 X = np.arange(1.0, 4.0)
@@ -163,17 +159,6 @@ def test_a_kernel_without_checks_is_found(monkeypatch):
 def test_every_public_kernel_is_called():
     assert kernels_fuzz.functions().keys() == kernels_fuzz.examples().keys()
     assert all(kernels_fuzz.examples().values())
-
-
-def test_fastgc_itself_does_not_check_again():
-    """Its modules have checked before, as a check may take longer than the kernel."""
-    names = {*kernels_fuzz.functions()} - {"minimum_norm"}  # which takes far longer
-    checked = "|".join(names)
-    for path in Path(fastgc.__file__).parent.rglob("*.py"):
-        found = re.findall(
-            rf"^(?!.*`|from ).*\bkernels\.(?:{checked})\b", path.read_text(), re.MULTILINE
-        )
-        assert not found, f"{path}: {found}"
 
 
 @pytest.mark.long

@@ -3,14 +3,12 @@
 import itertools
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import KERNELS
 
 from fastgc import kernels
-from fastgc.kernels import Status
 
 
 def filled(bind, plan, survivors):
@@ -19,52 +17,6 @@ def filled(bind, plan, survivors):
     status = bind(plan, room, vector)(len(survivors))
     assert (vector[len(survivors) :] == 7).all()
     return status, vector[: len(survivors)]
-
-
-def fewest(start, stop, k, survivors):
-    """Return the signs of the fewest messages that give [0, k), if possible all 1; or None."""
-    for signs in ((0, 1), (0, 1, -1)):
-        found = []
-        for choice in itertools.product(signs, repeat=len(survivors)):
-            total = np.zeros(k)
-            for sign, i in zip(choice, survivors, strict=True):
-                total[start[i] : stop[i]] += sign
-            if (total == 1).all():
-                found.append((np.count_nonzero(choice), choice))
-        if found:
-            return min(found)[0], signs
-    return None
-
-
-@given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_bind_tiling_takes_the_fewest(data):
-    k = data.draw(st.integers(1, 5))
-    interval = st.tuples(st.integers(0, k - 1), st.integers(1, k)).map(sorted)
-    intervals = data.draw(
-        st.lists(interval.filter(lambda ends: ends[0] < ends[1]), min_size=1, max_size=7)
-    )
-    start, stop = np.array(intervals).T
-    plan = kernels.cover.tiling_plan(start, stop, k)
-    survivors = data.draw(st.permutations(range(len(intervals))))
-    survivors = survivors[: data.draw(st.integers(0, len(intervals)))]
-    status, vector = filled(kernels.unchecked.bind_tiling, plan, survivors)
-    best = fewest(start, stop, k, survivors)
-    if best is None:
-        assert status == Status.TOO_FEW
-        return
-    assert status == Status.OK
-    total = np.zeros(k)
-    for sign, i in zip(vector, survivors, strict=True):
-        total[start[i] : stop[i]] += sign
-    np.testing.assert_array_equal(total, 1)
-    assert np.count_nonzero(vector) == best[0]
-    assert set(vector) <= set(best[1])
-    # The order in which messages came does not matter.
-    again, oracle = sorted(survivors), oracles.cover.bind_tiling
-    assert dict(zip(survivors, vector, strict=True)) == dict(
-        zip(again, filled(oracle, plan, again)[1], strict=True)
-    )
 
 
 @given(data=st.data())

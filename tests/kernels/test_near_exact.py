@@ -7,7 +7,6 @@ import math
 
 import mpmath
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,45 +169,6 @@ def test_elimination_of_spare_degrees_is_short():
     matrix = np.exp(2j * np.pi / n * np.multiply.outer(turns, np.arange(1, c + 1)))
     x = np.linalg.pinv(matrix) @ np.full(s, -1 / n)
     assert np.linalg.norm(coefficients(values)[1 : c + 1]) < 1.001 * np.linalg.norm(x)
-
-
-def cauchy(s, c, seed):
-    """Return interlacing nodes, some of them close, weights, and the matrix."""
-    rng = np.random.default_rng(seed)
-    nodes = np.sort(rng.standard_normal((2, s + c)), axis=1)[0]
-    chosen = rng.permutation(s + c)
-    x, y = (
-        np.stack([nodes[at], 1e-17 * rng.standard_normal(at.size)])
-        for at in (np.sort(chosen[:s]), np.sort(chosen[s:]))
-    )
-    g, h = rng.uniform(0.5, 2, s), rng.uniform(0.5, 2, c)
-    matrix = g[:, None] * h / (np.subtract.outer(x[0], y[0]) + np.subtract.outer(x[1], y[1]))
-    b = rng.standard_normal(s) + 1j * rng.standard_normal(s)
-    return x, y, g, h, b, matrix
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("unit", [2.0**-53, 2.0**-24])
-@pytest.mark.parametrize("s", [1, 2, 3, 8, 17, 40])
-def test_equations_of_any_nodes(s, unit, at_each_level):
-    """Solutions are as good and as short as NumPy's, and nothing else is written."""
-    for c in (*range(1, 20), 33, 64):
-        x, y, g, h, b, matrix = cauchy(s, c, 100 * s + c)
-        given = [each.copy() for each in (x, y, g, h, b)]
-
-        def found_cost(z, matrix=matrix, b=b):
-            return np.hypot(np.linalg.norm(matrix @ z - b), 64 * unit * np.linalg.norm(z))
-
-        expected = np.empty(c, dtype=complex)
-        oracles.near_exact.cauchy_ridge(x, y, g, h, b, unit, 0.0, expected)
-        rounding = 1e-14 * np.linalg.norm(matrix) * np.linalg.norm(expected)
-        for level in at_each_level():
-            z = np.full(c, np.nan, dtype=complex)
-            kernels.unchecked.cauchy_ridge(x, y, g, h, b, unit, 0.0, z)
-            assert found_cost(z) <= 1.2 * found_cost(expected) + rounding, f"{level} {c}"
-            assert np.linalg.norm(z) <= 1.1 * np.linalg.norm(expected), f"{level} {c}"
-            for each, kept in zip((x, y, g, h, b), given, strict=True):
-                np.testing.assert_array_equal(each, kept)
 
 
 @pytest.mark.parametrize(("m", "step"), [(4, 2), (12, 3), (12, 12), (30, 6), (35, 5), (64, 2)])

@@ -69,16 +69,6 @@ def test_against_mpmath(complex_, m):
     assert 1 <= np.abs(w).max() < 2
 
 
-@pytest.mark.parametrize("together", [1, 50, 120, 1 << 18])
-def test_parts_of_basis_are_rows_of_it(together, monkeypatch):
-    monkeypatch.setattr(interpolation, "_TOGETHER", together)
-    nodes, points = chebyshev(24), np.linspace(-0.9, 0.9, 7)
-    parts = [part.copy() for part in interpolation.parts_of_basis(nodes, points)]
-    assert {part.shape[0] for part in parts[:-1]} <= {max(1, together // 24)}
-    # Numba computes two rows at once, unless one is alone.
-    np.testing.assert_allclose(np.concatenate(parts), basis(nodes, points), rtol=1e-14)
-
-
 @given(st.integers(1, 40), st.booleans(), st.integers(0, 2**32), st.sampled_from([-1000, 0, 900]))
 @settings(max_examples=40, deadline=None)
 def test_polynomials_are_reproduced(m, complex_, seed, power):
@@ -144,21 +134,6 @@ def test_weights_of_any_size_on_a_slanted_line():
     large = np.abs(L) > 1e-6 * size
     assert large.sum() > 50
     np.testing.assert_allclose(turned[large], L[large], rtol=1e-7)
-
-
-def test_equispaced_nodes_are_hopeless_but_no_nan():
-    nodes = np.linspace(0, 1, 2000)
-    w = weights(nodes)
-    assert np.isfinite(w).all()
-    assert w[0] == 0  # it is 1e-598 times the largest
-    middle, edge = basis(nodes, [0.49999, 1 / 4000])
-    assert np.isfinite(middle).all()
-    assert np.abs(middle.sum() - 1) < 1e-10
-    assert not np.isnan(edge).any()
-    assert np.isinf(edge).any()  # the true value exceeds doubles
-    w = weights(np.linspace(-1, 1, 20))
-    binomial = [(-1) ** j * float(mpmath.binomial(19, j)) for j in range(20)]
-    np.testing.assert_allclose(w / w[0], binomial, rtol=1e-13)
 
 
 @mpmath.workdps(30)

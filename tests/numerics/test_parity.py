@@ -17,7 +17,6 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.verify import Inspector
 from fastgc.numerics import parity as parities
 
 P = 16
@@ -88,44 +87,6 @@ def test_liars_are_named(code, e, stop):
         assert set(rnd.corrupt) <= set(bad)
         assert stop or sorted(rnd.corrupt) == sorted(bad)
         assert workers.error() < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("code", "e"),
-    [
-        (BinaryCode(40, stragglers=13), 4),
-        (FractionalRepetition(60, stragglers=11), 5),
-        (ReedSolomon(31, stragglers=10), 4),
-        (ReedSolomon(60, stragglers=11, clusters=3), 5),
-    ],
-    ids=repr,
-)
-def test_rounds_that_skip_messages_which_cannot_tell_end_as_soon(code, e, monkeypatch):
-    """Rounds asked whether they are `verified` look at every message.
-
-    Only if others are named meanwhile, rounds that are not asked end a message or two later.
-    """
-    looks, later, inspect = [0, 0], [], Inspector.inspect
-    workers = Workers(code, e)
-
-    def counted(inspector, survivors):
-        looks[eager] += 1
-        return inspect(inspector, survivors)
-
-    monkeypatch.setattr(Inspector, "inspect", counted)
-    for number in range(much(200, 12)):
-        bad = workers.rng.permutation(code.n)[: 1 + number % e].tolist()
-        changes = {i: workers.change() for i in bad}
-        order, ends = workers.rng.permutation(code.n), []
-        for eager in (False, True):
-            rnd = workers.lie(changes, stop="verified" if eager else "ready", order=order)
-            ends.append((rnd.survivors.size + len(rnd.corrupt), sorted(rnd.corrupt)))
-        assert ends[0][1] == ends[1][1]
-        later.append(ends[0][0] - ends[1][0])
-    assert min(later) == 0
-    assert max(later) <= 2
-    assert np.mean(later) <= 0.1
-    assert looks[False] < looks[True]
 
 
 SEARCHED = [

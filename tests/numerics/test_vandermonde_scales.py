@@ -12,7 +12,6 @@ import pytest
 from oracles.vandermonde import far, truth
 from strength import much
 
-from fastgc import kernels
 from fastgc.numerics import vandermonde
 from fastgc.numerics.vandermonde import leja_order, solve
 
@@ -422,18 +421,3 @@ def test_a_doubtful_order_is_not_taken_where_numbers_are_too_large():
         assert np.isfinite(x).tolist() == inside.tolist()
         found = _times_power(x, -up)[inside]
         np.testing.assert_allclose(found, exactly[inside], rtol=2.0**-48 * m)
-
-
-@pytest.mark.parametrize("complex_", [False, True])
-def test_nodes_at_zero_are_for_kernels(complex_, at_each_level):
-    """Wherever they stand, kernels divide by no number from beyond these nodes."""
-    for m in (1, 2, 3, 8, 9, 17, 20):
-        rest = np.exp(1j * np.arange(1, m)) if complex_ else np.linspace(-1, 1, m + m % 2)[1:m]
-        b = np.ones((m, 1), dtype=rest.dtype)
-        order, out = np.arange(m), np.empty_like(b)
-        for at in range(m):
-            nodes = np.insert(rest, at, 0)
-            for _ in at_each_level():
-                for transpose in (False, True):
-                    for bound in (None, np.zeros(b.shape)):
-                        assert kernels.solve_vandermonde(nodes, b, order, transpose, out, bound)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .table import Kernel, shapes, within
+from .table import Kernel, shapes
 
 BLOCK = 64  # unknowns of a triangular system that are solved for at a time
 
@@ -94,23 +94,38 @@ def _apart(nodes, node):
 # ------------------------------------------------------------ the table
 
 
-def _equations(rng, size, count, dtype):
-    x, y = np.zeros((2, size)), np.zeros((2, count))
-    x[0], y[0] = 2 + np.arange(size), -2 - np.arange(count)
+def _equations(rng, size, count, dtype, unit):
+    """Draw interlacing nodes, some of them close, and weights."""
+    nodes = np.sort(rng.standard_normal(size + count))
+    chosen = rng.permutation(size + count)
+    x, y = (
+        np.stack([nodes[at], 1e-17 * rng.standard_normal(at.size)])
+        for at in (np.sort(chosen[:size]), np.sort(chosen[size:]))
+    )
     return {
         "x": x,
         "y": y,
-        "g": rng.random(size),
-        "h": rng.random(count),
+        "g": rng.uniform(0.5, 2, size),
+        "h": rng.uniform(0.5, 2, count),
         "b": rng.standard_normal(size) + 1j * rng.standard_normal(size),
-        "unit": 1e-2,
-        "size": 1.0,
+        "unit": unit,
+        "size": 0.0,
         "out": np.zeros(count, complex),
     }
 
 
 def _near_ridge(given, found, truth):
-    within(1e-6 * np.abs(truth["out"]).max(), found["out"], truth["out"])
+    """Assert that the solution is as good and as short as NumPy's."""
+    x, y, b = (given[name] for name in "xyb")
+    apart = np.subtract.outer(x[0], y[0]) + np.subtract.outer(x[1], y[1])
+    matrix = given["g"][:, None] * given["h"] / apart
+
+    def cost(z):
+        return np.hypot(np.linalg.norm(matrix @ z - b), 64 * given["unit"] * np.linalg.norm(z))
+
+    rounding = 1e-14 * np.linalg.norm(matrix) * np.linalg.norm(truth["out"])
+    assert cost(found["out"]) <= 1.2 * cost(truth["out"]) + rounding
+    assert np.linalg.norm(found["out"]) <= 1.1 * np.linalg.norm(truth["out"])
 
 
 KERNELS = [
@@ -119,7 +134,8 @@ KERNELS = [
         _equations,
         _near_ridge,
         ("out",),
-        shapes((*range(1, 10), 17, 33, 64), (1, 3, 8, 17)),
+        shapes((1, 2, 3, 8, 17, 40), (*range(1, 20), 33, 64)),
+        cases=({"unit": 2.0**-53}, {"unit": 2.0**-24}),
         wide=False,
     )
 ]
