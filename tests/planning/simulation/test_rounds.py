@@ -334,7 +334,7 @@ def test_workers_that_finish_join_the_newest_round():
 def test_threads_change_nothing(split_over):
     rng = np.random.default_rng(7)
     for kernel in COMPLETIONS:
-        for rounds in (0, 1, 7, 8, 9, 100):
+        for rounds in (1, 7, 8, 9, 100):
             arguments = kernel.make(rng, 5, 3, np.float64, rounds)
             for count in (1, 3):
                 split_over(count)
@@ -355,3 +355,8 @@ def test_written_where_told_and_nowhere_else():
     for array in room:
         assert (array[:5] == -7).all()
         assert (array[35:] == -7).all()
+
+
+def test_no_rounds():
+    done = completed(one_message_each(3, 2), *np.empty((2, 0, 3)), np.zeros(3))
+    assert [array.size for array in done] == [0, 0, 0, 0]
