@@ -96,15 +96,15 @@ def receive_until_ready(rnd, numbers, messages):
     return len(numbers)
 
 
-def play(rnd, rng, partials, lie=None, told=True):
+def play(rnd, rng, partials, bad=(), lie=None, told=True):
     """Hand a round all messages of partial gradients in random order, with energies if `told`.
 
-    ``lie(number, message, energy)`` returns what is sent instead.
+    ``lie(message, energy)`` returns what is sent in place of the messages numbered `bad`.
     """
     rnd.reset()
     for number in in_random_order(rnd.code, rng):
         sent = streamed(rnd.code, number, partials, rnd.form.message_dtype)
-        message, energy = sent if lie is None else lie(number, *sent)
+        message, energy = lie(*sent) if number in bad else sent
         receive(rnd, number, message, energy if told else np.nan)
 
 
