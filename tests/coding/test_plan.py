@@ -16,14 +16,7 @@ from oracles.table import HALVES
 from tables import EVERY_SMALL
 
 import fastgc
-from fastgc import (
-    NonFiniteMessageError,
-    NotDecodableError,
-    ReedSolomon,
-    Uncoded,
-    backend,
-    kernels,
-)
+from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, backend, kernels
 from fastgc.coding.format import Format
 from fastgc.kernels import EXPAND, PACKED, REAL, REAL_PART, Status
 from fastgc.kernels.c import calls
