@@ -60,6 +60,9 @@ def test_outages_sample_depends_on_seed_and_round_alone():
         own = late.sample(round, 6, 3)
         assert np.isin(np.round(found[round] - own, 6), [0, 60]).all()
     assert {bool(each[0] > 50) for each in found} == {True, False}
+    two = Mixture([Empirical([1.0]), Empirical([2.0])], [0.5, 0.5])  # domains fail by other luck
+    drawn = {Outages(two, NODES, 0.5, 60).sample(round, 6, 3)[0] for round in range(40)}
+    assert drawn == {1, 2, 61, 62}
     assert outages.per == "round"
     assert outages.tail_indices(6).tolist() == [1.5] * 6
     assert Outages(None, NODES, 0.5, 60).tail_indices(6).tolist() == [math.inf] * 6

@@ -360,8 +360,12 @@ def test_save_follows_no_links(tmp_path):
         (folder / "checkpoint.part").symlink_to(victim)
         kept.add(1)
         kept.save({"theta": np.ones(3)})
-    assert victim.read_text() == "dear"
     assert not (folder / "checkpoint").is_symlink()
+    (folder / "rounds.jsonl").unlink()
+    (folder / "rounds.jsonl").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        checkpoint.Checkpoint(folder, {"run": "x"})
+    assert victim.read_text() == "dear"
 
 
 LINES = [b"nonsense", b"{}", b"[1, 2]", b"[{}, null]"]
@@ -492,7 +496,7 @@ def test_checkpoint_history_cut_or_changed(folder):
         run(checkpoint=folder)
 
 
-@pytest.mark.parametrize("beyond", [b"x", b'[{"round": 5, "time"', b"[1, null]\n[2, nu"])
+@pytest.mark.parametrize("beyond", [b"x" * 10_000, b'[{"round": 5, "time"', b"[1, null]\n[2, nu"])
 def test_checkpoint_history_beyond_is_cut_off(beyond, tmp_path):
     folder = tmp_path / "run"  # not `kept`, which other kernels computed
     run(checkpoint=folder, rounds=4)
