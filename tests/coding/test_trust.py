@@ -120,6 +120,7 @@ def test_numbers_too_small_to_be_normal(code, dtype, message, larger, size):
     error, trusted = played(code, g, message)
     if code.scheme.precision.integral and message is None:
         assert error < 1e-7
+        assert trusted < 1e-6
     elif trusted < 1:
         assert 0.1 < error / trusted < 4
 
