@@ -30,7 +30,7 @@ from fastgc import (
     WorkerFailedError,
 )
 from fastgc.codes import Share
-from fastgc.engines import SimulatedCluster, interface, mpi
+from fastgc.engines import interface, mpi
 from fastgc.engines.mpi import MPICluster
 from fastgc.errors import NonFiniteMessageError
 from fastgc.testing import engines as conformance
@@ -97,8 +97,9 @@ def engines_behave_alike():
 
 
 @ranks(5)
-def holders_answer_and_messages_have_energies():
-    conform([conformance.holders_are_asked_for_what_is_late, conformance.cancellation_is_seen])
+def holders_answer_messages_have_energies_and_chosen_ones_the_same_bits():
+    checks = [conformance.holders_are_asked_for_what_is_late, conformance.cancellation_is_seen]
+    conform([*checks, conformance.chosen_survivors_give_the_same_bits])
 
 
 @ranks(5)
@@ -347,26 +348,6 @@ def communicators_of_some_ranks():
         with MPICluster(code, [1.0] * code.n, np.multiply, 1, comm=part) as made:
             made.step(np.ones(1), out)
         assert out[0] == code.n == (1 if comm.rank else 2)
-
-
-@ranks(5)
-def chosen_survivors_give_the_bits_of_simulated_workers():
-    serve(2)
-    rng = np.random.default_rng(5)
-    for code in (ReedSolomon(4, stragglers=2), Uncoded(4, 8, load=2)):
-        few, count = code.threshold, code.scheme.messages.count
-        chosen = [rng.permutation(count)[:few].tolist() for _ in range(6)]
-        shards = list(rng.standard_normal((code.k, 5)))
-        ends = []
-        for engine in (cluster, SimulatedCluster):
-            theta, out = np.ones(5), np.empty(5)
-            options = {"survivors": chosen.__getitem__}
-            with engine(code, shards, np.multiply, 5, **options) as made:
-                for _ in chosen:
-                    made.step(theta, out)
-                    theta -= 0.1 * out
-            ends.append(theta.tobytes())
-        assert ends[0] == ends[1]
 
 
 @ranks(4)

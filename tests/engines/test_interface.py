@@ -206,14 +206,6 @@ def test_training_draws_batches_and_counts_rounds_itself(name):
         )
 
 
-def test_a_local_cluster_by_options():
-    out = np.empty(2)
-    with cluster(LocalCluster, options=RoundOptions(seed=2, verify=False), timeout=60) as made:
-        report = made.step(np.ones(2), out)
-    np.testing.assert_array_equal(out, 6.0)
-    assert report.round == 0
-
-
 def test_sample_delays_counts_computations():
     code = fastgc.BinaryCode(4, 9, stragglers=1)
     assert len(set(code.scheme.loads.tolist())) > 1

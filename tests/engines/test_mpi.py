@@ -93,9 +93,8 @@ ALWAYS = [
     "nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye",
     "what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are",
     "communicators_of_some_ranks",
-    "chosen_survivors_give_the_bits_of_simulated_workers",
     "what_goes_wrong_where_workers_are_asked_names_the_worker",
-    "holders_answer_and_messages_have_energies",
+    "holders_answer_messages_have_energies_and_chosen_ones_the_same_bits",
 ]
 # The first runs on local processes always.
 LONG = [

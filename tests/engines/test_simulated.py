@@ -10,7 +10,7 @@ from strength import much
 
 import fastgc
 from fastgc.delays import Exponential
-from fastgc.engines import LocalCluster, SimulatedCluster
+from fastgc.engines import SimulatedCluster
 from fastgc.planning.simulation import simulate
 from fastgc.training.models import least_squares_gradient
 
@@ -134,52 +134,6 @@ def test_a_round_by_hand():
     assert interrupted.step(np.ones(1), out).arrivals.tolist()[:2] == [2.0, 4.0]
 
 
-def test_delays_are_those_of_processes():
-    """With the same seed, both engines draw the same delays."""
-
-    class Permuted:
-        def sample(self, round, workers, seed):
-            return 0.06 * np.random.default_rng([seed, round]).permutation(workers)
-
-    orders = []
-    for engine in (LocalCluster, SimulatedCluster):
-        with engine(
-            fastgc.Uncoded(3), [1.0, 2.0, 4.0], np.multiply, 1, delays=Permuted(), seed=4
-        ) as it:
-            orders.append([it.step(np.ones(1), np.empty(1)).received.tolist() for _ in range(4)])
-    assert orders[0] == orders[1]
-    assert len({tuple(order) for order in orders[0]}) > 1
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        fastgc.ReedSolomon(7, stragglers=3),
-        fastgc.Grouped.repetition(6, 3),
-        fastgc.BinaryCode(6, stragglers=2),
-    ],
-)
-def test_who_is_late_is_late_on_both_engines(code):
-    """As many workers as a code tolerates are away for long; rounds wait for the others."""
-    away = np.zeros(code.n)
-    rng = np.random.default_rng(3)
-    for worker in rng.permutation(code.n):
-        away[worker] = 600.0
-        if not code.decodable(np.flatnonzero(away == 0)):
-            away[worker] = 0.0
-    taken = []
-    for engine, options in ((LocalCluster, {}), (SimulatedCluster, {"interrupted": False})):
-        shards = [1.0] * code.k
-        # In every round, since a worker that has not begun when a round ends takes up the next.
-        delays = Delays(*[away] * 4)
-        with engine(code, shards, np.multiply, 1, delays=delays, **options) as cluster:
-            out = np.empty(1)
-            reports = [cluster.step(np.ones(1), out) for _ in range(4)]
-            np.testing.assert_allclose(out, code.k)
-            taken.append([set(report.survivors.tolist()) for report in reports])
-    assert taken[0] == taken[1] == [set(np.flatnonzero(away == 0).tolist())] * 4
-
-
 # ------------------------------------------------------------------------------- part of a round
 
 
@@ -292,16 +246,6 @@ def test_a_late_owner_counts_if_it_comes_before_the_answer():
         assert (report.wait_seconds, report.asks, out[0]) == (2.5, 1, 15.0)
         report = cluster.step(np.ones(1), out)  # worker 0 was silent, so its share is asked for
         assert (report.wait_seconds, report.asks, out[0]) == (1.7, 1, 15.0)
-
-
-def test_too_many_failures_are_named():
-    code, out = fastgc.Reactive(4, holders=2), np.empty(1)
-    delays = Delays([NEVER, NEVER, 0.0, 0.0])
-    with (
-        SimulatedCluster(code, [1.0] * 4, np.multiply, 1, delays=delays) as cluster,
-        pytest.raises(fastgc.NotDecodableError),
-    ):
-        cluster.step(np.ones(1), out)
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
