@@ -33,16 +33,6 @@ def test_the_version_is_the_same_everywhere():
         assert f'version: "{newest}"' in read(".ci/conda/recipe.yaml")
 
 
-def test_versions_that_are_supported():
-    """They are those that the page of questions names."""
-    said = re.sub(r"\s+", " ", read("docs/faq.md"))
-    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
-    assert PROJECT["requires-python"] == f">={pythons[0]}"
-    least = dict(each.split(">=") for each in PROJECT["dependencies"])
-    assert f"CPython {pythons[0]} to {pythons[-1]}, NumPy from {least['numpy']} on" in said
-    assert f"Numba from {least['numba']} on" in said
-
-
 # -------------------------------------------------------------------------------- guides
 
 GUIDE = read("CONTRIBUTING.md")

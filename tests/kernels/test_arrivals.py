@@ -125,10 +125,3 @@ def test_energies_are_taken_down():
     np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
     taken.keep([0, 3])
     np.testing.assert_array_equal(taken.energies[:2], [2.0, 0.0])
-
-
-def test_large_rows_are_read_by_threads():
-    size = 1 << 21
-    taken, row = arrivals(2, size, np.float64), np.ones(size)
-    assert take(taken, 1, row) == Status.TOO_FEW
-    assert taken.squares[0] == size

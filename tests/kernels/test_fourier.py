@@ -50,10 +50,3 @@ def test_vectors_by_transforms_of_wrong_survivors():
         survivors[4] = kept
     assert of.vector(7) == Status.OK
     assert (out != 7j).all()
-
-
-def test_crossover():
-    """Where transforms must be longer, products of more factors are as fast."""
-    assert fourier.crossover(4096) == fourier.FACTORS
-    assert fourier.crossover(4099) == round(fourier.FACTORS * transform_length(4099) / 4099)
-    assert fourier.crossover(4099) > 2 * fourier.FACTORS - 10

@@ -66,15 +66,6 @@ def test_edge_connectivity_by_all_cuts(vertices):
     assert {0, 1, 2} <= found or vertices == 2
 
 
-def test_edge_connectivity_of_two_joined_cliques():
-    """The least cut is found wherever it comes in the search, also last."""
-    clique = np.array(list(itertools.combinations(range(4), 2)))
-    joined = np.concatenate([clique, clique + 4, [[0, 4], [1, 5]]])
-    for seed in range(20):
-        names = np.random.default_rng(seed).permutation(8)
-        assert graphs.edge_connectivity(names[joined], 8) == 2
-
-
 @pytest.mark.parametrize(
     ("graph", "error", "says"),
     [

@@ -272,16 +272,6 @@ def test_roots_order_of_any_integers():
         roots_order(0, [])
 
 
-def test_given_orders():
-    rng = np.random.default_rng(0)
-    nodes, b = rng.standard_normal(6), rng.standard_normal(6)
-    V = np.vander(nodes, increasing=True)
-    for transpose in (False, True):
-        expected = np.linalg.solve(V.T if transpose else V, b)
-        for order in ("given", "leja", [5, 3, 1, 0, 2, 4], np.array([0, 1, 2, 3, 4, 5], np.int8)):
-            np.testing.assert_allclose(solve(nodes, b, transpose, order=order), expected, rtol=1e-8)
-
-
 # -------------------------------------------------------------------------------------- random
 
 
