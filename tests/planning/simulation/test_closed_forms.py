@@ -382,6 +382,8 @@ def test_coupon_tail_bound_is_one(k):
         bound = coupon_tail_bound(k, excess * (1 - 1e-12))
         assert exact <= bound <= 1
         printed.append(exact <= k**-excess or k == 1)
+        if k == 2:
+            assert bound == min(1.0, 2 * 0.5 ** (t - 1))  # one of two is missing
         if k > 7:
             assert bound < 1.001 * k**-excess + 1e-300
             assert bound < 40 * exact  # the bound is not idle
@@ -394,6 +396,7 @@ def test_coupon_tail_bound_is_one(k):
 
 def test_selected_mean_of_the_least_scale():
     assert selected_mean([1.0, 2.0], 0.3, 4, scale=5e-324) == 2 / 4
+    assert selected_mean([1.0], 1, 4, scale=1) == 1 / 2  # as large as the threshold
 
 
 def test_fastest_of_groups_mean_of_exponentials():
@@ -417,8 +420,8 @@ def test_fastest_of_groups_mean_is_equation_14(groups):
 
 def test_fastest_of_groups_mean_of_other_models():
     # The least of Pareto delays is a Pareto delay whose shape is the sum of theirs.
-    heavy = fastest_of_groups_mean(5, 3, Pareto(2, 0.6))
-    assert heavy == pytest.approx(Pareto(2, 1.8).order_statistic_mean(5, 5), rel=1e-9)
+    heavy = fastest_of_groups_mean(5, 3, Pareto(2, 0.4, per="computation"))
+    assert heavy == pytest.approx(Pareto(2, 1.2).order_statistic_mean(5, 5), rel=1e-9)
     samples = Empirical([0.3, 1, 5, 6])
     drawn = samples.draw(np.random.default_rng(1), 40_000, 12).reshape(-1, 4, 3)
     assert_mean(fastest_of_groups_mean(4, 3, samples), drawn.min(axis=2).max(axis=1))
