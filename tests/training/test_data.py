@@ -257,6 +257,9 @@ def test_dataset_refused(changes, message):
         toy(**changes)
     with pytest.raises(TypeError, match=r"test set: .* got list and ndarray"):
         toy(X_test=[[1.0, 1.0]])
+    for masked in ({"y_test": np.ma.array([1])}, {"X_test": np.ma.array([[1.0, 1.0]])}):
+        with pytest.raises(TypeError, match=r"test set: [Xy] must not be a masked"):
+            toy(**masked)
 
 
 def test_by_label():
