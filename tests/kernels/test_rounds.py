@@ -154,3 +154,16 @@ def test_ties_are_fair():
     assert abs(run.mean_workers - expected) < 4 * error
     late = simulate(Uncoded(n), Slow(), rounds=50)
     assert (late.workers == n).all()
+
+
+def test_seeds_and_threads(split_over):
+    code = fastgc.BinaryCode(9, stragglers=2)
+    for late in (Pareto(1.0, 2.0), Empirical(np.random.default_rng(0).random(2000))):
+        found = []
+        for count in (1, 2, 3):
+            split_over(count)
+            found.append(simulate(code, late, cost=0.1, rounds=1000, seed=4))
+        for other in found[1:]:
+            np.testing.assert_array_equal(found[0].times, other.times)
+            np.testing.assert_array_equal(found[0].computations, other.computations)
+        assert (simulate(code, late, rounds=1000, seed=5).times != found[0].times).all()
