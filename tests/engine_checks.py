@@ -1,4 +1,4 @@
-"""Delays and checks that the tests of several engines share."""
+"""Checks that the tests of several engines share."""
 
 import os
 import signal
@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 
 from fastgc import ReedSolomon, Uncoded
-
-
-class Delays:
-    """A delay model of given delays, a list for each round; later rounds have none."""
-
-    def __init__(self, *rounds, per="round"):
-        self.rounds, self.per = rounds, per
-
-    def sample(self, round, workers, seed):
-        return np.array(self.rounds[round] if round < len(self.rounds) else [0.0] * workers)
-
+from fastgc.testing.engines import Delays
 
 # np.multiply(theta, shard, out) has the signature of a gradient function, and pickles.
 

@@ -7,13 +7,13 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 import pytest
-from engine_checks import Delays
 
 import fastgc
 from fastgc.delays import Exponential, Pareto
 from fastgc.engines import LocalCluster, RoundOptions, SimulatedCluster, interface
 from fastgc.engines.master import Master
 from fastgc.stability import StabilityTracker
+from fastgc.testing.engines import Delays
 from fastgc.training.train import TrainingKeywords
 
 NAMES = [each.name for each in fields(RoundOptions)]

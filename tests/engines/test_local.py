@@ -3,7 +3,6 @@
 import errno
 import gc
 import os
-import re
 import signal
 import socket
 import sys
@@ -23,7 +22,7 @@ from fastgc import FractionalRepetition, Reactive, ReedSolomon, Uncoded
 from fastgc.codes import Share
 from fastgc.engines import LocalCluster, local
 from fastgc.engines.interface import Kind, Question
-from fastgc.errors import NotDecodableError, WorkerFailedError
+from fastgc.errors import WorkerFailedError
 from fastgc.testing import engines as conformance
 
 
@@ -111,51 +110,6 @@ def test_a_worker_at_another_round_has_no_answer():
             events += cluster.transport.listen(np.inf)
         assert (events[-1].index, events[-1].message) == (99, None)
         del events
-
-
-def test_random_delays_leave_every_gradient_exact():
-    class Random:
-        def sample(self, round, workers, seed):
-            return np.random.default_rng([seed, round]).exponential(0.002, workers)
-
-    code = ReedSolomon(6, 6, stragglers=2)
-    rng = np.random.default_rng(2)
-    shards = list(rng.standard_normal((6, 11)))
-    out = np.empty(11)
-    stale = 0
-    with LocalCluster(code, shards, np.multiply, 11, delays=Random(), seed=3) as cluster:
-        for _ in range(much(200, 60)):
-            theta = rng.standard_normal(11)
-            stale += cluster.step(theta, out).stale
-            np.testing.assert_allclose(out, theta * np.sum(shards, axis=0), atol=1e-12)
-    assert stale > 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_killed_workers_are_stragglers_until_too_many_are(seed, caplog):
-    rng = np.random.default_rng(seed)
-    code = ReedSolomon(6, 6, stragglers=2)
-    out = np.empty(5)
-    killed = []
-    with LocalCluster(code, [1.0] * 6, np.multiply, 5, patience=0) as cluster:
-        for victim in rng.permutation(6):
-            for _ in range(rng.integers(1, 30)):
-                report = cluster.step(np.ones(5), out)
-                np.testing.assert_allclose(out, 6.0)
-            assert set(report.lost) <= set(killed)
-            alive = sorted(set(range(6)) - {*killed, int(victim)})
-            os.kill(*pids(victim), signal.SIGKILL)
-            killed.append(int(victim))
-            if not code.decodable(alive):
-                break
-        # The master may notice the last death a round later.
-        with pytest.raises(NotDecodableError, match=str(killed[-1])) as caught:  # noqa: PT012
-            while True:
-                cluster.step(np.ones(5), out)
-        assert caught.value.missing == 1
-        told = [re.fullmatch(r"worker (\d) died in round \d+", said) for said in caplog.messages]
-        assert sorted(int(each[1]) for each in told) == sorted(killed)  # once each
-        wait_for_ends(*pids())
 
 
 @pytest.mark.parametrize(

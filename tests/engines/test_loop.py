@@ -5,7 +5,6 @@ from array import array
 
 import numpy as np
 import pytest
-from engine_checks import Delays
 
 import fastgc
 from fastgc import FractionalRepetition, ReedSolomon
@@ -13,7 +12,7 @@ from fastgc.delays import Exponential, Pareto
 from fastgc.engines import LocalCluster, SimulatedCluster
 from fastgc.errors import NotDecodableError
 from fastgc.stability import StabilityTracker
-from fastgc.testing.engines import Taking
+from fastgc.testing.engines import Delays, Taking
 from fastgc.training.models import least_squares_gradient
 
 NEVER = math.inf

@@ -22,7 +22,6 @@ import numpy as np
 import programs
 import pytest
 from engine_checks import (
-    Delays,
     check_lateness,
     check_leaving_between_messages,
     check_two_clusters,
@@ -39,6 +38,7 @@ from fastgc import (
 from fastgc._base import extras
 from fastgc.engines import LocalCluster, RayCluster
 from fastgc.testing import engines as conformance
+from fastgc.testing.engines import Delays
 
 ray = pytest.importorskip("ray")
 

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from engine_checks import Delays
 from strength import much
 
 import fastgc
 from fastgc.delays import Exponential
 from fastgc.engines import SimulatedCluster
 from fastgc.planning.simulation import simulate
+from fastgc.testing.engines import Delays
 from fastgc.training.models import least_squares_gradient
 
 NEVER = math.inf
