@@ -38,6 +38,19 @@ def test_bind_survivor_mask(data):
         assert mask(len(chosen)) == bad
 
 
+# ------------------------------------------------------------------------------- intervals
+
+
+def test_bind_tiling_goes_forwards_where_it_can():
+    """With fewer messages it could go back from 5 to 4, but ones alone are sums of partitions."""
+    start, stop = np.array([0, 1, 2, 3, 4, 0, 4]), np.array([1, 2, 3, 4, 5, 5, 6])
+    plan = kernels.cover.tiling_plan(start, stop, 6)
+    _, forwards = filled(kernels.unchecked.bind_tiling, plan, np.arange(7))
+    assert forwards.tolist() == [1, 1, 1, 1, 0, 0, 1]
+    _, back = filled(kernels.unchecked.bind_tiling, plan, np.arange(4, 7))
+    assert back.tolist() == [-1, 1, 1]
+
+
 # ------------------------------------------------------------------- messages of two blocks
 
 
