@@ -266,7 +266,8 @@ def test_no_such_worker(code):
 
 def test_coefficients_cannot_be_spoilt():
     """Arrays that a code caches are read-only for callers."""
-    for array in (PACKED.coefficients(0), PACKED.partitions(0)):
+    loads = fastgc.LinearCode([[1, 1], [1, 0]]).scheme.loads
+    for array in (PACKED.coefficients(0), PACKED.partitions(0), loads):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 

@@ -281,9 +281,9 @@ def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
 
 
 def test_cells_that_are_missing_are_the_heaviest():
-    rule = Cells(np.array([0, 1, 2]), np.array([1, 2, 5]), 6)
-    sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2])]
-    assert [rule.missing(F) for F in sets] == [2, 1, 1, 0]
+    rule = Cells(np.arange(4), np.array([1, 2, 4, 5]), 9)
+    sets = [np.array(F, np.int64) for F in ([], [1], [2], [0, 2, 3])]
+    assert [rule.missing(F) for F in sets] == [2, 2, 1, 0]
 
 
 def test_missing_of_a_span_covers_each_empty_column():
