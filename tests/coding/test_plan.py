@@ -391,21 +391,22 @@ def test_lists_with_one_row_of_another_kind_are_refused(what, read, monkeypatch)
     """Calls before them have prepared a way for rows that differ only in what is strange."""
     if read == "in Python":  # as where NumPy's arrays are laid out otherwise
         monkeypatch.setattr(calls, "_HEAD", 0)
+    code = copy.copy(FIVE)  # it keeps what it has prepared
     rows, came = np.random.default_rng(0).standard_normal((5, 6)), np.array([6, 0, 3, 2, 5])
     for _ in range(2):
-        FIVE.decode(came, list(rows), np.empty(6))
-        FIVE.encode(1, list(rows[:3]), np.empty(6))
+        code.decode(came, list(rows), np.empty(6))
+        code.encode(1, list(rows[:3]), np.empty(6))
     out = np.full(6, 7.0)
     for at in (1, 2, 4):
         wrong = [OTHER[what](row) if i == at else row for i, row in enumerate(rows)]
         for result in (None, out):
             with pytest.raises((TypeError, ValueError)):
-                FIVE.decode(came, wrong, result)
+                code.decode(came, wrong, result)
             with pytest.raises((TypeError, ValueError)):
-                FIVE.encode(1, wrong[at - 1 : at + 2] if at < 4 else wrong[2:], result)
+                code.encode(1, wrong[at - 1 : at + 2] if at < 4 else wrong[2:], result)
     for other in (None, [], 1.0, np.array(1.0), rows):
         with pytest.raises((TypeError, ValueError)):
-            FIVE.decode(came, [other] * 5, out)
+            code.decode(came, [other] * 5, out)
     assert (out == 7).all()
 
 

@@ -283,7 +283,8 @@ def bind_apart(
     """
     fields = mode, coef, length, size, 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
     stack = _plan(*fields, stride=length * dtype.itemsize)
-    anywhere, given = _plan(*fields), _plan(*fields, head=_HEAD)
+    head = _HEAD
+    anywhere, given = _plan(*fields), _plan(*fields, head=head)
     kind, function, _ = _sums[kind_of(dtype)]
     real, ids = ffi.typeof(kind), ffi.typeof("uintptr_t[]")
     buffer, array, misplaced = ffi.from_buffer, np.ndarray, int(Status.MISPLACED)
@@ -295,7 +296,7 @@ def bind_apart(
                 return function(stack, buffer(rows), buffer(real, out), count)
             if kind is Rows:
                 return function(anywhere, rows.c or _addresses(rows), buffer(real, out), count)
-            if _HEAD and type(rows[0]) is array:  # C compares the others with the first one
+            if head and type(rows[0]) is array:  # C compares the others with the first one
                 table = np.fromiter(rows, object, count)  # which holds their addresses
                 return function(given, buffer(ids, table), buffer(real, out), count)
         except ValueError:  # the matrix is not contiguous
