@@ -156,10 +156,18 @@ class _Server(forkserver.ForkServer):
 
     def __init__(self, modules: Sequence[str]) -> None:
         super().__init__()
-        self.modules, self.ready = set(modules), False
+        self.modules, self.ready, self._begun = set(modules), False, False
         self.set_forkserver_preload([__name__, *modules])  # with this one, no process finds another
         with _environment(), _short_folder(), _blocked(signal.SIGINT):  # Ctrl-C is for the program
             self.ensure_running()
+
+    def ensure_running(self) -> None:
+        """Start it once: the standard library would start it again, in another environment."""
+        if not self._begun:
+            self._begun = True
+            super().ensure_running()
+        elif not self.runs:
+            raise ConnectionError("the server has ended")
 
     @property
     def runs(self) -> bool:

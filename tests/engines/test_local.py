@@ -176,17 +176,30 @@ def test_two_clusters_at_once():
     check_two_clusters(LocalCluster)
 
 
-def test_workers_import_what_the_master_does(tmp_path):
-    """A folder named fastgc in the working directory, such as a checkout, changes nothing."""
+@pytest.mark.parametrize("dies", [False, True])
+def test_workers_import_what_the_master_does(dies, tmp_path):
+    """A folder named fastgc in the working directory, such as a checkout, changes nothing.
+
+    Nor if the server dies after it was asked for: the standard library would start it again.
+    """
     (tmp_path / "fastgc").mkdir()
     (tmp_path / "fastgc" / "__init__.py").write_text("raise ImportError('not this one')")
     source = """
         import os, sys
         import numpy as np
         from fastgc import Uncoded
-        from fastgc.engines import LocalCluster, SimulatedCluster
+        from fastgc.engines import LocalCluster, processes
         sys.path.insert(0, os.getcwd())  # after all that it imports
+        running, struck = processes._running, [not DIES]
 
+        def strike(*given):
+            server = running(*given)
+            if not all(struck):
+                os.kill(pid := server._forkserver_pid, 9)
+                struck[0] = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return server
+
+        processes._running = strike
         if __name__ == "__main__":
             with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 1) as cluster:
                 cluster.step(np.ones(1), out := np.empty(1))
@@ -194,7 +207,7 @@ def test_workers_import_what_the_master_does(tmp_path):
     """
     (tmp_path / "elsewhere").mkdir()
     script = tmp_path / "elsewhere" / "program.py"
-    script.write_text(textwrap.dedent(source))
+    script.write_text(textwrap.dedent(source).replace("DIES", str(dies)))
     result = programs.run([sys.executable, script], folder=tmp_path)
     assert (result.stdout, result.stderr) == ("[3.]\n", "")
 
