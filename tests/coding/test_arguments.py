@@ -264,6 +264,16 @@ def test_no_such_worker(code):
             ask("0")
 
 
+@EVERY_CODE
+def test_a_vector_of_another_length_has_no_residual(code):
+    survivors = np.arange(code.scheme.messages.count)
+    vector = code.decoding_vector(survivors)
+    assert code.residual(survivors, vector) <= 1e-9
+    for wrong in (vector[:-1], np.append(vector, 1.0)):
+        with pytest.raises(ValueError, match="vector must have shape"):
+            code.residual(survivors, wrong)
+
+
 def test_coefficients_cannot_be_spoilt():
     """Arrays that a code caches are read-only for callers."""
     loads = fastgc.LinearCode([[1, 1], [1, 0]]).scheme.loads

@@ -576,6 +576,13 @@ def test_covered_cdf_keeps_its_digits():
     assert mean > 50
 
 
+def test_covered_mean_of_numbers_of_numpy():
+    """Sizes of few bits do not overflow."""
+    kinds = np.int8, int
+    small, large = (covered_mean(12, 24, Exponential(1.0), k=144, batch=kind(2)) for kind in kinds)
+    assert small == large
+
+
 def test_covered_mean_of_recorded_times_is_exact():
     delays = Empirical([1.0, 2.0, 6.0], per="computation")
     n, load = 4, 2
