@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .data_parallel import CodedDataParallel, Result
     from .ddp import coded_ddp
     from .place import hosts
+    from .reactive import ReactiveDataParallel
     from .sampler import CodedSampler
     from .tensors import decode
 
@@ -25,6 +26,7 @@ _LAZY = {
     "CodedDataParallel": "data_parallel",
     "CodedSampler": "sampler",
     "Fault": "all_reduce",
+    "ReactiveDataParallel": "reactive",
     "Result": "data_parallel",
     "all_reduce_gradients": "all_reduce",
     "coded_ddp": "ddp",
@@ -38,6 +40,7 @@ __all__ = [
     "CodedDataParallel",
     "CodedSampler",
     "Fault",
+    "ReactiveDataParallel",
     "Result",
     "all_reduce_gradients",
     "coded_ddp",

@@ -1,0 +1,88 @@
+"""Where the coordinator is, and which rank this process is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch.distributed
+
+from .coordinator import Server
+from .member import own_host
+from .place import own_store
+
+dist: Any = torch.distributed  # type checkers do not see all that it exports
+
+_SECONDS = 60.0  # in which torchrun's store must answer
+
+
+class Place(NamedTuple):
+    """What `Member` needs to take part; `server` is set if this process keeps the coordinator."""
+
+    address: tuple[str, int]
+    run: str
+    rank: int | None
+    ranks: int
+    server: Server | None = None
+
+
+def find(store: str | None, rank: int | None, ranks: int | None) -> Place:
+    """Find the coordinator: by `store`, or by the environment of the guard, or of torchrun."""
+    around = os.environ
+    if rank is None and "RANK" in around:
+        rank = int(around["RANK"])
+    world = int(around.get("WORLD_SIZE", "1")) if ranks is None else ranks
+    restarts = around.get("TORCHELASTIC_RESTART_COUNT", "0")
+    run = around.get("FASTGC_RUN", f"{around.get('TORCHELASTIC_RUN_ID', 'run')}/{restarts}")
+    store = around.get("FASTGC_STORE") if store is None else store
+    if store is not None:
+        host, _, port = store.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"store must be host:port of python -m fastgc.store, not {store!r}")
+        return Place((host, int(port)), run, rank, world)
+    if world == 1:
+        server = Server().start()
+        return Place(("127.0.0.1", server.port), run, rank, world, server)
+    served = around.get("FASTGC_COORDINATOR")  # the port, if the guard keeps it
+    server = None
+    if rank == 0 and served is None:  # without a guard: it ends with this rank
+        server = Server().start()
+        served = str(server.port)
+    address = _in_time(lambda: _told(rank, served, restarts))
+    return Place(address, run, rank, world, server)
+
+
+def _told(rank: int | None, port: str | None, restarts: str) -> tuple[str, int]:
+    """Return the coordinator's address, which rank 0 writes into torchrun's store."""
+    store = dist.PrefixStore(f"fastgc/{restarts}", own_store())
+    store.set_timeout(timedelta(seconds=_SECONDS))
+    if rank == 0:
+        store.set("coordinator", f"{own_host()}:{port}")
+    host, _, told = store.get("coordinator").decode().rpartition(":")
+    return host, int(told)
+
+
+def _in_time(ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:
+    """Call a function in a thread: a store that does not answer holds its caller for ever."""
+    found: list[tuple[str, int] | Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_SECONDS + 5)
+    if not found:
+        raise RuntimeError(
+            f"torchrun's store, by which ranks find the coordinator, has not answered for "
+            f"{_SECONDS:g} s"
+        )
+    if isinstance(found[0], Exception):
+        raise RuntimeError(f"torchrun's store cannot be used: {found[0]}") from found[0]
+    return found[0]

@@ -1,0 +1,596 @@
+"""A rank's part in the protocol: its line to the coordinator, and the gloo group of a view.
+
+A thread reads what the coordinator says. When a new view is to be made, it shuts down the group's
+connections, so that nobody waits for this rank any longer, and says where this rank is, as soon as
+the main thread is in no collective. Another thread builds the new group. So a rank answers while
+its main thread computes, and the group is ready when the main thread needs it.
+
+Gloo's groups find each other through the coordinator (`_Board`), which passes on what each rank
+would put into a store: no other store is used.
+
+Forks of a rank, such as the workers of a DataLoader, let go of its sockets, because they may
+outlive it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import socket
+import stat
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+
+from ..errors import FinishedError, LeftOutError
+from .coordinator import keep_alive
+
+dist: Any = torch.distributed  # type checkers do not see all that it exports
+
+_BUILD = 10.0  # seconds for a group to be built
+_REACH = 30.0  # seconds, at least, in which the coordinator must be reached
+_FIRST_WAIT, _WAIT = 0.05, 0.2  # seconds between looks at the view, while a collective runs
+_FOREVER = timedelta(days=30)
+_RETRY = 0.2  # seconds between attempts to reach the coordinator
+
+_Socket = tuple[int, int]  # its descriptor, and its inode's number, which no later socket has
+
+
+class BrokenViewError(Exception):
+    """A member of the view is gone or late: a new view follows."""
+
+
+class NewcomerError(Exception):
+    """The others are running: this rank gets their state before it takes part."""
+
+
+class View:
+    """The ranks that take part, ascending, and their group; None if there is one rank."""
+
+    def __init__(self, number: int, lives: list[list[Any]], own: str, group: Group | None) -> None:
+        self.number, self.lives, self.group = number, lives, group
+        self.ranks: list[int] = [each[0] for each in lives]
+        self.slot = [each[1] for each in lives].index(own)  # this rank's place in it
+
+
+class Member:
+    """This rank's life: `there` waits for a view, `do` runs a collective in it."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        run: str,
+        rank: int | None,
+        world: int | None,
+        hang: float | None,
+        replace: float | None,
+    ) -> None:
+        self.rank = -1 if rank is None else rank
+        self.name = secrets.token_hex(6)  # 48 bits: a float64 holds them
+        self.at = 0  # sums done
+        self.holds = self.boundary = self.newcomer = self.ready = False
+        self.waiting: set[str] = set()  # newcomers that are ready to enter
+        self.hang = 60.0 if hang is None else hang
+        self.fetches: list[tuple[str, Any]] = []  # newcomers that want the state
+        self.view: View | None = None
+        self.last: View | None = None  # the last view that there was
+        self.spoiled = False  # whether a group that was given up may still write to memory
+        self.changes = 0  # views that this rank took part in
+        self._address, self._run, self._world, self._replace = address, run, world, replace
+        self._asked = rank
+        self._changed = threading.Condition()
+        self._number = 0  # of the view that is being made
+        self._group: Group | None = None
+        self._inside = self._owes = self._waits = self._closing = False
+        self._error: Exception | None = None
+        self._board: _Board | None = None
+        self.state_at = socket.create_server((own_host(), 0), backlog=16)
+        self._line = self._connect(max(self.hang, _REACH))
+        _all_members.add(self)
+        self._thread = threading.Thread(target=self._listen, name="fastgc-member", daemon=True)
+        self._thread.start()
+
+    # ----------------------------------------------------------------------------- the main thread
+
+    def there(self, after: int = 0) -> View:
+        """Wait for a view of a number above `after`, and return it."""
+        with self._changed:
+            self._waits = True
+            try:
+                while True:
+                    if self._error is not None:
+                        raise self._error
+                    if self.newcomer and self.view is None:
+                        raise NewcomerError
+                    if self.view is not None and self.view.number > after:
+                        return self.view
+                    self._changed.wait()
+            finally:
+                self._waits = False
+
+    def do(
+        self, view: View, start: Callable[[Group], Any], then: Callable[[], None] | None = None
+    ) -> None:
+        """Run a collective, and then call `then`, before this rank says where it is.
+
+        Raise BrokenViewError if the view changes, or if others do not come within `hang` seconds.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            if self.view is not view:
+                self._waits = True
+                raise BrokenViewError
+            self._inside, self._waits = True, False
+        late = False
+        try:
+            if view.group is not None:
+                late = not self._done(view, start(view.group))
+            if not late and then is not None:
+                then()
+        except RuntimeError as error:  # gloo's
+            self._waits = True  # until it computes again
+            self.say("broken", view.number, False)
+            raise BrokenViewError from error
+        finally:
+            with self._changed:
+                self._waits |= late
+                self._inside = False
+                if self._owes:
+                    self._answer()
+        if late:
+            self.say("broken", view.number, True)
+            raise BrokenViewError
+
+    def _done(self, view: View, work: Any) -> bool:
+        """Wait until a collective is done; return False if it is late, or the view has changed.
+
+        Time is counted by waits, so that a process that was stopped does not take others for late.
+        A group whose connections were shut may still not wake those who wait in it (seen with
+        PyTorch 2.13): then it is given up, with the memory that it may write to.
+        """
+        waited = 0.0
+        while True:
+            seconds = _FIRST_WAIT if not waited else _WAIT
+            try:
+                work.wait(timedelta(seconds=seconds))
+                return True
+            except RuntimeError:
+                if work.is_completed():
+                    work.wait()  # raises its error, unless it has ended just now
+                    return True
+            waited += seconds
+            if self.view is not view or waited > self.hang:
+                with contextlib.suppress(RuntimeError):
+                    if view.group is not None:
+                        view.group.shut()
+                    work.wait(timedelta(seconds=_FIRST_WAIT))  # it ends now, as a rule
+                if not work.is_completed():
+                    self.spoiled = True
+                    if view.group is not None:
+                        view.group.give_up()
+                return False
+
+    def sum(
+        self, view: View, tensor: torch.Tensor, then: Callable[[], None] | None = None
+    ) -> None:
+        """Sum a tensor over the view's ranks, in place: all get the same bits."""
+        self.do(view, lambda group: group.sum(tensor), then)
+
+    def copy(
+        self, view: View, tensor: torch.Tensor, slot: int, then: Callable[[], None] | None = None
+    ) -> None:
+        """Copy the tensor of the rank at `slot` to all."""
+        self.do(view, lambda group: group.copy(tensor, slot), then)
+
+    def pass_boundary(self, view: View) -> None:
+        """Leave the boundary between two steps; BrokenViewError if the view has changed."""
+        with self._changed:
+            if self.view is not view:
+                self._waits = True
+                raise BrokenViewError
+            self.boundary = False
+
+    def warm(self) -> None:
+        """Tell that this newcomer has tried a step, and may enter."""
+        with self._changed:
+            self.newcomer, self.ready = False, True
+        self.say("warm")
+
+    def hold(self) -> None:
+        """From now on, this rank holds the state."""
+        with self._changed:
+            self.holds, self.newcomer = True, False
+        self.say("holds")
+
+    def say(self, *message: Any) -> None:
+        """Tell the coordinator something; what is not delivered is told again by `hello`."""
+        with contextlib.suppress(OSError):
+            self._line.sendall(json.dumps(message).encode() + b"\n")
+
+    def accept(self, seconds: float) -> socket.socket:
+        """Wait for a rank that sends the state; raise OSError if none comes."""
+        until = time.monotonic() + seconds
+        while True:
+            self.state_at.settimeout(0.1)
+            with contextlib.suppress(TimeoutError):
+                made = self.state_at.accept()[0]
+                made.settimeout(max(self.hang, 5.0))
+                with contextlib.suppress(OSError):
+                    if made.recv(12, socket.MSG_WAITALL) == self.name.encode():
+                        return made
+                made.close()
+            if self._error is not None:
+                raise self._error
+            if time.monotonic() > until:
+                raise TimeoutError("no rank has sent the state")
+
+    def call(self, name: str, address: list[Any]) -> socket.socket:
+        """Connect to a newcomer, to send it the state."""
+        made = socket.create_connection((address[0], address[1]), timeout=max(self.hang, 5.0))
+        keep_alive(made)
+        made.sendall(name.encode())
+        return made
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    def close(self) -> None:
+        """Leave: the coordinator takes this life for dead."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+        self.state_at.close()
+        self._thread.join(2.0)
+        with self._changed:
+            self._drop()
+
+    # ---------------------------------------------------------------------------- the line's thread
+
+    def _connect(self, seconds: float) -> socket.socket:
+        """Connect to the coordinator, and say hello."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                line = socket.create_connection(self._address, timeout=max(1.0, seconds))
+                line.settimeout(None)
+                keep_alive(line)
+                line.sendall(json.dumps(["hello", self._hello()]).encode() + b"\n")
+                return line
+            except OSError as error:
+                if time.monotonic() > until:
+                    host, port = self._address
+                    raise RuntimeError(
+                        f"the coordinator at {host}:{port}, by which ranks find each other, cannot "
+                        f"be reached for {seconds:g} s: {error}. It runs in python -m "
+                        "fastgc.store, or in the guard of rank 0"
+                    ) from None
+                time.sleep(_RETRY)
+
+    def _hello(self) -> dict[str, Any]:
+        last = self.last
+        return {
+            "run": self._run,
+            "rank": None if self.rank < 0 else self.rank,
+            "world": self._world,
+            "life": self.name,
+            "address": list(self.state_at.getsockname()[:2]),
+            "holds": self.holds,
+            "ready": self.ready,
+            "at": self.at,
+            "view": 0 if last is None else last.number,
+            "lives": [] if last is None else [each[1] for each in last.lives],
+            "hang": self.hang,
+            "replace": self._replace,
+        }
+
+    def _listen(self) -> None:
+        left = b""
+        while not self._closing:
+            try:
+                got = self._line.recv(1 << 16)
+            except OSError:
+                got = b""
+            if not got:
+                left = b""
+                if not self._again():
+                    return
+                continue
+            *whole, left = (left + got).split(b"\n")
+            for each in whole:
+                self._hear(json.loads(each))
+
+    def _again(self) -> bool:
+        """Connect anew after the connection closed; the present group works meanwhile."""
+        if self._closing or self._error is not None:
+            return False
+        try:
+            self._line = self._connect(max(self.hang, _REACH))
+            return True
+        except RuntimeError as error:
+            self._fail(error)
+            return False
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self.view = None
+            self._drop()
+            self._changed.notify_all()
+
+    def _hear(self, message: list[Any]) -> None:
+        what, *told = message
+        if what == "put":
+            board = self._board
+            if board is not None and board.number == told[0]:
+                board.take(told[1], base64.b64decode(told[2]))
+        elif what == "welcome":
+            self.rank = told[0]
+        elif what == "left":
+            self._fail(LeftOutError(f"rank {self.rank} was left out: {told[0]}"))
+        elif what == "lost":
+            self._fail(RuntimeError(f"{told[0]}: start the run again, from a checkpoint"))
+        elif what == "finished":
+            self._fail(FinishedError(f"the run has ended at step {told[0]}, without this rank"))
+        else:
+            with self._changed:
+                if what == "gather":
+                    self._number, self.view, self._owes = told[0], None, True
+                    self._drop()
+                    if not self._inside:
+                        self._answer()
+                elif what == "view" and told[0] == self._number:
+                    self._board = _Board(told[0], self)
+                    self.waiting = set(told[2])
+                    threading.Thread(target=self._build, args=told[:2], daemon=True).start()
+                elif what == "newcomer":
+                    self.newcomer = True
+                elif what == "fetch":
+                    self.fetches.append((told[0], told[1]))
+                elif what == "admit":
+                    self.waiting.add(told[0])
+                self._changed.notify_all()
+
+    def _answer(self) -> None:
+        self._owes = False
+        self.say(
+            "here",
+            {
+                "view": self._number,
+                "at": self.at,
+                "holds": self.holds,
+                "boundary": self.boundary,
+                "waits": self._waits or self._inside,
+            },
+        )
+
+    def _build(self, number: int, lives: list[list[Any]]) -> None:
+        board, group = self._board, None
+        assert board is not None
+        slot = [each[1] for each in lives].index(self.name)
+        try:
+            if len(lives) > 1:
+                group = Group(board, slot, len(lives))
+        except Exception:  # gloo's, or of the board
+            self.say("broken", number, False)
+            return
+        with self._changed:
+            if number == self._number:
+                self._group = group
+                self.view = self.last = View(number, lives, self.name, group)
+                self.changes += 1
+                self._changed.notify_all()
+
+    def _drop(self) -> None:
+        """Shut down the group's connections, so that nobody waits for this rank in it."""
+        group, self._group = self._group, None
+        if self._board is not None:
+            self._board.close()
+        if group is not None:
+            group.shut()
+
+    def let_go(self) -> None:
+        """In a fork: release the sockets by which others would take the rank for alive."""
+        null = os.open(os.devnull, os.O_RDWR)
+        own = {self._line.fileno(), self.state_at.fileno()}
+        if self._group is not None:
+            own |= {fd for fd, _ in self._group.lines}
+        for fd in own - {-1}:  # their numbers stay in use: their owners close them once more
+            os.dup2(null, fd, inheritable=False)
+        os.close(null)
+
+
+_all_members: weakref.WeakSet[Member] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for each in list(_all_members):
+        each.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def own_host() -> str:
+    """Return the address by which other ranks reach this one, found as gloo finds it."""
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    if name:
+        return _address_of_interface(name)
+    with contextlib.suppress(OSError):
+        for family, _, _, _, found in socket.getaddrinfo(
+            socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM
+        ):
+            with contextlib.suppress(OSError), socket.socket(family) as made:
+                made.bind((found[0], 0))
+                return str(found[0])
+    return "127.0.0.1"
+
+
+def _address_of_interface(name: str) -> str:
+    import fcntl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        query = struct.pack("256s", name.encode()[:15])
+        try:
+            found = fcntl.ioctl(made.fileno(), 0x8915, query)  # SIOCGIFADDR
+        except OSError as error:
+            raise OSError(
+                error.errno, f"GLOO_SOCKET_IFNAME={name}: no such interface with an IPv4 address"
+            ) from None
+    return socket.inet_ntoa(found[20:24])
+
+
+class _Board(dist.Store):  # type: ignore[misc]
+    """What the members of one view tell each other while gloo builds their group."""
+
+    def __init__(self, number: int, member: Member) -> None:
+        super().__init__()
+        self.number, self._member = number, member
+        self._found: dict[str, bytes] = {}
+        self._there = threading.Condition()
+        self._until = time.monotonic() + _BUILD
+        self._closed = False
+
+    def take(self, key: str, value: bytes) -> None:
+        with self._there:
+            self._found[key] = value
+            self._there.notify_all()
+
+    def close(self) -> None:
+        with self._there:
+            self._closed = True
+            self._there.notify_all()
+
+    def set(self, key: str, value: bytes | str) -> None:
+        value = value.encode() if isinstance(value, str) else bytes(value)
+        self._member.say("put", self.number, key, base64.b64encode(value).decode())
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._found[key]
+
+    def wait(self, keys: Iterable[str], timeout: object = None) -> None:
+        with self._there:
+            while not all(key in self._found for key in keys):
+                left = self._until - time.monotonic()
+                if self._closed or left <= 0:
+                    raise RuntimeError("the view has changed")
+                self._there.wait(left)
+
+    def check(self, keys: Iterable[str]) -> bool:
+        return all(key in self._found for key in keys)
+
+    def set_timeout(self, timeout: object) -> None:
+        pass
+
+    def has_extended_api(self) -> bool:
+        return False
+
+
+class Group:
+    """A gloo group apart from those of torch.distributed.
+
+    It closes its sockets when the last reference to it goes. Gloo takes 10 ms for each, so a thread
+    closes them. Others may still wait for this rank, so `shut` ends the connections at once.
+    """
+
+    def __init__(self, board: _Board, slot: int, size: int) -> None:
+        options = dist.ProcessGroupGloo._Options()
+        options._timeout = timedelta(seconds=_BUILD)
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=own_host())]
+        before = _sockets()
+        self._held = [dist.ProcessGroupGloo(board, slot, size, options)]
+        # Other threads may have opened sockets meanwhile: gloo's connect the ports that it told.
+        self.lines = {each for each in _sockets() - before if _is_connected(each)}
+
+    def sum(self, tensor: torch.Tensor) -> Any:
+        """Begin to sum over all members, in place."""
+        options = dist.AllreduceOptions()
+        options.timeout = _FOREVER  # `Member` counts
+        return self._held[0].allreduce([tensor], options)
+
+    def copy(self, tensor: torch.Tensor, root: int) -> Any:
+        """Begin to copy the tensor of member `root` to all."""
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor, options.timeout = root, 0, _FOREVER
+        return self._held[0].broadcast([tensor], options)
+
+    def give_up(self) -> None:
+        """Never close this group: a thread of it waits, and closing would wait for the thread."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._held[0]))
+
+    def shut(self) -> None:
+        """End all connections: what waits in them raises RuntimeError, here and elsewhere."""
+        for each in self.lines:
+            if (found := _handle(each)) is not None:
+                with found, contextlib.suppress(OSError):  # the other end has closed it
+                    found.shutdown(socket.SHUT_RDWR)
+        self.lines = set()
+
+    def __del__(self) -> None:
+        held = getattr(self, "_held", None)
+        if not held:  # the group could not be made
+            return
+        self.shut()
+        # The interpreter must not end while gloo closes sockets. So the thread is no daemon, and
+        # the interpreter waits for it. Once it waits for threads no more, none is started.
+        if threading.main_thread().is_alive():
+            with contextlib.suppress(RuntimeError):  # no more threads can be started
+                threading.Thread(target=held.clear, name="fastgc-closes", daemon=False).start()
+                return
+        held.clear()
+
+
+def _sockets() -> set[_Socket]:
+    """Return the open sockets of this process; none if the system does not list them."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                status = os.fstat(int(name))
+                if stat.S_ISSOCK(status.st_mode):
+                    found.add((int(name), status.st_ino))
+    return found
+
+
+def _handle(each: _Socket) -> socket.socket | None:
+    """Return another handle of a socket, or None if another file, or none, has its descriptor."""
+    try:
+        fd = os.dup(each[0])
+    except OSError:
+        return None
+    try:
+        if os.fstat(fd).st_ino == each[1]:
+            return socket.socket(fileno=fd)
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+def _is_connected(each: _Socket) -> bool:
+    found = _handle(each)
+    if found is None:
+        return False
+    with found:
+        if found.family not in (socket.AF_INET, socket.AF_INET6):
+            return False
+        try:
+            found.getpeername()
+            return True
+        except OSError:
+            return False

@@ -1,0 +1,883 @@
+"""Gradients of whole batches on every rank, whoever dies, at any pace, without a code."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from .._base.arrays import Array, check_word
+from ..errors import FinishedError
+from . import handover, shares
+from .finding import find
+from .job import losses
+from .member import BrokenViewError, Member, NewcomerError, View
+from .times import Times
+
+_LOG = logging.getLogger("fastgc")
+
+_SUM, _BOUNDARY, _LEAVE = 1.0, 2.0, 3.0  # what a rank wants: a sum, the next step, to leave
+_SUMS, _PARTS = 16, 16  # most further sums, and most intervals that a rank's share consists of
+_NAMES = ("kind", "step", "turn", "at", "fresh", "admits", "pace", "seconds", "print", "piece")
+_NAMES += ("size", "batch", "order", "sums", "rank", "life")
+_AT = {name: at for at, name in enumerate(_NAMES)}
+_WIDTH = len(_NAMES) + 1 + _SUMS + 2 * _PARTS
+_WATCHED, _EVERY = 3, 100  # steps after a join, and then every so many, that compare parameters
+_PIECE = 4096  # numbers of one parameter that are compared in every step
+_SMOOTH = 0.3  # weight of the newest measured pace
+_HANG, _SHORTEST, _FACTOR, _MEASURED = 60.0, 10.0, 10.0, 20  # seconds, seconds, times, steps
+
+_DTYPES = (torch.float32, torch.float64, torch.int64)  # of sums
+
+Compute = Callable[[Any], Any]
+
+
+class ReactiveDataParallel:
+    """Make every ``.grad`` that of the whole batch on all ranks, while one of them lives.
+
+    All ranks run the same loop, as with DistributedDataParallel::
+
+        with ReactiveDataParallel(model, state=[optimizer, scheduler]) as rdp:
+            for step in rdp.steps(STEPS):
+                optimizer.zero_grad()
+                loss = rdp.backward(compute, batch(step))
+                optimizer.step()
+                scheduler.step()
+
+    ``batch(step)`` are the indices of all samples of a step, the same on all ranks, and
+    ``compute(indices)`` returns the sum of the losses of some of them. Each rank computes a share
+    of the batch that follows its measured pace. When a rank dies, the others compute what it owed
+    in the same step, so each step is that of the whole batch. A rank that starts later gets the
+    others' state, tries a step alone, and takes part from the next step on.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or iterable of torch.nn.Module
+        What is trained, with the same parameters on all ranks at the start. Several modules, such
+        as the two of a GAN, are given as a list. Each rank holds all of them (as with
+        DistributedDataParallel), on any device. Gradients are summed on the CPU.
+    state : iterable
+        What a rank that joins gets from another, besides the modules' states: optimizers,
+        schedulers, samplers and all else with ``state_dict()`` and ``load_state_dict()`` that
+        steps change. Ranks compare their parameters, so that what is left out is an error.
+    reduction : "mean" or "sum"
+        Whether gradients and losses are divided by the number of indices of the batch.
+    hang : float, optional
+        Seconds that a silent rank is waited for. Default: 60, and after 20 steps ten times the
+        longest of the last 20, at least 10.
+    replace : float, optional
+        Seconds to wait if nobody who holds the state can be reached. Default: `hang`. While one
+        rank holds the state, training goes on.
+    times : path, optional
+        A CSV file of the seconds that each rank computed in each step: a row for each step, a
+        column for each rank. ``fastgc plan --recorded`` reads it.
+    rank : int, optional
+        Default: that of torchrun; without torchrun the coordinator gives a number.
+    ranks : int, optional
+        How many ranks begin together. Default: torchrun's ``WORLD_SIZE``, or 1. More may join.
+    store : str, optional
+        ``host:port`` of ``python -m fastgc.store``. Default: the environment's ``FASTGC_STORE``,
+        or else what the guard of rank 0 keeps.
+
+    Attributes
+    ----------
+    step : int
+        The step that is computed, counted from 0; after the loop, the number of steps.
+    rank : int
+        This rank's number.
+    alone : bool
+        Whether this rank, which joins, tries a step alone: it computes the whole batch, and what
+        the loop makes of it is then replaced by the others' state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit.
+    RuntimeError
+        If the coordinator cannot be reached.
+
+    Notes
+    -----
+    `backward` may be called any number of times in a step: gradients add up, as with plain PyTorch.
+    Buffers that forward changes, such as BatchNorm's, become the mean over ranks, weighted by their
+    shares. Dropout and augmentation draw on each rank by itself.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | Iterable[torch.nn.Module],
+        state: Iterable[Any] = (),
+        *,
+        reduction: str = "mean",
+        hang: float | None = None,
+        replace: float | None = None,
+        times: str | Path | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+        store: str | None = None,
+    ) -> None:
+        check_word("reduction", reduction, "mean", "sum")
+        self._modules = [model] if isinstance(model, torch.nn.Module) else list(model)
+        self._state = list(state)
+        _check_state(self._modules, self._state)
+        self._parameters = list(dict.fromkeys(p for m in self._modules for p in m.parameters()))
+        self._buffers = _Buffers(self._modules)
+        self._mean = reduction == "mean"
+        for name, value in (("hang", hang), ("replace", replace)):
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be a number of seconds above 0, not {value!r}")
+        self._hang = hang
+        self._times = None if times is None else Times(times)
+        self.step = 0
+        self.alone = False
+        self._turn = 0
+        self._fresh = True
+        self._inside = False  # whether a step's body runs
+        self._admits = False  # whether newcomers enter before the next step
+        self._watch = _WATCHED  # further steps that compare all parameters
+        self._pace = 0.0  # samples a second, of this rank; 0: unknown
+        self._known = _Known([], [], [])
+        self._seconds: list[float] = []  # of the last steps
+        self._own_seconds = 0.0
+        self._begun = 0.0
+        self._kept: _Result | None = None  # of the last sum, for ranks that lack it
+        self._memory: dict[tuple[int, int], torch.Tensor] = {}
+        place = find(store, rank, ranks)
+        self._server = place.server
+        self._member = Member(
+            place.address, place.run, place.rank, place.ranks, hang, replace
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._end()
+
+    def __repr__(self) -> str:
+        names = ", ".join(type(each).__name__ for each in self._modules)
+        return f"<ReactiveDataParallel of {names}: rank {self.rank}, step {self.step}>"
+
+    @property
+    def rank(self) -> int:
+        """This rank's number."""
+        return self._member.rank
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that take part now."""
+        return list(self._view().ranks)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first of the ranks that take part: the one that saves and prints.
+
+        Right after a death, too: while ranks agree on who is left, this waits for it.
+        """
+        return not self.alone and self._view().slot == 0
+
+    def _view(self) -> View:
+        last = self._member.last
+        if self.alone or self._fresh or self._member.closed:
+            if last is None:
+                raise RuntimeError("ranks find each other when steps() begins")
+            return last
+        return self._member.there()
+
+    # ------------------------------------------------------------------------------------- the loop
+
+    def steps(self, until: int) -> Iterator[int]:
+        """Yield the numbers of the steps up to `until`, from the first, or from the others' on.
+
+        Raises
+        ------
+        LeftOutError
+            If the others have gone on without this rank, because it was silent for too long. The
+            guard starts it again.
+        FinishedError
+            If the run ended before this rank could join.
+        RuntimeError
+            If ranks differ in their parameters or their loops, or if nobody who held the state is
+            left.
+        """
+        self._member.say("busy", False)
+        try:
+            if self._fresh:
+                try:
+                    self._cross()
+                except NewcomerError:
+                    yield from self._rehearse(until)
+                    self._cross()
+            while self.step < until:
+                self._turn, self._inside, self._begun = 0, True, time.monotonic()
+                yield self.step
+                self._inside = False
+                self._end_step()
+                self._cross()
+        finally:
+            self._inside = False
+            self._member.say("busy", True)  # what follows the loop may take long
+
+    def backward(self, compute: Compute, batch: Any) -> Any:
+        """Add the gradient of a batch to every ``.grad``; return its loss.
+
+        Parameters
+        ----------
+        compute : callable
+            ``compute(indices)`` returns the sum of these samples' losses, a tensor, or a tuple of
+            it and further sums. It is not called if this rank has no samples, and again for what a
+            rank owed that died.
+        batch : sequence of int
+            The indices of all samples of the batch, the same on all ranks: a list, an array, or a
+            tensor. `compute` gets parts of it, of the same type.
+
+        Returns
+        -------
+        float, or tuple of float
+            The batch's loss, its mean or sum as `reduction` says; a tuple of it and of the further
+            sums, if `compute` returns some.
+        """
+        if not self._inside:
+            raise RuntimeError("backward() belongs into a loop `for step in rdp.steps(STEPS):`")
+        turn = _Turn(self, compute, batch)
+        try:
+            result = turn.alone() if self.alone else self._summed(turn)
+        except BaseException:
+            turn.give_back()
+            raise
+        self._turn += 1
+        return result
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """While this rank evaluates or saves, the others wait for it, however long it takes."""
+        self._member.say("busy", True)
+        try:
+            yield
+        finally:
+            self._member.say("busy", False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the step and the shares, to save with modules and optimizers."""
+        return {"step": self.step + self._inside, "known": tuple(self._known)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on at the step that `state_dict` returned: on all ranks, before `steps`."""
+        if not self._fresh:
+            raise RuntimeError("ranks have begun: load a checkpoint before steps()")
+        self.step = int(state["step"])
+
+    def close(self) -> None:
+        """Leave. If all ranks do, the run has ended; otherwise the others go on without this one.
+
+        It waits until all ranks have the last step's sum. A second call does nothing.
+        """
+        if self._member.closed:
+            return
+        try:
+            if not self._fresh:
+                self._leave()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._member.close()
+        if self._server is not None:
+            self._server.drain(10.0)
+            self._server.close()
+
+    # ------------------------------------------------------------------------------ between steps
+
+    def _end_step(self) -> None:
+        self.step += 1
+        self._watch = max(0, self._watch - 1)
+        if self._times is not None:
+            self._times.end_step(self.first)
+        self._seconds = [*self._seconds[1 - _MEASURED :], time.monotonic() - self._begun]
+        if self._hang is None and len(self._seconds) == _MEASURED:
+            hang = max(_SHORTEST, _FACTOR * max(self._seconds))
+            if not 0.5 < hang / self._member.hang < 2:
+                self._member.hang = hang
+                self._member.say("hang", hang)
+
+    def _cross(self) -> None:
+        """Pass the boundary between two steps, where newcomers enter."""
+        member = self._member
+        self._serve_states()
+        if not (self._fresh or self._admits):
+            return
+        member.boundary, after = True, 0
+        while True:
+            try:
+                view = member.there(after)
+                heads = self._exchange(view, _BOUNDARY)
+                if self._has_left(view, heads) or self._at_odds(view, heads):
+                    after = view.number if (heads.of("kind") == _LEAVE).any() else 0
+                    continue
+                fresh = heads.of("fresh") > 0
+                if fresh.all():
+                    self._begin(view, heads)
+                elif fresh.any():
+                    self._hand_over(view, fresh)
+                elif heads.of("admits").any() and (heads.of("kind") == _BOUNDARY).all():
+                    member.say("boundary", view.number)
+                    after = view.number
+                    continue
+                member.pass_boundary(view)
+                self._admits = False
+                return
+            except BrokenViewError:
+                continue
+
+    def _begin(self, view: View, heads: _Heads) -> None:
+        """All ranks begin: compare what they begin with."""
+        _compare(view, heads.of("size"), "modules have different numbers of parameters")
+        _compare(view, heads.of("step"), "ranks begin at different steps")
+        _compare(
+            view,
+            heads.of("print"),
+            "parameters differ at the start: make the model after torch.manual_seed(0) on all "
+            "ranks, or load the same checkpoint",
+        )
+        self._fresh = False
+        self._member.hold()
+
+    def _hand_over(self, view: View, fresh: Array) -> None:
+        """Send the state to newcomers, or receive it."""
+        source = int(np.flatnonzero(~fresh)[0])
+        if self._fresh:
+            try:
+                with self._member.accept(self._member.hang) as line:
+                    self._load(handover.receive(line))
+            except OSError:
+                self._member.say("broken", view.number, False)
+                raise BrokenViewError from None
+            self._fresh = False
+            self._member.hold()
+        elif view.slot == source:
+            for slot in np.flatnonzero(fresh):
+                _, name, address = view.lives[slot]
+                self._send_state(name, address)
+        self._watch = _WATCHED
+
+    def _serve_states(self) -> None:
+        """Send the state to newcomers that ask this rank for it."""
+        while self._member.fetches:
+            self._send_state(*self._member.fetches.pop(0))
+
+    def _send_state(self, name: str, address: Any) -> None:
+        try:
+            with self._member.call(name, address) as line:
+                handover.send(line, self._whole_state())
+        except OSError as error:  # the newcomer is gone: the coordinator will notice
+            _LOG.info("a rank that was to join is gone: %s", error)
+
+    def _whole_state(self) -> dict[str, Any]:
+        return {
+            "states": [each.state_dict() for each in (*self._modules, *self._state)],
+            "rdp": {"step": self.step, "at": self._member.at, "known": tuple(self._known)},
+        }
+
+    def _load(self, whole: dict[str, Any]) -> None:
+        for each, state in zip((*self._modules, *self._state), whole["states"], strict=True):
+            each.load_state_dict(state)
+        own = whole["rdp"]
+        self.step, self._member.at = own["step"], own["at"]
+        self._known = _Known(*own["known"])
+
+    def _rehearse(self, until: int) -> Iterator[int]:
+        """Get the state, and try a step alone: what is compiled or loaded first takes long."""
+        while True:
+            try:
+                with self._member.accept(float("inf")) as line:
+                    self._load(handover.receive(line))
+                break
+            except OSError:  # its source died: there will be another
+                continue
+        if self.step < until:
+            self.alone, self._inside, self._turn = True, True, 0
+            yield self.step
+            self.alone = self._inside = False
+        self._member.warm()
+
+    def _leave(self) -> None:
+        """Tell the others that this rank leaves; wait until all have the last sum."""
+        while True:
+            try:
+                view = self._member.there()
+                heads = self._exchange(view, _LEAVE)
+                if self._at_odds(view, heads):
+                    continue
+                if (heads.of("kind") == _LEAVE).all():
+                    self._member.say("finish", self.step)
+                else:
+                    _LOG.warning("rank %d leaves at step %d: others go on", self.rank, self.step)
+                    self._member.say("bye", self.step)
+                return
+            except BrokenViewError:
+                continue
+            except FinishedError:
+                return
+
+    # -------------------------------------------------------------------------------------- sums
+
+    def _summed(self, turn: _Turn) -> Any:
+        """Compute this rank's share, and sum: what nobody has is computed by those who are left."""
+        member, after = self._member, 0
+        while True:
+            try:
+                view = member.there(after)
+                if turn.unplanned:
+                    turn.add(self._plan(view, turn.size)[view.slot])
+                heads = self._exchange(view, _SUM, turn)
+                if self._has_left(view, heads):
+                    after = view.number
+                    continue
+                if (taken := self._at_odds(view, heads, turn)) is not None:
+                    if taken:
+                        return turn.take(self._kept)
+                    continue
+                if (heads.of("kind") != _SUM).any():
+                    continue
+                self._check(view, heads)
+                had = heads.parts()
+                counted, free = shares.settle(turn.size, had)
+                if not counted[view.slot]:
+                    turn.discard()
+                if free or not all(counted):
+                    more = shares.cut(
+                        shares.counts(shares.length(free), heads.of("pace").tolist()), free
+                    )
+                    turn.add(more[view.slot])
+                    continue
+                payload = turn.payload(heads.used)
+                result = _Result(heads, payload)
+                member.sum(view, payload, lambda: self._count(result))
+                return turn.take(result)
+            except BrokenViewError:
+                continue
+
+    def _count(self, result: _Result) -> None:
+        """A sum is known to this rank."""
+        self._kept = result
+        self._member.at += 1
+        heads = result.heads
+        self._admits |= bool(heads.of("admits").any())
+        had = [shares.length(each) for each in heads.parts()]
+        self._known = _Known(heads.names, heads.of("pace").tolist(), had)
+        if self._times is not None:
+            self._times.add(heads.ranks, heads.of("seconds").tolist())
+
+    def _plan(self, view: View, size: int) -> list[shares.Intervals]:
+        """Deal a batch out to the ranks of a view."""
+        names = [each[1] for each in view.lives]
+        dealt = shares.steady(size, *self._known.of(names))
+        return shares.cut(dealt, [(0, size)])
+
+    def _at_odds(self, view: View, heads: _Heads, turn: _Turn | None = None) -> bool | None:
+        """If some ranks lack the last sum, send it; return whether this rank has got it.
+
+        Return None if all have done the same number of sums.
+        """
+        fresh, at = heads.of("fresh") > 0, heads.of("at")
+        if fresh.all():
+            return None
+        newest = at[~fresh].max()
+        behind = ~fresh & (at < newest)
+        if not behind.any():
+            return None
+        source = int(np.flatnonzero(~fresh & (at == newest))[0])
+        result = self._kept if view.slot == source else None
+        lacks = bool(behind[view.slot])
+        _Result.copied(self._member, view, source, result, self._count if lacks else None)
+        return lacks
+
+    def _has_left(self, view: View, heads: _Heads) -> bool:
+        """Whether ranks leave, while this one does not."""
+        leaving = heads.of("kind") == _LEAVE
+        at = heads.of("at")
+        if not leaving.any() or (at[heads.of("fresh") == 0] < at.max()).any():
+            return False
+        who = [view.ranks[slot] for slot in np.flatnonzero(leaving)]
+        _LOG.warning("ranks %s have left at step %d: the others go on", who, self.step)
+        return True
+
+    def _check(self, view: View, heads: _Heads) -> None:
+        """Raise RuntimeError on all ranks if their loops or parameters differ."""
+        for name, what in (
+            ("step", "are in different steps"),
+            ("turn", "have called backward() a different number of times in step {step}"),
+            ("size", "have modules of different numbers of parameters"),
+            ("batch", "have batches of different sizes in step {step}"),
+            ("order", "have different batches in step {step}: all ranks give all its indices"),
+            ("sums", "return a different number of sums"),
+        ):
+            values = heads.of(name)
+            _compare(view, values[values >= 0], f"ranks {what.format(step=self.step)}", values)
+        for name in ("print", "piece"):
+            values = heads.of(name)
+            if (values >= 0).all():
+                _compare(
+                    view,
+                    values,
+                    f"parameters differ between ranks in step {self.step}: something that changes "
+                    "them is not the same on all ranks. state= must name all that steps change "
+                    "(every optimizer and scheduler), and what is drawn or read must not depend "
+                    "on the rank",
+                )
+
+    def _exchange(self, view: View, kind: float, turn: _Turn | None = None) -> _Heads:
+        """Tell all ranks of the view where this one is; return what all tell."""
+        own = np.zeros(_WIDTH)
+        told = {
+            "kind": kind,
+            "step": self.step,
+            "turn": self._turn,
+            "at": self._member.at,
+            "fresh": self._fresh,
+            "admits": bool(self._member.waiting - {each[1] for each in view.lives}),
+            "pace": self._pace,
+            "print": -1,
+            "piece": -1,
+            "size": sum(p.numel() for p in self._parameters),
+            "rank": self.rank,
+            "life": int(self._member.name, 16),
+        }
+        used = np.zeros(len(self._parameters) + 1)
+        if self._fresh or (turn is not None and (self._watch or self.step % _EVERY == 0)):
+            told["print"] = _fingerprint(self._parameters)
+        if turn is not None:
+            told["piece"] = self._piece()
+            turn.tell(told, own, used)
+        for name, value in told.items():
+            own[_AT[name]] = value
+        n = len(view.ranks)
+        numbers = np.zeros(n * _WIDTH + len(used))
+        numbers[view.slot * _WIDTH : (view.slot + 1) * _WIDTH] = own
+        numbers[n * _WIDTH :] = used
+        self._member.sum(view, torch.from_numpy(numbers))
+        return _Heads(numbers, n)
+
+    def _piece(self) -> int:
+        if not self._parameters:
+            return -1
+        p = self._parameters[self.step % len(self._parameters)]
+        return _fingerprint([p.detach().reshape(-1)[:_PIECE]])
+
+    def _room(self, size: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return memory for a sum of gradients: not that of the last sum, which is kept."""
+        if self._member.spoiled:
+            self._member.spoiled, self._memory = False, {}
+        kept = None if self._kept is None else self._kept.payload
+        for at in (0, 1):
+            there = self._memory.get((at, size))
+            if there is not None and there.dtype == dtype and there is not kept:
+                return there
+            if there is None or there.dtype != dtype:
+                self._memory = {key: t for key, t in self._memory.items() if key[1] == size}
+                self._memory[at, size] = made = torch.empty(size, dtype=dtype)
+                return made
+        return torch.empty(size, dtype=dtype)
+
+
+class _Known(tuple[list[str], list[float], list[int]]):
+    """What all ranks know of the last sum: its lives, their paces, and their shares' sizes."""
+
+    def __new__(cls, names: list[str], paces: list[float], had: list[int]) -> Self:
+        return super().__new__(cls, (names, paces, had))
+
+    def of(self, names: list[str]) -> tuple[list[float], list[int] | None]:
+        """Return paces of these lives, and their shares if these were the lives."""
+        known, paces, had = self
+        pace = dict(zip(known, paces, strict=True))
+        return [pace.get(name, 0.0) for name in names], had if known == names else None
+
+
+class _Heads:
+    """What the ranks of a view have told: a row for each, and how many used each parameter."""
+
+    def __init__(self, numbers: Array, count: int) -> None:
+        self.numbers = numbers
+        self.rows = numbers[: count * _WIDTH].reshape(count, _WIDTH)
+        self.used = numbers[self.rows.size :] > 0
+
+    def of(self, name: str) -> Array:
+        """Return what ranks tell by this name."""
+        return self.rows[:, _AT[name]]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks."""
+        return self.of("rank").astype(int).tolist()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of their lives."""
+        return [f"{int(each):012x}" for each in self.of("life")]
+
+    def sums(self) -> list[float]:
+        """Return the loss and further sums of the whole batch."""
+        begin, count = len(_NAMES), 1 + int(self.of("sums").max())
+        found: list[float] = self.rows[:, begin : begin + count].sum(axis=0).tolist()
+        return found
+
+    def parts(self) -> list[shares.Intervals]:
+        """Return which places of the batch each rank has computed."""
+        begin = len(_NAMES) + 1 + _SUMS
+        pairs = self.rows[:, begin:].astype(np.int64).reshape(len(self.rows), -1, 2)
+        return [[(a, b) for a, b in row if b > a] for row in pairs.tolist()]
+
+
+class _Result:
+    """A sum, and what ranks told before it: with it, a rank that lacks it can go on."""
+
+    def __init__(self, heads: _Heads, payload: torch.Tensor) -> None:
+        self.heads, self.payload = heads, payload
+
+    @classmethod
+    def copied(
+        cls,
+        member: Member,
+        view: View,
+        source: int,
+        own: _Result | None,
+        then: Callable[[_Result], None] | None,
+    ) -> None:
+        """Copy a result from one rank to all of a view; `then` takes it on those who lack it."""
+        size = torch.zeros(4, dtype=torch.int64)
+        if own is not None:
+            numbers, payload = torch.from_numpy(own.heads.numbers), own.payload
+            kind = _DTYPES.index(payload.dtype)
+            size = torch.tensor([len(own.heads.rows), len(numbers), len(payload), kind])
+        member.copy(view, size, source)
+        count, length, total, kind = size.tolist()
+        if own is None:
+            numbers = torch.zeros(length, dtype=torch.float64)
+            payload = torch.empty(total, dtype=_DTYPES[kind])
+        member.copy(view, numbers, source)
+        found = cls(_Heads(numbers.numpy(), count), payload)
+        member.copy(view, payload, source, None if then is None else lambda: then(found))
+
+
+class _Turn:
+    """One call of `backward`: what this rank has computed of the batch."""
+
+    def __init__(self, rdp: ReactiveDataParallel, compute: Compute, batch: Any) -> None:
+        self._rdp, self._compute, self._batch = rdp, compute, batch
+        order = np.asarray(batch)
+        if order.ndim != 1 or not len(order):
+            raise ValueError(f"a batch must be a list of indices, not of shape {order.shape}")
+        self.size = len(order)
+        self._order = zlib.crc32(np.ascontiguousarray(order).view(np.uint8).data)
+        self._before = [p.grad for p in rdp._parameters]
+        self._restore_at = rdp._buffers.values()
+        for p in rdp._parameters:
+            p.grad = None
+        self._had: shares.Intervals = []
+        self._sums: list[float] = []
+        self._tupled = False
+        self._seconds = 0.0
+        self.unplanned = True
+
+    def add(self, part: shares.Intervals) -> None:
+        """Compute some places of the batch, and add their gradient to what this rank has."""
+        self.unplanned = False
+        if not part:
+            return
+        begin = time.perf_counter()
+        values = self._compute(_taken(self._batch, part))
+        loss, further = losses(lambda *_: values, torch.nn.Module(), None)
+        if len(further) > _SUMS:
+            raise ValueError(f"compute returns {len(further)} further sums, and {_SUMS} can be told")
+        if loss.requires_grad:
+            loss.backward()
+        sums = [float(loss.detach()), *further]
+        self._tupled = isinstance(values, tuple | list)
+        self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
+        seconds = time.perf_counter() - begin
+        self._seconds += seconds
+        self._had = shares.joined(self._had, part)
+        rdp, pace = self._rdp, shares.length(part) / max(seconds, 1e-9)
+        rdp._pace = pace if not rdp._pace else rdp._pace + _SMOOTH * (pace - rdp._pace)
+
+    def alone(self) -> Any:
+        """Compute the whole batch on this rank alone, in parts of the size of its likely share."""
+        n = max(1, len(self._rdp._known[0]) + 1)
+        dealt = shares.counts(self.size, [1.0] * min(n, self.size))
+        for part in shares.cut(dealt, [(0, self.size)]):
+            self.add(part)
+        return self._give([p.grad for p in self._rdp._parameters], self._sums)
+
+    def discard(self) -> None:
+        """Forget what this rank has computed: another one's sum counts."""
+        self._had, self._sums = [], []
+        for p in self._rdp._parameters:
+            p.grad = None
+        self._rdp._buffers.restore(self._restore_at)
+
+    def give_back(self) -> None:
+        """Restore gradients, after an error."""
+        for p, grad in zip(self._rdp._parameters, self._before, strict=True):
+            p.grad = grad
+
+    def tell(self, told: dict[str, Any], own: Array, used: Array) -> None:
+        """Write what this rank tells before the sum."""
+        told |= {
+            "seconds": self._seconds,
+            "batch": self.size,
+            "order": self._order,
+            "sums": len(self._sums) - 1 if self._sums else -1,
+        }
+        begin = len(_NAMES)
+        own[begin : begin + len(self._sums)] = self._sums
+        if len(self._had) > _PARTS:  # too many pieces to tell
+            self.discard()
+        flat = [end for each in self._had for end in each]
+        begin += 1 + _SUMS
+        own[begin : begin + len(flat)] = flat
+        used[:-1] = [p.grad is not None for p in self._rdp._parameters]
+        used[-1] = self._rdp._buffers.changed(self._restore_at)
+
+    def payload(self, used: Array) -> torch.Tensor:
+        """Return this rank's part of the sum: gradients, and changes of buffers."""
+        rdp = self._rdp
+        parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
+        wide = any(p.dtype == torch.float64 for p in parameters)
+        tail = rdp._buffers.size if used[-1] else 0
+        size = sum(p.numel() for p in parameters) + tail
+        flat = rdp._room(size, torch.float64 if wide else torch.float32)
+        for p, view in zip(parameters, _views(flat, parameters), strict=True):
+            if p.grad is None:
+                view.zero_()
+            else:
+                view.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
+        if tail:
+            weight = shares.length(self._had) / self.size
+            rdp._buffers.put(flat[-tail:], self._restore_at, weight)
+        return flat
+
+    def take(self, result: _Result | None) -> Any:
+        """Turn a sum into gradients and a loss."""
+        assert result is not None
+        rdp, used = self._rdp, result.heads.used
+        parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
+        views = iter(_views(result.payload, parameters))
+        grads: list[torch.Tensor | None] = []
+        for p, there in zip(rdp._parameters, used, strict=False):
+            if not there:
+                grads.append(None)
+                continue
+            view = next(views)
+            if p.grad is None or p.grad.is_sparse:
+                p.grad = torch.empty_like(p)
+            grads.append(p.grad.copy_(view))
+        if used[-1]:
+            rdp._buffers.take(result.payload[-rdp._buffers.size :], self._restore_at)
+        return self._give(grads, result.heads.sums())
+
+    @torch.no_grad()
+    def _give(self, grads: Sequence[torch.Tensor | None], sums: list[float]) -> Any:
+        rdp = self._rdp
+        scale = 1 / self.size if rdp._mean else 1.0
+        there = [each for each in grads if each is not None]
+        if there and scale != 1.0:
+            torch._foreach_mul_(there, scale)
+        for p, grad, before in zip(rdp._parameters, grads, self._before, strict=True):
+            p.grad = grad if before is None else before if grad is None else before.add_(grad)
+        loss = sums[0] * scale
+        return (loss, *sums[1:]) if self._tupled or len(sums) > 1 else loss
+
+
+class _Buffers:
+    """Buffers that forward may change: each becomes the mean over ranks, by their shares."""
+
+    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
+        found = dict.fromkeys(b for m in modules for b in m.buffers())
+        self._buffers = [b for b in found if b.dtype != torch.bool and not b.is_complex()]
+        self.size = sum(b.numel() for b in self._buffers)
+
+    def values(self) -> list[torch.Tensor]:
+        return [b.detach().clone() for b in self._buffers]
+
+    def changed(self, before: Sequence[torch.Tensor]) -> bool:
+        return not all(map(torch.equal, self._buffers, before))
+
+    @torch.no_grad()
+    def restore(self, before: Sequence[torch.Tensor]) -> None:
+        for b, old in zip(self._buffers, before, strict=True):
+            b.copy_(old)
+
+    @torch.no_grad()
+    def put(self, flat: torch.Tensor, before: Sequence[torch.Tensor], weight: float) -> None:
+        for b, old, view in zip(self._buffers, before, _views(flat, self._buffers), strict=True):
+            view.copy_((b - old) * weight)
+
+    @torch.no_grad()
+    def take(self, flat: torch.Tensor, before: Sequence[torch.Tensor]) -> None:
+        for b, old, view in zip(self._buffers, before, _views(flat, self._buffers), strict=True):
+            change = view.to(b.device)
+            b.copy_(old + (change if b.is_floating_point() else change.round()).to(b.dtype))
+
+
+def _taken(batch: Any, part: shares.Intervals) -> Any:
+    """Return these places of a batch, as the type that it has."""
+    pieces = [batch[begin:end] for begin, end in part]
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(batch, torch.Tensor):
+        return torch.cat(pieces)
+    if isinstance(batch, np.ndarray):
+        return np.concatenate(pieces)
+    return [index for piece in pieces for index in piece]
+
+
+def _views(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    found, at = [], 0
+    for each in tensors:
+        found.append(flat[at : at + each.numel()].view(each.shape))
+        at += each.numel()
+    return found
+
+
+@torch.no_grad()
+def _fingerprint(tensors: Iterable[torch.Tensor]) -> int:
+    """Return a number that most likely differs if any bit of the tensors differs."""
+    found = 0
+    for each in tensors:
+        whole = each.detach().cpu().contiguous().view(-1)
+        found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
+    return found
+
+
+def _compare(view: View, values: Array, what: str, of_all: Array | None = None) -> None:
+    """Raise RuntimeError if ranks tell different values: all of them do."""
+    if len(values) and (values != values[0]).any():
+        of_all = values if of_all is None else of_all
+        told = {rank: int(value) for rank, value in zip(view.ranks, of_all, strict=True)}
+        groups: dict[int, list[int]] = {}
+        for rank, value in told.items():
+            groups.setdefault(value, []).append(rank)
+        each = "; ".join(f"ranks {ranks}: {value}" for value, ranks in groups.items())
+        raise RuntimeError(f"{what} ({each})")
+
+
+def _check_state(modules: Sequence[Any], state: Sequence[Any]) -> None:
+    for each in modules:
+        if not isinstance(each, torch.nn.Module):
+            raise TypeError(f"model must be a module or several, not {type(each).__name__}")
+    for each in state:
+        if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
+            raise TypeError(
+                f"state= takes what has state_dict() and load_state_dict(), as optimizers do, not "
+                f"{type(each).__name__}"
+            )

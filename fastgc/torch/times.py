@@ -1,0 +1,27 @@
+"""The seconds that each rank computed in each step, as ``fastgc plan --recorded`` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class Times:
+    """Writes a row for each step, and a column for each rank; empty where a rank took no part."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._found: dict[int, float] = {}
+
+    def add(self, ranks: Sequence[int], seconds: Sequence[float]) -> None:
+        """Add the seconds of a sum."""
+        for rank, each in zip(ranks, seconds, strict=True):
+            self._found[rank] = self._found.get(rank, 0.0) + each
+
+    def end_step(self, writes: bool) -> None:
+        """End a step; the first rank writes it."""
+        found, self._found = self._found, {}
+        if writes and found:
+            row = [f"{found[r]:.6g}" if r in found else "" for r in range(max(found) + 1)]
+            with self._path.open("a") as file:
+                file.write(",".join(row) + "\n")
