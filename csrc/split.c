@@ -140,7 +140,7 @@ typedef struct {
     sum_kernel kernel;
     char *vector[4];
     double by[4];
-    size_t size; /* of an element */
+    size_t size[4]; /* of an element of each vector */
     int64_t len, part;
     double sum[FGC_PIECES];
 } vectors;
@@ -152,21 +152,20 @@ static void sum_pieces(void *data, int from, int to)
         const int64_t lo = piece * it->part;
         void *vector[4];
         for (int i = 0; i < 4; i++)
-            vector[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size : NULL;
+            vector[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size[i] : NULL;
         it->sum[piece] =
             it->kernel(vector, it->by, it->len - lo < it->part ? it->len - lo : it->part);
     }
 }
 
 /* Add up the sums of all parts. `cost`: nanoseconds for a thousand elements. */
-static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, const double *by,
-                     int64_t len, int64_t cost)
+static double sum_of(sum_kernel kernel, const size_t *size, const void *const *vector,
+                     const double *by, int64_t len, int64_t cost)
 {
     vectors it; /* not initialised: clearing its sums would take longer than short vectors do */
     for (int i = 0; i < 4; i++)
-        it.vector[i] = (char *)vector[i], it.by[i] = by[i];
+        it.vector[i] = (char *)vector[i], it.size[i] = size[i], it.by[i] = by[i];
     it.kernel = kernel;
-    it.size = size;
     it.len = len;
     it.part = part_of(len, LEAST_OF_VECTORS);
     const int pieces = pieces_of(len, it.part);
@@ -175,13 +174,16 @@ static double sum_of(sum_kernel kernel, size_t size, const void *const *vector, 
 }
 
 #define LISTED(...) {__VA_ARGS__}
+#define SIZES(...) FOUR_SIZES(__VA_ARGS__, "", "", "", "")
+#define FOUR_SIZES(a, b, c, d, ...) {sizeof *(a), sizeof *(b), sizeof *(c), sizeof *(d)}
 #define FGC_KERNEL(type, name, parameters, arguments)
 #define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                              \
     double fgc_##name##_##kind parameters                                                          \
     {                                                                                              \
         const void *const vector[4] = LISTED vectors;                                              \
+        const size_t size[4] = SIZES vectors;                                                      \
         const double by[4] = LISTED numbers;                                                       \
-        return sum_of(fgc_##name##_part_##kind, sizeof(real), vector, by, len, cost);              \
+        return sum_of(fgc_##name##_part_##kind, size, vector, by, len, cost);                      \
     }
 #include "kernels.def"
 

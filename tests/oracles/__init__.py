@@ -9,12 +9,12 @@ from unittest import mock
 
 from fastgc.kernels import unchecked
 
-from . import combine, cover, decoding, lagrange, near_exact, optimize, rounds, vandermonde
+from . import combine, cover, decoding, fixed, lagrange, near_exact, optimize, rounds, vandermonde
 from .table import named
 
 __all__ = ["KERNELS", "NAMED", "SPLIT", "instead", "named"]
 
-FAMILIES = combine, cover, decoding, lagrange, near_exact, optimize, rounds, vandermonde
+FAMILIES = combine, cover, decoding, fixed, lagrange, near_exact, optimize, rounds, vandermonde
 KERNELS = [kernel for family in FAMILIES for kernel in family.KERNELS]
 SPLIT = [kernel for kernel in KERNELS if kernel.split]
 

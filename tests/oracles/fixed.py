@@ -1,0 +1,62 @@
+"""Sums in fixed point."""
+
+import numpy as np
+
+from .table import LONG, REALS, Kernel, equal, shapes, vectors
+
+
+def add_fixed(x, total, exponent):
+    """``total += rint(x 2^exponent)``; return how many elements are not below 2^62, and left out."""
+    with np.errstate(all="ignore"):
+        scaled = np.ldexp(x.astype(np.longdouble), int(exponent))
+    fits = np.abs(scaled) < 2.0**62
+    total[fits] += np.rint(scaled[fits]).astype(np.int64)
+    return float((~fits).sum())
+
+
+def from_fixed(out, total, exponent):
+    """``out = total 2^-exponent``; return how many elements are Inf."""
+    with np.errstate(over="ignore"):
+        out[:] = np.ldexp(total.astype(np.longdouble), -int(exponent)).astype(out.dtype)
+    return float(np.isinf(out).sum())
+
+
+# ------------------------------------------------------------ the table
+
+
+def _add(rng, size, count, dtype, exponent):
+    x = vectors(rng, size, 1, dtype)[0] * np.exp2(-rng.integers(0, 60, size)).astype(dtype)
+    some = rng.integers(0, size, 3)
+    x[some] = (np.rint(x[some] * 4) + 0.5) * 2.0**-exponent  # ties
+    x[rng.integers(0, size)] = rng.choice([np.nan, np.inf, -np.inf, 2.0 ** (62 - exponent)])
+    return {"x": x, "total": rng.integers(-(2**60), 2**60, size), "exponent": exponent}
+
+
+def _back(rng, size, count, dtype, exponent):
+    total = rng.integers(-(2**63), 2**63 - 1, size) >> rng.integers(0, 63, size)
+    return {"out": np.zeros(size, dtype), "total": total, "exponent": exponent}
+
+
+ADD = Kernel(
+    "add_fixed",
+    _add,
+    equal,
+    ("total",),
+    shapes(LONG, (1,)),
+    REALS,
+    ({"exponent": 58.0}, {"exponent": 30.0}, {"exponent": -20.0}),
+    wide=False,
+    split=True,
+)
+BACK = Kernel(
+    "from_fixed",
+    _back,
+    equal,
+    ("out",),
+    shapes(LONG, (1,)),
+    REALS,
+    ({"exponent": 58.0}, {"exponent": -66.0}, {"exponent": 190.0}),
+    wide=False,
+    split=True,
+)
+KERNELS = [ADD, BACK]
