@@ -6,7 +6,7 @@ from .table import LONG, REALS, Kernel, equal, shapes, vectors
 
 
 def add_fixed(x, total, exponent):
-    """``total += rint(x 2^exponent)``; return how many elements are not below 2^62, and left out."""
+    """``total += rint(x 2^exponent)``; return how many are left out: not below 2^62."""
     with np.errstate(all="ignore"):
         scaled = np.ldexp(x.astype(np.longdouble), int(exponent))
     fits = np.abs(scaled) < 2.0**62
