@@ -8,14 +8,15 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 
-from .._base.arrays import Array, check_word
+from .._base.arrays import Array, at_least, check_word
 from ..errors import FinishedError
-from . import handover, shares
+from . import exact, handover, shares
+from .batches import restored, seed_all
 from .finding import find
 from .job import losses
 from .member import BrokenViewError, Member, NewcomerError, View
@@ -26,7 +27,9 @@ _LOG = logging.getLogger("fastgc")
 _SUM, _BOUNDARY, _LEAVE = 1.0, 2.0, 3.0  # what a rank wants: a sum, the next step, to leave
 _SUMS, _PARTS = 16, 16  # most further sums, and most intervals that a rank's share consists of
 _NAMES = ("kind", "step", "turn", "at", "fresh", "admits", "pace", "seconds", "print", "piece")
-_NAMES += ("size", "batch", "order", "sums", "rank", "life")
+_NAMES += ("size", "batch", "order", "sums", "rank", "life", "units", "seed")
+_TOPS = ("top of gradients", "top of buffers", "top of sums")  # the largest moduli, for exact sums
+_NAMES += _TOPS
 _AT = {name: at for at, name in enumerate(_NAMES)}
 _WIDTH = len(_NAMES) + 1 + _SUMS + 2 * _PARTS
 _WATCHED, _EVERY = 3, 100  # steps after a join, and then every so many, that compare parameters
@@ -75,6 +78,12 @@ class ReactiveDataParallel:
     replace : float, optional
         Seconds to wait if nobody who holds the state can be reached. Default: `hang`. While one
         rank holds the state, training goes on.
+    shares : int, optional
+        Make steps the same to the last bit for any number of ranks, deaths and paces: the batch is
+        cut into so many shares, each computed by itself, and summed exactly. Default: shares follow
+        paces to the sample, and sums are rounded. See Notes.
+    seed : int
+        With `shares`, of the random numbers that are drawn while a share is computed.
     times : path, optional
         A CSV file of the seconds that each rank computed in each step: a row for each step, a
         column for each rank. ``fastgc plan --recorded`` reads it.
@@ -108,6 +117,17 @@ class ReactiveDataParallel:
     `backward` may be called any number of times in a step: gradients add up, as with plain PyTorch.
     Buffers that forward changes, such as BatchNorm's, become the mean over ranks, weighted by their
     shares. Dropout and augmentation draw on each rank by itself.
+
+    With ``shares=K`` a step depends on the seed and the batch alone. Places ``j * size // K`` up to
+    ``(j + 1) * size // K`` of a batch are share j. It is computed in one call of `compute`, from
+    the buffers of the step's start, with random numbers of torch, NumPy and random that follow from
+    (seed, step, number of the call of `backward`, j). Gradients, buffers and losses of shares are
+    rounded to integers of 64 bits in a common unit, at most 2^-(62 - ceil(log2 K)) of the largest
+    modulus, whose sum is exact. So one rank or four, with deaths or without, have the same weights
+    to the last bit, on one kind of processor and with one number of threads for each rank
+    (``torch.set_num_threads``). A rank computes whole shares: take K several times as large as the
+    number of ranks. It keeps the gradient of each until the sum. If an element of a share's gradient
+    is not finite, all of the step's gradient is NaN.
     """
 
     def __init__(
@@ -118,6 +138,8 @@ class ReactiveDataParallel:
         reduction: str = "mean",
         hang: float | None = None,
         replace: float | None = None,
+        shares: int | None = None,
+        seed: int = 0,
         times: str | Path | None = None,
         rank: int | None = None,
         ranks: int | None = None,
@@ -134,6 +156,8 @@ class ReactiveDataParallel:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be a number of seconds above 0, not {value!r}")
         self._hang = hang
+        self._units = 0 if shares is None else at_least("shares", shares, 1)
+        self._seed = at_least("seed", seed, 0)
         self._times = None if times is None else Times(times)
         self.step = 0
         self.alone = False
@@ -249,7 +273,7 @@ class ReactiveDataParallel:
         """
         if not self._inside:
             raise RuntimeError("backward() belongs into a loop `for step in rdp.steps(STEPS):`")
-        turn = _Turn(self, compute, batch)
+        turn = (_ExactTurn if self._units else _Turn)(self, compute, batch)
         try:
             result = turn.alone() if self.alone else self._summed(turn)
         except BaseException:
@@ -438,7 +462,7 @@ class ReactiveDataParallel:
             try:
                 view = member.there(after)
                 if turn.unplanned:
-                    turn.add(self._plan(view, turn.size)[view.slot])
+                    turn.add(self._plan(view, turn.units)[view.slot])
                 heads = self._exchange(view, _SUM, turn)
                 if self._has_left(view, heads):
                     after = view.number
@@ -451,7 +475,7 @@ class ReactiveDataParallel:
                     continue
                 self._check(view, heads)
                 had = heads.parts()
-                counted, free = shares.settle(turn.size, had)
+                counted, free = shares.settle(turn.units, had)
                 if not counted[view.slot]:
                     turn.discard()
                 if free or not all(counted):
@@ -460,7 +484,7 @@ class ReactiveDataParallel:
                     )
                     turn.add(more[view.slot])
                     continue
-                payload = turn.payload(heads.used)
+                payload = turn.payload(heads)
                 result = _Result(heads, payload)
                 member.sum(view, payload, lambda: self._count(result))
                 return turn.take(result)
@@ -521,6 +545,8 @@ class ReactiveDataParallel:
             ("batch", "have batches of different sizes in step {step}"),
             ("order", "have different batches in step {step}: all ranks give all its indices"),
             ("sums", "return a different number of sums"),
+            ("units", "have different shares="),
+            ("seed", "have different seed="),
         ):
             values = heads.of(name)
             _compare(view, values[values >= 0], f"ranks {what.format(step=self.step)}", values)
@@ -678,6 +704,7 @@ class _Turn:
         if order.ndim != 1 or not len(order):
             raise ValueError(f"a batch must be a list of indices, not of shape {order.shape}")
         self.size = len(order)
+        self.units = self.size  # what is dealt out: places, or shares of them
         self._order = zlib.crc32(np.ascontiguousarray(order).view(np.uint8).data)
         self._before = [p.grad for p in rdp._parameters]
         self._restore_at = rdp._buffers.values()
@@ -695,16 +722,23 @@ class _Turn:
         if not part:
             return
         begin = time.perf_counter()
-        values = self._compute(_taken(self._batch, part))
+        sums = self._computed(part)
+        self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
+        self._did(part, time.perf_counter() - begin)
+
+    def _computed(self, places: shares.Intervals) -> list[float]:
+        """Compute places of the batch, and add to gradients; return the loss and further sums."""
+        values = self._compute(_taken(self._batch, places))
         loss, further = losses(lambda *_: values, torch.nn.Module(), None)
         if len(further) > _SUMS:
             raise ValueError(f"compute returns {len(further)} further sums, and {_SUMS} can be told")
         if loss.requires_grad:
             loss.backward()
-        sums = [float(loss.detach()), *further]
         self._tupled = isinstance(values, tuple | list)
-        self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
-        seconds = time.perf_counter() - begin
+        return [float(loss.detach()), *further]
+
+    def _did(self, part: shares.Intervals, seconds: float) -> None:
+        """Note what was computed, and how fast."""
         self._seconds += seconds
         self._had = shares.joined(self._had, part)
         rdp, pace = self._rdp, shares.length(part) / max(seconds, 1e-9)
@@ -737,6 +771,8 @@ class _Turn:
             "batch": self.size,
             "order": self._order,
             "sums": len(self._sums) - 1 if self._sums else -1,
+            "units": self._rdp._units,
+            "seed": self._rdp._seed,
         }
         begin = len(_NAMES)
         own[begin : begin + len(self._sums)] = self._sums
@@ -748,9 +784,9 @@ class _Turn:
         used[:-1] = [p.grad is not None for p in self._rdp._parameters]
         used[-1] = self._rdp._buffers.changed(self._restore_at)
 
-    def payload(self, used: Array) -> torch.Tensor:
+    def payload(self, heads: _Heads) -> torch.Tensor:
         """Return this rank's part of the sum: gradients, and changes of buffers."""
-        rdp = self._rdp
+        rdp, used = self._rdp, heads.used
         parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
         wide = any(p.dtype == torch.float64 for p in parameters)
         tail = rdp._buffers.size if used[-1] else 0
@@ -798,19 +834,152 @@ class _Turn:
         return (loss, *sums[1:]) if self._tupled or len(sums) > 1 else loss
 
 
+class _Share(NamedTuple):
+    """What one share gives: a list of terms of each kind, None for what it does not use."""
+
+    gradients: list[torch.Tensor | None]
+    buffers: list[torch.Tensor]
+    sums: list[torch.Tensor]
+
+
+class _ExactTurn(_Turn):
+    """One call of `backward` with ``shares=``: shares are dealt out whole, and summed exactly."""
+
+    def __init__(self, rdp: ReactiveDataParallel, compute: Compute, batch: Any) -> None:
+        super().__init__(rdp, compute, batch)
+        self.units = rdp._units
+        self._found: list[_Share] = []
+
+    def _places(self, share: int) -> shares.Intervals:
+        return [(share * self.size // self.units, (share + 1) * self.size // self.units)]
+
+    def add(self, part: shares.Intervals) -> None:
+        """Compute some shares, and keep what each gives."""
+        self.unplanned = False
+        if not part:
+            return
+        rdp, begin = self._rdp, time.perf_counter()
+        for share in (each for pair in part for each in range(*pair)):
+            places = self._places(share)
+            if not shares.length(places):
+                continue
+            with restored(rdp._parameters[0].device):
+                seed_all(rdp._seed, rdp.step, rdp._turn, share)
+                self._sums = self._computed(places)
+            weight = shares.length(places) / self.size
+            self._found.append(
+                _Share(
+                    [p.grad.to_dense() if p.grad is not None else None for p in rdp._parameters],
+                    rdp._buffers.changes(self._restore_at, weight),
+                    [torch.tensor(self._sums, dtype=torch.float64)],
+                )
+            )
+            rdp._buffers.restore(self._restore_at)
+            for p in rdp._parameters:
+                p.grad = None
+        self._did(part, time.perf_counter() - begin)
+
+    def alone(self) -> Any:
+        """Compute the whole batch on this rank alone, share by share; nobody needs exact sums."""
+        for share in range(self.units):
+            super().add(self._places(share))
+        self._rdp._pace *= self.units / self.size  # shares a second
+        return self._give([p.grad for p in self._rdp._parameters], self._sums)
+
+    def discard(self) -> None:
+        self._found = []
+        super().discard()
+
+    def tell(self, told: dict[str, Any], own: Array, used: Array) -> None:
+        super().tell(told, own, used)
+        for share in self._found:
+            used[:-1] += [term is not None for term in share.gradients]
+            used[-1] += any(bool(term.any()) for term in share.buffers)
+        for at, name in enumerate(_TOPS):
+            told[name] = max(
+                (exact.largest(t) for share in self._found for t in share[at] if t is not None),
+                default=0.0,
+            )
+
+    def payload(self, heads: _Heads) -> torch.Tensor:
+        """Return this rank's part of the sum, in integers."""
+        whole = self._rdp._room(sum(map(sum, self._lengths(heads))), torch.int64).zero_()
+        kinds = self._kinds(whole, heads)
+        for share in self._found:
+            for terms, (totals, exponent) in zip(share, kinds, strict=True):
+                for term, total in zip(terms, totals, strict=True):
+                    if exponent is not None and term is not None and total.numel():
+                        exact.add(total, term, exponent)
+        return whole
+
+    def take(self, result: _Result | None) -> Any:
+        """Turn a sum into gradients and a loss."""
+        assert result is not None
+        rdp, used = self._rdp, result.heads.used
+        gradients, buffers, sums = self._kinds(result.payload, result.heads)
+        memory = self._found[0].gradients if self._found else [None] * len(rdp._parameters)
+        grads: list[torch.Tensor | None] = []
+        for p, there, total, out in zip(rdp._parameters, used, gradients[0], memory, strict=False):
+            grads.append(None)
+            if there:
+                grads[-1] = torch.empty_like(p) if out is None else out
+                _put_back([total], gradients[1], grads[-1])
+        if used[-1]:
+            changes = torch.empty(rdp._buffers.size, dtype=torch.float64)
+            _put_back(buffers[0], buffers[1], changes)
+            rdp._buffers.take(changes, self._restore_at)
+        found = torch.empty(len(sums[0][0]), dtype=torch.float64)
+        _put_back(sums[0], sums[1], found)
+        return self._give(grads, found.tolist())
+
+    def _lengths(self, heads: _Heads) -> list[list[int]]:
+        """Return the lengths of the totals of each kind, 0 for what no share uses."""
+        rdp, used = self._rdp, heads.used
+        return [
+            [p.numel() * bool(u) for p, u in zip(rdp._parameters, used, strict=False)],
+            [length * bool(used[-1]) for length in rdp._buffers.lengths],
+            [1 + int(heads.of("sums").max())],
+        ]
+
+    def _kinds(
+        self, whole: torch.Tensor, heads: _Heads
+    ) -> list[tuple[list[torch.Tensor], int | None]]:
+        """Return the totals of each kind, and their exponent; None: a term is not finite."""
+        lengths = self._lengths(heads)
+        totals = iter(torch.split(whole, [each for kind in lengths for each in kind]))
+        found: list[tuple[list[torch.Tensor], int | None]] = []
+        for name, kind in zip(_TOPS, lengths, strict=True):
+            most = float(heads.of(name).max())
+            exponent = exact.exponent_of(most, self.units) if np.isfinite(most) else None
+            found.append(([next(totals) for _ in kind], exponent))
+        return found
+
+
+def _put_back(totals: list[torch.Tensor], exponent: int | None, out: torch.Tensor) -> None:
+    if exponent is None:
+        out.fill_(torch.nan)
+    else:
+        exact.put_back(totals[0] if len(totals) == 1 else torch.cat(totals), exponent, out)
+
+
 class _Buffers:
     """Buffers that forward may change: each becomes the mean over ranks, by their shares."""
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         found = dict.fromkeys(b for m in modules for b in m.buffers())
         self._buffers = [b for b in found if b.dtype != torch.bool and not b.is_complex()]
-        self.size = sum(b.numel() for b in self._buffers)
+        self.lengths = [b.numel() for b in self._buffers]
+        self.size = sum(self.lengths)
 
     def values(self) -> list[torch.Tensor]:
         return [b.detach().clone() for b in self._buffers]
 
     def changed(self, before: Sequence[torch.Tensor]) -> bool:
         return not all(map(torch.equal, self._buffers, before))
+
+    @torch.no_grad()
+    def changes(self, before: Sequence[torch.Tensor], weight: float) -> list[torch.Tensor]:
+        return [(b - old) * weight for b, old in zip(self._buffers, before, strict=True)]
 
     @torch.no_grad()
     def restore(self, before: Sequence[torch.Tensor]) -> None:
