@@ -13,6 +13,7 @@ __all__ = [
     "FinishedError",
     "InstabilityWarning",
     "LeftOutError",
+    "LostError",
     "NonFiniteMessageError",
     "NotDecodableError",
     "UnstableCodeError",
@@ -116,6 +117,10 @@ class InstabilityWarning(UserWarning):
 
 class FinishedError(RuntimeError):
     """The run has ended, so a rank cannot join it any more."""
+
+
+class LostError(RuntimeError):
+    """Nobody who held the state of the run is left: it starts again, from a checkpoint."""
 
 
 class LeftOutError(RuntimeError):

@@ -1,4 +1,4 @@
-"""``python -m fastgc.guard script.py``: runs a script, and runs it again if it is killed.
+"""``python -m fastgc.guard script.py``: runs a script, and runs it again if it dies.
 
 torchrun ends all ranks of a machine when a process that it started dies. So let it start a guard,
 which outlives the script::

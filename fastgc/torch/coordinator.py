@@ -38,7 +38,9 @@ class Life:
         self.at = int(told["at"])
         self.answered = 0  # the last view that it was asked for, and said where it is
         self.boundary = self.waits = self.busy = False
-        self.ready = bool(told["ready"])  # whether it has the state, has tried a step alone, and may enter
+        self.ready = bool(
+            told["ready"]
+        )  # whether it has the state, has tried a step alone, and may enter
         self.source: Life | None = None  # who sends it the state
 
     def __repr__(self) -> str:
@@ -185,7 +187,9 @@ class Coordinator:
 
     def _asked(self) -> list[Life]:
         """The lives that are asked: not newcomers that have no state yet."""
-        return [e for e in self.lives.values() if not self.begun or e.holds or e.ready or e in self.view]
+        return [
+            e for e in self.lives.values() if not self.begun or e.holds or e.ready or e in self.view
+        ]
 
     def _tell(self, lives: list[Life], message: Message) -> None:
         for each in lives:
@@ -255,9 +259,7 @@ class Coordinator:
     def _serve_newcomers(self, now: float) -> None:
         """Have a life of the view send its state to each newcomer; or say that nobody has it."""
         standing = [each for each in self.view if each.holds]
-        newcomers = [
-            e for e in self.lives.values() if not (e.holds or e.ready or e in self.view)
-        ]
+        newcomers = [e for e in self.lives.values() if not (e.holds or e.ready or e in self.view)]
         if standing or any(each.holds for each in self.lives.values()):
             self._alone = None
         elif self._alone is None:
@@ -267,6 +269,8 @@ class Coordinator:
                 self._send(each.line, ["lost", "nobody who held the state of the run is left"])
                 self._send(each.line, None)
                 self.lives.pop(each.line)
+            if not self.lives:  # the next lives begin anew, from a checkpoint
+                self.begun, self._alone, self.gathering = False, None, False
             return
         for each in newcomers:
             if each.source is None and standing:

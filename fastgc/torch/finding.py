@@ -44,10 +44,10 @@ def find(store: str | None, rank: int | None, ranks: int | None) -> Place:
             raise ValueError(f"store must be host:port of python -m fastgc.store, not {store!r}")
         return Place((host, int(port)), run, rank, world)
     if world == 1:
-        server = Server().start()
-        return Place(("127.0.0.1", server.port), run, rank, world, server)
+        own = Server().start()
+        return Place(("127.0.0.1", own.port), run, rank, world, own)
     served = around.get("FASTGC_COORDINATOR")  # the port, if the guard keeps it
-    server = None
+    server: Server | None = None
     if rank == 0 and served is None:  # without a guard: it ends with this rank
         server = Server().start()
         served = str(server.port)

@@ -72,7 +72,8 @@ def receive(line: socket.socket) -> Any:
 
 
 def _bytes(tensor: torch.Tensor) -> memoryview:
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy()).cast("B")
+    array: Any = tensor.reshape(-1).view(torch.uint8).numpy()
+    return memoryview(array)
 
 
 def _read(line: socket.socket, memory: memoryview) -> memoryview:

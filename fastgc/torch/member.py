@@ -33,7 +33,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from ..errors import FinishedError, LeftOutError
+from ..errors import FinishedError, LeftOutError, LostError
 from .coordinator import keep_alive
 
 dist: Any = torch.distributed  # type checkers do not see all that it exports
@@ -65,7 +65,7 @@ class View:
 
 
 class Member:
-    """This rank's life: `there` waits for a view, `do` runs a collective in it."""
+    """A life of this rank: `there` waits for a view, `do` runs a collective in it."""
 
     def __init__(
         self,
@@ -182,9 +182,7 @@ class Member:
                         view.group.give_up()
                 return False
 
-    def sum(
-        self, view: View, tensor: torch.Tensor, then: Callable[[], None] | None = None
-    ) -> None:
+    def sum(self, view: View, tensor: torch.Tensor, then: Callable[[], None] | None = None) -> None:
         """Sum a tensor over the view's ranks, in place: all get the same bits."""
         self.do(view, lambda group: group.sum(tensor), then)
 
@@ -342,7 +340,7 @@ class Member:
         elif what == "left":
             self._fail(LeftOutError(f"rank {self.rank} was left out: {told[0]}"))
         elif what == "lost":
-            self._fail(RuntimeError(f"{told[0]}: start the run again, from a checkpoint"))
+            self._fail(LostError(f"{told[0]}: start the run again, from a checkpoint"))
         elif what == "finished":
             self._fail(FinishedError(f"the run has ended at step {told[0]}, without this rank"))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 import zlib
@@ -26,15 +27,15 @@ _LOG = logging.getLogger("fastgc")
 
 _SUM, _BOUNDARY, _LEAVE = 1.0, 2.0, 3.0  # what a rank wants: a sum, the next step, to leave
 _SUMS, _PARTS = 16, 16  # most further sums, and most intervals that a rank's share consists of
-_NAMES = ("kind", "step", "turn", "at", "fresh", "admits", "pace", "seconds", "print", "piece")
-_NAMES += ("size", "batch", "order", "sums", "rank", "life", "units", "seed")
+_NAMES: tuple[str, ...] = ("kind", "step", "turn", "at", "fresh", "admits", "pace", "seconds")
+_NAMES += ("print", "piece", "size", "batch", "order", "sums", "rank", "life", "units", "seed")
 _TOPS = ("top of gradients", "top of buffers", "top of sums")  # the largest moduli, for exact sums
 _NAMES += _TOPS
 _AT = {name: at for at, name in enumerate(_NAMES)}
 _WIDTH = len(_NAMES) + 1 + _SUMS + 2 * _PARTS
 _WATCHED, _EVERY = 3, 100  # steps after a join, and then every so many, that compare parameters
 _PIECE = 4096  # numbers of one parameter that are compared in every step
-_SMOOTH = 0.3  # weight of the newest measured pace
+_PACES = 9  # a rank's pace is the median of the last so many
 _HANG, _SHORTEST, _FACTOR, _MEASURED = 60.0, 10.0, 10.0, 20  # seconds, seconds, times, steps
 
 _DTYPES = (torch.float32, torch.float64, torch.int64)  # of sums
@@ -151,6 +152,9 @@ class ReactiveDataParallel:
         _check_state(self._modules, self._state)
         self._parameters = list(dict.fromkeys(p for m in self._modules for p in m.parameters()))
         self._buffers = _Buffers(self._modules)
+        # BatchNorm needs two samples.
+        norm = torch.nn.modules.batchnorm._BatchNorm
+        self._least = 1 + any(isinstance(e, norm) for m in self._modules for e in m.modules())
         self._mean = reduction == "mean"
         for name, value in (("hang", hang), ("replace", replace)):
             if value is not None and not value > 0:
@@ -166,7 +170,7 @@ class ReactiveDataParallel:
         self._inside = False  # whether a step's body runs
         self._admits = False  # whether newcomers enter before the next step
         self._watch = _WATCHED  # further steps that compare all parameters
-        self._pace = 0.0  # samples a second, of this rank; 0: unknown
+        self._paces: list[float] = []  # samples a second, of this rank in the last steps
         self._known = _Known([], [], [])
         self._seconds: list[float] = []  # of the last steps
         self._own_seconds = 0.0
@@ -175,9 +179,7 @@ class ReactiveDataParallel:
         self._memory: dict[tuple[int, int], torch.Tensor] = {}
         place = find(store, rank, ranks)
         self._server = place.server
-        self._member = Member(
-            place.address, place.run, place.rank, place.ranks, hang, replace
-        )
+        self._member = Member(place.address, place.run, place.rank, place.ranks, hang, replace)
 
     def __enter__(self) -> Self:
         return self
@@ -194,12 +196,12 @@ class ReactiveDataParallel:
 
     @property
     def rank(self) -> int:
-        """This rank's number."""
+        """Return this rank's number."""
         return self._member.rank
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks that take part now."""
+        """Return the ranks that take part now."""
         return list(self._view().ranks)
 
     @property
@@ -479,14 +481,13 @@ class ReactiveDataParallel:
                 if not counted[view.slot]:
                     turn.discard()
                 if free or not all(counted):
-                    more = shares.cut(
-                        shares.counts(shares.length(free), heads.of("pace").tolist()), free
-                    )
-                    turn.add(more[view.slot])
+                    size, paces = shares.length(free), heads.of("pace").tolist()
+                    more = shares.counts(size, paces, self._least)
+                    turn.add(shares.cut(more, free)[view.slot])
                     continue
                 payload = turn.payload(heads)
                 result = _Result(heads, payload)
-                member.sum(view, payload, lambda: self._count(result))
+                member.sum(view, payload, functools.partial(self._count, result))
                 return turn.take(result)
             except BrokenViewError:
                 continue
@@ -505,7 +506,7 @@ class ReactiveDataParallel:
     def _plan(self, view: View, size: int) -> list[shares.Intervals]:
         """Deal a batch out to the ranks of a view."""
         names = [each[1] for each in view.lives]
-        dealt = shares.steady(size, *self._known.of(names))
+        dealt = shares.steady(size, *self._known.of(names), self._least)
         return shares.cut(dealt, [(0, size)])
 
     def _at_odds(self, view: View, heads: _Heads, turn: _Turn | None = None) -> bool | None:
@@ -572,7 +573,7 @@ class ReactiveDataParallel:
             "at": self._member.at,
             "fresh": self._fresh,
             "admits": bool(self._member.waiting - {each[1] for each in view.lives}),
-            "pace": self._pace,
+            "pace": float(np.median(self._paces)) if self._paces else 0.0,
             "print": -1,
             "piece": -1,
             "size": sum(p.numel() for p in self._parameters),
@@ -593,6 +594,9 @@ class ReactiveDataParallel:
         numbers[n * _WIDTH :] = used
         self._member.sum(view, torch.from_numpy(numbers))
         return _Heads(numbers, n)
+
+    def _note_pace(self, pace: float) -> None:
+        self._paces = [*self._paces[1 - _PACES :], pace]
 
     def _piece(self) -> int:
         if not self._parameters:
@@ -731,9 +735,12 @@ class _Turn:
         values = self._compute(_taken(self._batch, places))
         loss, further = losses(lambda *_: values, torch.nn.Module(), None)
         if len(further) > _SUMS:
-            raise ValueError(f"compute returns {len(further)} further sums, and {_SUMS} can be told")
+            raise ValueError(
+                f"compute returns {len(further)} further sums, and {_SUMS} can be told"
+            )
         if loss.requires_grad:
-            loss.backward()
+            backward: Any = loss.backward
+            backward()
         self._tupled = isinstance(values, tuple | list)
         return [float(loss.detach()), *further]
 
@@ -741,13 +748,12 @@ class _Turn:
         """Note what was computed, and how fast."""
         self._seconds += seconds
         self._had = shares.joined(self._had, part)
-        rdp, pace = self._rdp, shares.length(part) / max(seconds, 1e-9)
-        rdp._pace = pace if not rdp._pace else rdp._pace + _SMOOTH * (pace - rdp._pace)
+        self._rdp._note_pace(shares.length(part) / max(seconds, 1e-9))
 
     def alone(self) -> Any:
         """Compute the whole batch on this rank alone, in parts of the size of its likely share."""
         n = max(1, len(self._rdp._known[0]) + 1)
-        dealt = shares.counts(self.size, [1.0] * min(n, self.size))
+        dealt = shares.counts(self.size, [1.0] * n, self._rdp._least)
         for part in shares.cut(dealt, [(0, self.size)]):
             self.add(part)
         return self._give([p.grad for p in self._rdp._parameters], self._sums)
@@ -883,7 +889,7 @@ class _ExactTurn(_Turn):
         """Compute the whole batch on this rank alone, share by share; nobody needs exact sums."""
         for share in range(self.units):
             super().add(self._places(share))
-        self._rdp._pace *= self.units / self.size  # shares a second
+        self._rdp._paces = [pace * self.units / self.size for pace in self._rdp._paces]  # shares
         return self._give([p.grad for p in self._rdp._parameters], self._sums)
 
     def discard(self) -> None:

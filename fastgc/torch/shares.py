@@ -11,39 +11,44 @@ from collections.abc import Sequence
 
 Intervals = list[tuple[int, int]]
 
-_GAIN = 0.03  # new shares must make the slowest rank faster by this much
+_GAIN = 0.05  # new shares must make the slowest rank faster by this much
 _SMALL = 0.25  # a rank whose pace is unknown gets this part of the slowest known one's share
 
 
-def counts(size: int, paces: Sequence[float]) -> list[int]:
-    """Deal `size` samples in proportion to paces, at least one to each rank while there are enough.
+def counts(size: int, paces: Sequence[float], least: int = 1) -> list[int]:
+    """Deal `size` samples in proportion to paces, at least `least` to each rank, as far as they go.
 
     A pace of 0 is unknown: it counts as a part of the slowest known one, or as all others' if none
-    is known. Whole numbers by largest remainders; ties go to the first.
+    is known. If there are too few samples, the fastest ranks get some. Whole numbers by largest
+    remainders; ties go to the first.
     """
     known = [pace for pace in paces if pace > 0]
     small = _SMALL * min(known) if known else 1.0
     speeds = [pace if pace > 0 else small for pace in paces]
-    least = 1 if size >= len(speeds) else 0
-    whole = sum(speeds)
-    exact = [size * speed / whole for speed in speeds]
-    found = [max(least, int(each)) for each in exact]
-    order = sorted(range(len(exact)), key=lambda i: (found[i] - exact[i], i))
-    at = 0
-    while sum(found) < size:
-        found[order[at % len(order)]] += 1
-        at += 1
-    while sum(found) > size:  # those of at least one have taken too many
+    order = sorted(range(len(speeds)), key=lambda i: (-speeds[i], i))
+    given = sorted(order[: max(1, size // least)])
+    whole = sum(speeds[i] for i in given)
+    exact = [size * speeds[i] / whole for i in given]
+    found = [max(min(least, size), int(each)) for each in exact]
+    while sum(found) > size:  # those of at least `least` have taken too many
         found[max(range(len(found)), key=lambda i: (found[i], -i))] -= 1
-    return found
+    rest = sorted(range(len(exact)), key=lambda i: (found[i] - exact[i], i))
+    for at in range(size - sum(found)):
+        found[rest[at % len(rest)]] += 1
+    dealt = [0] * len(paces)
+    for i, count in zip(given, found, strict=True):
+        dealt[i] = count
+    return dealt
 
 
-def steady(size: int, paces: Sequence[float], before: Sequence[int] | None) -> list[int]:
+def steady(
+    size: int, paces: Sequence[float], before: Sequence[int] | None, least: int = 1
+) -> list[int]:
     """Return `counts`, or the counts `before`, unless the new ones are worth a change.
 
     A change of a share's size has a price: kernels are chosen or compiled anew for it.
     """
-    new = counts(size, paces)
+    new = counts(size, paces, least)
     if before is None or len(before) != len(new) or sum(before) != size:
         return new
     if any(pace <= 0 for pace in paces):

@@ -13,7 +13,8 @@ pytest.importorskip("torch")
 from fastgc.torch.coordinator import Server  # noqa: E402
 
 STEPS = 30
-PROGRAM = """
+PROGRAM = (
+    """
 import hashlib, os, random, signal, sys, threading, time
 import torch
 from fastgc.torch import ReactiveDataParallel
@@ -51,7 +52,9 @@ with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
         time.sleep(seconds)
 weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
 print(hashlib.sha256(weights).hexdigest(), losses[step])
-""" % STEPS
+"""
+    % STEPS
+)
 
 
 def ends(folder, ranks, kills=0, seconds=0.0, rng=None):
