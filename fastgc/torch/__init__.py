@@ -1,8 +1,9 @@
-"""PyTorch training scripts on workers that straggle, die or lie.
+"""PyTorch training scripts on ranks and workers that straggle, die or lie.
 
-`CodedDataParallel` computes a module's gradients on coded workers, from a module, a loss, a dataset
-and a code. The optimizer and the rest of your training loop stay the same. `CodedAllReduce` is for
-scripts in which every rank trains: no step is lost when ranks die.
+`ReactiveDataParallel` is for scripts in which every rank trains, as with DistributedDataParallel:
+no step is lost when ranks die, and slow ranks get less to do. `CodedDataParallel` is for workers
+that are slow in every step: it computes a module's gradients on coded workers, with a master that
+waits for the first of them. The optimizer and the rest of your training loop stay the same.
 """
 
 import importlib
@@ -12,38 +13,23 @@ from .._base.extras import pip_install as _pip_install
 from .._base.text import listing
 
 if TYPE_CHECKING:
-    from .all_reduce import Change, CodedAllReduce, Fault, all_reduce_gradients
     from .data_parallel import CodedDataParallel, Result
-    from .ddp import coded_ddp
     from .place import hosts
     from .reactive import ReactiveDataParallel
-    from .sampler import CodedSampler
     from .tensors import decode
 
 _LAZY = {
-    "Change": "all_reduce",
-    "CodedAllReduce": "all_reduce",
     "CodedDataParallel": "data_parallel",
-    "CodedSampler": "sampler",
-    "Fault": "all_reduce",
     "ReactiveDataParallel": "reactive",
     "Result": "data_parallel",
-    "all_reduce_gradients": "all_reduce",
-    "coded_ddp": "ddp",
     "decode": "tensors",
     "hosts": "place",
 }
 
 __all__ = [
-    "Change",
-    "CodedAllReduce",
     "CodedDataParallel",
-    "CodedSampler",
-    "Fault",
     "ReactiveDataParallel",
     "Result",
-    "all_reduce_gradients",
-    "coded_ddp",
     "decode",
     "hosts",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from .._base.arrays import Array
-from .shards import local
 
 
-def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Parameter]:
-    """Return the parameters that require gradients, tied ones once. `cut` allows sharded ones.
+def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters that require gradients, tied ones once.
 
     Raise TypeError if `module` is no module, or its parameters are not all of one real dtype, and
     ValueError if there are no such parameters, or some are not initialised yet.
@@ -30,11 +29,11 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
     for name, p in found.items():
         if torch.nn.parameter.is_lazy(p):
             raise ValueError(f"parameter {name} has no shape yet: call the module once before")
-        if hasattr(p, "placements") and not cut:
+        if hasattr(p, "placements"):
             raise TypeError(
                 f"parameter {name} is a part of one that several processes share (DTensor, as of "
                 "fully_shard), of which no gradient can be decoded here: give the module as it is "
-                "before that, or take CodedAllReduce with replica="
+                "before that"
             )
     dtypes = {p.dtype for p in found.values()}
     if any(d.is_complex for d in dtypes):
@@ -50,20 +49,6 @@ def trainable(module: torch.nn.Module, *, cut: bool = False) -> list[torch.nn.Pa
             'message_dtype="bfloat16"'
         )
     return list(found.values())
-
-
-def require_known(module: torch.nn.Module, known: Collection[torch.Tensor]) -> None:
-    """Raise RuntimeError if a parameter not among `known` requires a gradient."""
-    ids = set(map(id, known))
-    if all(id(p) in ids for p in module.parameters() if p.requires_grad):
-        return
-    new = {name: id(p) for name, p in module.named_parameters() if p.requires_grad}
-    name = next(name for name, number in new.items() if number not in ids)
-    raise RuntimeError(
-        f"parameter {name} requires a gradient, and did not at the start, or has replaced one: "
-        "ranks do not sum up its gradient. Let it require gradients from the start, and leave it "
-        "out of the optimizer until it is trained; load states in place, without assign=True"
-    )
 
 
 def views(flat: torch.Tensor, like: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -128,48 +113,9 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
     """Return a number that most likely differs if any bit of the tensors differs."""
     found = 0
     for each in tensors:
-        whole = local(each).detach().cpu().contiguous().view(-1)
+        whole = each.detach().cpu().contiguous().view(-1)
         found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
     return found
-
-
-# BatchNorm's kernels write to its buffers without counting a version: buffers of at most so many
-# numbers are copied in any case.
-_UNCOUNTED = 1 << 16
-
-
-class Buffers:
-    """A module's buffers, and their values before the step that is under way."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._module = module
-        self._kept: dict[str, tuple[torch.Tensor, int, torch.Tensor]] = {}
-        self.keep()
-
-    @torch.no_grad()
-    def keep(self) -> None:
-        """End a step: keep the new values of the buffers that it has changed."""
-        before, self._kept = self._kept, {}
-        for name, now in self._module.named_buffers():
-            known = before.get(name)
-            if known is None or known[0] is not now:
-                known = now, now._version, now.clone()
-            elif known[1] != now._version or now.numel() <= _UNCOUNTED:
-                known = now, now._version, known[2].copy_(now)
-            self._kept[name] = known
-
-    @property
-    def kept(self) -> dict[str, torch.Tensor]:
-        """The buffers' values at the last `keep`."""
-        return {name: value for name, (_, _, value) in self._kept.items()}
-
-    @torch.no_grad()
-    def restore(self, values: dict[str, torch.Tensor]) -> None:
-        """Set the buffers to values that another rank kept."""
-        for name, now in self._module.named_buffers():
-            if name in values:
-                now.copy_(values[name])
-        self.keep()
 
 
 @contextlib.contextmanager

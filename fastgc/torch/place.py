@@ -1,22 +1,15 @@
-"""The rank of this process, as torch.distributed or torchrun knows it, and the ranks' machines.
-
-A process group of one member, as `fastgc.torch.coded_ddp` needs it, knows only its own process. If
-torchrun started several, their ranks are torchrun's.
-"""
+"""The rank of this process, as torch.distributed or torchrun knows it, and the ranks' machines."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed
 
 from .._base.arrays import at_least, check_index
-from ..codes import Code
-from ..engines.machines import warn_of_machines
 
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
@@ -45,15 +38,6 @@ def world_size() -> int | None:
         return int(dist.get_world_size())
     world = os.environ.get("WORLD_SIZE")
     return None if world is None else int(world)
-
-
-def place_of(group: Any, rank: int | None) -> tuple[int, int | None]:
-    """Return the rank of this process, and the number of ranks, or None if it is unknown."""
-    if group is not None:
-        return int(dist.get_rank(group)), int(dist.get_world_size(group))
-    if rank is not None:
-        return rank, None
-    return own_rank(), world_size()
 
 
 def own_store() -> Any:
@@ -124,25 +108,3 @@ def hosts(
     store = dist.PrefixStore(f"fastgc/hosts/{restarts}", store)
     store.compare_set(str(rank), "", host)  # an earlier life of this rank may have set it
     return [store.get(str(other)).decode() for other in range(ranks)]
-
-
-def warn_of_host(code: Code, enough: Callable[[list[int]], bool]) -> None:
-    """Warn, on one rank of a machine, that the other machines' ranks cannot go on without it.
-
-    There is no warning for ranks that torchrun did not start, nor where `warn_of_machines` gives
-    none. `enough` says whether a list of ranks can go on.
-    """
-    try:
-        names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
-        rank, local, here, world = (int(os.environ[name]) for name in names)
-    except (KeyError, ValueError):
-        return
-    if local or world != code.n:
-        return
-    warn_of_machines(
-        code,
-        world,
-        {"this machine": range(rank, rank + here)},
-        enough,
-        what="ranks",
-    )

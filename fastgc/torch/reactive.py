@@ -21,6 +21,7 @@ from .batches import restored, seed_all
 from .finding import find
 from .job import losses
 from .member import BrokenViewError, Member, NewcomerError, View
+from .parameters import fingerprint, views
 from .times import Times
 
 _LOG = logging.getLogger("fastgc")
@@ -127,8 +128,8 @@ class ReactiveDataParallel:
     modulus, whose sum is exact. So one rank or four, with deaths or without, have the same weights
     to the last bit, on one kind of processor and with one number of threads for each rank
     (``torch.set_num_threads``). A rank computes whole shares: take K several times as large as the
-    number of ranks. It keeps the gradient of each until the sum. If an element of a share's gradient
-    is not finite, all of the step's gradient is NaN.
+    number of ranks. It keeps the gradient of each until the sum. If an element of a share's
+    gradient is not finite, all of the step's gradient is NaN.
     """
 
     def __init__(
@@ -151,6 +152,11 @@ class ReactiveDataParallel:
         self._state = list(state)
         _check_state(self._modules, self._state)
         self._parameters = list(dict.fromkeys(p for m in self._modules for p in m.parameters()))
+        if any(hasattr(p, "placements") for p in self._parameters):
+            raise TypeError(
+                "parameters that several processes share (DTensor, as of fully_shard) are not for "
+                "ReactiveDataParallel, of which each rank holds the whole model: see torchft"
+            )
         self._buffers = _Buffers(self._modules)
         # BatchNorm needs two samples.
         norm = torch.nn.modules.batchnorm._BatchNorm
@@ -582,7 +588,7 @@ class ReactiveDataParallel:
         }
         used = np.zeros(len(self._parameters) + 1)
         if self._fresh or (turn is not None and (self._watch or self.step % _EVERY == 0)):
-            told["print"] = _fingerprint(self._parameters)
+            told["print"] = fingerprint(self._parameters)
         if turn is not None:
             told["piece"] = self._piece()
             turn.tell(told, own, used)
@@ -602,7 +608,7 @@ class ReactiveDataParallel:
         if not self._parameters:
             return -1
         p = self._parameters[self.step % len(self._parameters)]
-        return _fingerprint([p.detach().reshape(-1)[:_PIECE]])
+        return fingerprint([p.detach().reshape(-1)[:_PIECE]])
 
     def _room(self, size: int, dtype: torch.dtype) -> torch.Tensor:
         """Return memory for a sum of gradients: not that of the last sum, which is kept."""
@@ -798,7 +804,7 @@ class _Turn:
         tail = rdp._buffers.size if used[-1] else 0
         size = sum(p.numel() for p in parameters) + tail
         flat = rdp._room(size, torch.float64 if wide else torch.float32)
-        for p, view in zip(parameters, _views(flat, parameters), strict=True):
+        for p, view in zip(parameters, views(flat, parameters), strict=True):
             if p.grad is None:
                 view.zero_()
             else:
@@ -813,13 +819,13 @@ class _Turn:
         assert result is not None
         rdp, used = self._rdp, result.heads.used
         parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
-        views = iter(_views(result.payload, parameters))
+        parts = iter(views(result.payload, parameters))
         grads: list[torch.Tensor | None] = []
         for p, there in zip(rdp._parameters, used, strict=False):
             if not there:
                 grads.append(None)
                 continue
-            view = next(views)
+            view = next(parts)
             if p.grad is None or p.grad.is_sparse:
                 p.grad = torch.empty_like(p)
             grads.append(p.grad.copy_(view))
@@ -840,12 +846,15 @@ class _Turn:
         return (loss, *sums[1:]) if self._tupled or len(sums) > 1 else loss
 
 
+_Terms = Sequence[torch.Tensor | None]
+
+
 class _Share(NamedTuple):
     """What one share gives: a list of terms of each kind, None for what it does not use."""
 
-    gradients: list[torch.Tensor | None]
-    buffers: list[torch.Tensor]
-    sums: list[torch.Tensor]
+    gradients: _Terms
+    buffers: _Terms
+    sums: _Terms
 
 
 class _ExactTurn(_Turn):
@@ -900,7 +909,7 @@ class _ExactTurn(_Turn):
         super().tell(told, own, used)
         for share in self._found:
             used[:-1] += [term is not None for term in share.gradients]
-            used[-1] += any(bool(term.any()) for term in share.buffers)
+            used[-1] += any(term is not None and bool(term.any()) for term in share.buffers)
         for at, name in enumerate(_TOPS):
             told[name] = max(
                 (exact.largest(t) for share in self._found for t in share[at] if t is not None),
@@ -928,8 +937,8 @@ class _ExactTurn(_Turn):
         for p, there, total, out in zip(rdp._parameters, used, gradients[0], memory, strict=False):
             grads.append(None)
             if there:
-                grads[-1] = torch.empty_like(p) if out is None else out
-                _put_back([total], gradients[1], grads[-1])
+                grads[-1] = grad = torch.empty_like(p) if out is None else out
+                _put_back([total], gradients[1], grad)
         if used[-1]:
             changes = torch.empty(rdp._buffers.size, dtype=torch.float64)
             _put_back(buffers[0], buffers[1], changes)
@@ -994,12 +1003,12 @@ class _Buffers:
 
     @torch.no_grad()
     def put(self, flat: torch.Tensor, before: Sequence[torch.Tensor], weight: float) -> None:
-        for b, old, view in zip(self._buffers, before, _views(flat, self._buffers), strict=True):
+        for b, old, view in zip(self._buffers, before, views(flat, self._buffers), strict=True):
             view.copy_((b - old) * weight)
 
     @torch.no_grad()
     def take(self, flat: torch.Tensor, before: Sequence[torch.Tensor]) -> None:
-        for b, old, view in zip(self._buffers, before, _views(flat, self._buffers), strict=True):
+        for b, old, view in zip(self._buffers, before, views(flat, self._buffers), strict=True):
             change = view.to(b.device)
             b.copy_(old + (change if b.is_floating_point() else change.round()).to(b.dtype))
 
@@ -1014,24 +1023,6 @@ def _taken(batch: Any, part: shares.Intervals) -> Any:
     if isinstance(batch, np.ndarray):
         return np.concatenate(pieces)
     return [index for piece in pieces for index in piece]
-
-
-def _views(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    found, at = [], 0
-    for each in tensors:
-        found.append(flat[at : at + each.numel()].view(each.shape))
-        at += each.numel()
-    return found
-
-
-@torch.no_grad()
-def _fingerprint(tensors: Iterable[torch.Tensor]) -> int:
-    """Return a number that most likely differs if any bit of the tensors differs."""
-    found = 0
-    for each in tensors:
-        whole = each.detach().cpu().contiguous().view(-1)
-        found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
-    return found
 
 
 def _compare(view: View, values: Array, what: str, of_all: Array | None = None) -> None:
