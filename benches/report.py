@@ -82,7 +82,6 @@ SECTIONS = {
     "Workers of unequal speed": "python benches/assignments.py",
     "PyTorch modules, beside DistributedDataParallel": "python benches/torch_loop.py",
     "Deaths of ranks": "python benches/torch_deaths.py",
-    "Audits of ranks, and ranks that err": "python benches/torch_audit.py",
     "The papers' figures": "python -m benches.papers",
 }
 

@@ -131,7 +131,7 @@ def test_where_pickles_are_read():
         "engines/mpi",
         "engines/torch",
         "testing/codes",
-        "torch/all_reduce",
+        "torch/handover",
         "torch/job",
     }
     for text in sources.values():
