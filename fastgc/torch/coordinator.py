@@ -36,7 +36,8 @@ class Life:
         self.address = told["address"]  # where it takes the state
         self.holds = bool(told["holds"])  # whether it has the state, of `at` sums
         self.at = int(told["at"])
-        self.answered = 0  # the last view that it was asked for, and said where it is
+        self.asked = 0  # the last view for which it was asked where it is
+        self.answered = 0  # the last one for which it said so
         self.boundary = self.waits = self.busy = False
         self.ready = bool(
             told["ready"]
@@ -82,7 +83,7 @@ class Coordinator:
         if what == "here":
             self._here(life, told[0])
         elif what == "holds":
-            life.holds = self.begun = True
+            self._holds(life, now)
         elif what == "broken" and told[0] == self.number and not self.gathering:
             self._gather(now, late=bool(told[1]))
         elif what == "boundary" and told[0] == self.number and not self.gathering:
@@ -151,13 +152,16 @@ class Coordinator:
             return
         self.lives[line] = life
         self._send(line, ["welcome", life.rank])
+        if not self.view and int(told["view"]):  # this coordinator is new
+            self.number = max(self.number, int(told["view"]))
+            self._awaited |= set(told["lives"])
         if life.holds:  # its connection broke, or this coordinator is new
             self.begun = True
-            self.number = max(self.number, int(told["view"]))
-            self._awaited |= set(told["lives"]) if not self.view else set()
             self._gather(now)
         elif not self.begun and (self.gathering or len(self.lives) >= self.world):
             self._gather(now)
+        elif life.ready and self.gathering:
+            self._ask(life)
         self._decide(now)
 
     def _may_return(self, life: Life, told: dict[str, Any]) -> bool:
@@ -167,6 +171,15 @@ class Coordinator:
         if life.name in self._awaited:
             return True
         return self.gathering and int(told["view"]) == self.number - 1
+
+    def _holds(self, life: Life, now: float) -> None:
+        life.holds = self.begun = True
+        if self.gathering and life.asked != self.number:
+            self._ask(life)  # this coordinator is new, and took the life for a newcomer
+        elif not self.gathering and not self.view:
+            self._gather(now)
+        elif not self.gathering and life not in self.view:
+            self._leave(life, "the others went on without this rank meanwhile", now)
 
     def _here(self, life: Life, told: dict[str, Any]) -> None:
         if int(told["view"]) != self.number:
@@ -183,13 +196,13 @@ class Coordinator:
         self.number += 1
         self.gathering, self._late = True, late or (self.gathering and self._late)
         self._limit = now + (min(_SETTLE, self._hang) if self._late else self._hang)
-        self._tell(self._asked(), ["gather", self.number])
+        for each in self.lives.values():  # but newcomers that have no state yet
+            if not self.begun or each.holds or each.ready or each in self.view:
+                self._ask(each)
 
-    def _asked(self) -> list[Life]:
-        """The lives that are asked: not newcomers that have no state yet."""
-        return [
-            e for e in self.lives.values() if not self.begun or e.holds or e.ready or e in self.view
-        ]
+    def _ask(self, life: Life) -> None:
+        life.asked = self.number
+        self._send(life.line, ["gather", self.number])
 
     def _tell(self, lives: list[Life], message: Message) -> None:
         for each in lives:
@@ -218,7 +231,7 @@ class Coordinator:
         if not self.gathering:
             return
         over = self._limit is not None and now >= self._limit
-        asked = self._asked()
+        asked = [each for each in self.lives.values() if each.asked == self.number]
         silent = [each for each in asked if each.answered != self.number]
         absent = self._awaited - {each.name for each in self.lives.values()}
         if (silent or absent) and not over:

@@ -96,7 +96,11 @@ class Member:
         self._error: Exception | None = None
         self._board: _Board | None = None
         self.state_at = socket.create_server((own_host(), 0), backlog=16)
-        self._line = self._connect(max(self.hang, _REACH))
+        try:
+            self._line = self._connect(max(self.hang, _REACH))
+        except RuntimeError:
+            self.state_at.close()
+            raise
         _all_members.add(self)
         self._thread = threading.Thread(target=self._listen, name="fastgc-member", daemon=True)
         self._thread.start()
@@ -140,8 +144,7 @@ class Member:
             if not late and then is not None:
                 then()
         except RuntimeError as error:  # gloo's
-            self._waits = True  # until it computes again
-            self.say("broken", view.number, False)
+            self._broken(view, False)
             raise BrokenViewError from error
         finally:
             with self._changed:
@@ -150,8 +153,16 @@ class Member:
                 if self._owes:
                     self._answer()
         if late:
-            self.say("broken", view.number, True)
+            self._broken(view, True)
             raise BrokenViewError
+
+    def _broken(self, view: View, late: bool) -> None:
+        """Tell that a view is broken, and wait for the next one."""
+        with self._changed:
+            self._waits = True  # until it computes again
+            if self.view is view:
+                self.view = None
+        self.say("broken", view.number, late)
 
     def _done(self, view: View, work: Any) -> bool:
         """Wait until a collective is done; return False if it is late, or the view has changed.
@@ -253,6 +264,7 @@ class Member:
             self._line.shutdown(socket.SHUT_RDWR)
         self.state_at.close()
         self._thread.join(2.0)
+        self._line.close()
         with self._changed:
             self._drop()
 
@@ -264,9 +276,12 @@ class Member:
         while True:
             try:
                 line = socket.create_connection(self._address, timeout=max(1.0, seconds))
-                line.settimeout(None)
-                keep_alive(line)
-                line.sendall(json.dumps(["hello", self._hello()]).encode() + b"\n")
+                with contextlib.ExitStack() as undone:
+                    undone.enter_context(line)
+                    line.settimeout(None)
+                    keep_alive(line)
+                    line.sendall(json.dumps(["hello", self._hello()]).encode() + b"\n")
+                    undone.pop_all()
                 return line
             except OSError as error:
                 if time.monotonic() > until:
@@ -304,6 +319,7 @@ class Member:
                 got = b""
             if not got:
                 left = b""
+                self._line.close()
                 if not self._again():
                     return
                 continue

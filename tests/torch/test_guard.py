@@ -14,7 +14,7 @@ from fastgc.torch import guard
 # The script counts its lives in a file; each life does what its argument says.
 SCRIPT = """
 import os, pathlib, signal, sys, time
-from fastgc.errors import FinishedError, LeftOutError
+from fastgc.errors import FinishedError, LeftOutError, LostError
 lives = pathlib.Path("lives")
 life = len(lives.read_text()) if lives.exists() else 0
 lives.write_text("." * (life + 1))
@@ -24,6 +24,8 @@ if what == "late":
     raise LeftOutError("the others went on")
 if what == "over":
     raise FinishedError("the run has ended")
+if what == "lost":
+    raise LostError("nobody is left")
 if what == "wait":
     signal.signal(signal.SIGTERM, lambda *_: (lives.write_text("told"), sys.exit(3)))
     pathlib.Path("pid").write_text(str(os.getpid()))
@@ -42,9 +44,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def start(folder, *arguments, module=False, restarts=None):
+def start(folder, *arguments, module=False, **told):
     own = ["-m", "script"] if module else ["script.py"]
-    options = [] if restarts is None else ["--restarts", str(restarts)]
+    options = [word for name, value in told.items() for word in (f"--{name}", str(value))]
     return subprocess.Popen(
         [sys.executable, "-m", "fastgc.guard", *options, *own, *arguments],
         cwd=folder,
@@ -72,12 +74,27 @@ def test_a_script_that_is_killed_runs_again(module, folder):
     assert "rank 2 was killed by SIGSEGV" in errors
 
 
-@pytest.mark.parametrize(("what", "expected"), [("0", 0), ("7", 7), ("error", 1), ("over", 0)])
+@pytest.mark.parametrize(("what", "expected"), [("0", 0), ("7", 7), ("lost", 1), ("over", 0)])
 def test_one_that_ends_by_itself_ends_its_guard(what, expected, folder):
     status, out, errors = run(folder, what)
     assert (status, len(out)) == (expected, 1)
-    assert ("ArithmeticError: by zero" in errors) == (what == "error")
+    assert ("fastgc.guard: nobody is left" in errors) == (what == "lost")
     assert ("fastgc.guard: the run has ended" in errors) == (what == "over")
+
+
+def test_one_that_raised_an_error_runs_again_and_says_it_once(folder):
+    status, out, errors = run(folder, "error", "error", "0")
+    assert (status, len(out)) == (0, 3)
+    assert errors.count("Traceback") == 1
+    assert errors.count("rank 2 raised an error, and is started again") == 2
+    assert errors.count("the same error again: ArithmeticError: by zero") == 1
+
+
+@pytest.mark.parametrize(("what", "on"), [("error", "signal"), ("SIGKILL", "error")])
+def test_restart_on_says_why_it_runs_again(what, on, folder):
+    status, out, errors = run(folder, what, **{"restart-on": on})
+    assert (status, len(out)) == (1 if what == "error" else 128 + signal.SIGKILL, 1)
+    assert "is started again" not in errors
 
 
 def test_one_that_was_left_out_runs_again(folder):
@@ -176,6 +193,7 @@ def test_nothing_is_left_of_a_guard_that_is_ended(number, folder):
 
 def test_what_is_wrong_is_told(folder):
     assert "--restarts must be at least 0, not -1" in run(folder, "0", restarts=-1)[2]
+    assert "not 'error,never'" in run(folder, "0", **{"restart-on": "error,never"})[2]
     command = [sys.executable, "-m", "fastgc.guard"]
     for own, said in (
         (["none.py"], "there is no file none.py: SCRIPT is a Python file, without python"),
@@ -186,52 +204,3 @@ def test_what_is_wrong_is_told(folder):
         assert said in missing.stderr
     told = subprocess.run([*command, "--help"], cwd=folder, capture_output=True, text=True)
     assert "torchrun --nproc-per-node 4 -m fastgc.guard script.py" in told.stdout
-
-
-RANK = """
-import os, signal, sys, time, torch
-import fastgc
-from fastgc.torch import CodedAllReduce, CodedSampler
-torch.set_num_threads(1)
-torch.manual_seed(0)
-code = fastgc.BinaryCode(3, stragglers=1)
-x = torch.linspace(-1, 1, 90).reshape(30, 3)
-model = torch.nn.Linear(3, 1)
-sampler = CodedSampler(x, code, 6, seed=1)
-with CodedAllReduce(model, code, sampler=sampler) as all_reduce:
-    while all_reduce.step < 40:
-        for batch in sampler:
-            model.zero_grad()
-            loss = ((model(x[batch]) - 1) ** 2).sum() / 6
-            loss.backward()
-            (mean,) = all_reduce(loss.item())
-            with torch.no_grad():
-                for p in model.parameters():
-                    p.sub_(0.1 * p.grad)
-            step, rank, joined = all_reduce.step, all_reduce.rank, all_reduce.joined
-            if (step, rank, joined, sys.argv[1]) == (10, 1, False, "killed"):
-                os.kill(os.getpid(), signal.SIGKILL)
-            if step > 10 and sys.argv[1] == "killed":
-                time.sleep(0.5)  # so that it is back in time
-            if step == 40:
-                break
-print(f"rank {rank} joined {joined} loss {mean:.6g} {model.bias.item():.6g}", flush=True)
-"""
-
-
-@pytest.mark.long
-def test_a_rank_of_torchrun_that_is_killed_comes_back(tmp_path):
-    """All ranks end with the same result as without the kill."""
-    pytest.importorskip("torch")
-    from groups_of_ranks import torchrun
-
-    (tmp_path / "rank.py").write_text(RANK)
-    found = {}
-    for what in ("killed", "nobody"):
-        done = torchrun(tmp_path, 3, "-m", "fastgc.guard", "rank.py", what)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("joined") == 3, (done.stdout, done.stderr)
-        found[what] = sorted(line for line in done.stdout.split("\n") if "joined" in line)
-    assert [line.split()[3] for line in found["killed"]] == ["False", "True", "False"]
-    ends = {line.split("loss ")[1] for lines in found.values() for line in lines}
-    assert len(ends) == 1

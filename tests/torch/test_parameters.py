@@ -14,11 +14,9 @@ from coded_nets import (  # noqa: E402
 )
 
 from fastgc.torch.parameters import (  # noqa: E402
-    Buffers,
     apart,
     as_tensor,
     fingerprint,
-    require_known,
     trainable,
     unchanged_buffers,
     views,
@@ -35,7 +33,6 @@ def test_trainable_takes_tied_parameters_once_and_frozen_ones_never():
         id(p) for p in (module[0].weight, module[0].bias, module[1].bias, module[2].weight)
     ]
     module[0].weight.placements = ()  # as fully_shard does
-    assert len(trainable(module, cut=True)) == 4
     with pytest.raises(TypeError, match=r"parameter 0\.weight"):
         trainable(module)
 
@@ -58,16 +55,6 @@ def test_trainable_takes_parameters_of_one_real_dtype(dtypes, error):
         return
     with pytest.raises(TypeError, match=error):
         trainable(module)
-
-
-def test_require_known():
-    module = net()
-    known = list(module.parameters())
-    require_known(module, known)
-    module.last.bias.requires_grad_(False)
-    require_known(module, known[:-1])
-    with pytest.raises(RuntimeError, match=r"parameter first\.weight"):
-        require_known(module, known[1:])
 
 
 def test_views_share_memory_and_apart_has_a_storage_each():
@@ -97,31 +84,6 @@ def test_fingerprint_differs_where_any_bit_of_any_tensor_does():
         assert fingerprint([*tensors[:at], wrong, *tensors[at + 1 :]]) != right
     assert fingerprint(tensors[1:]) != right
     assert fingerprint(tensors[:2]) != right
-
-
-def test_buffers_are_kept_from_the_end_of_a_step():
-    module = torch.nn.Module()
-    module.register_buffer("small", torch.zeros(1 << 16))
-    module.register_buffer("large", torch.zeros((1 << 16) + 1))
-    module.register_buffer("other", torch.zeros(2))
-    buffers = Buffers(module)
-
-    def now():
-        return [float(buffers.kept[name][0]) for name in ("small", "large", "other")]
-
-    module.small.data.add_(1)  # without a new version, as BatchNorm's kernels do
-    module.large.add_(1)
-    module.other = torch.ones(2)
-    assert now() == [0.0, 0.0, 0.0]
-    buffers.keep()
-    assert now() == [1.0, 1.0, 1.0]
-    module.small.add_(1), module.large.add_(1), module.other.add_(1)
-    assert now() == [1.0, 1.0, 1.0]
-    buffers.restore(
-        {"small": torch.full((1 << 16,), 5.0), "large": torch.full(((1 << 16) + 1,), 6.0)}
-    )
-    assert now() == [5.0, 6.0, 2.0]
-    assert [float(b[0]) for b in module.buffers()] == [5.0, 6.0, 2.0]
 
 
 def test_without_gradients_gives_them_back_also_after_an_error():

@@ -2,18 +2,15 @@
 
 import socket
 import threading
-import warnings
 
 import pytest
-
-from fastgc import FractionalRepetition, Uncoded
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("cloudpickle")
 from fastgc.torch import hosts  # noqa: E402
-from fastgc.torch.place import own_rank, own_store, place_of, warn_of_host, world_size  # noqa: E402
+from fastgc.torch.place import own_rank, own_store, world_size  # noqa: E402
 
-N, SECONDS = 6, 60.0
+SECONDS = 60.0
 TOLD = (
     "RANK",
     "LOCAL_RANK",
@@ -36,7 +33,7 @@ PLACES = [
     ({"RANK": "3"}, None, (3, None)),
     ({"RANK": "3", "WORLD_SIZE": "6"}, (1, 2), (1, 2)),
     ({}, (1, 2), (1, 2)),
-    ({"RANK": "3", "WORLD_SIZE": "6"}, (0, 1), (3, 6)),  # as coded_ddp needs it
+    ({"RANK": "3", "WORLD_SIZE": "6"}, (0, 1), (3, 6)),  # a group of its own
     ({}, (0, 1), (0, 1)),
 ]
 
@@ -49,9 +46,7 @@ def test_own_rank_and_world_size(told, grouped, expected, monkeypatch):
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
         monkeypatch.setattr(torch.distributed, "get_rank", lambda group=None: group or grouped[0])
         monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: grouped[1])
-        assert place_of(5, None) == (5, grouped[1])
-    assert (own_rank(), world_size()) == place_of(None, None) == expected
-    assert place_of(None, 7) == (7, None)
+    assert (own_rank(), world_size()) == expected
 
 
 def test_own_rank_and_store_that_nobody_told():
@@ -77,32 +72,6 @@ def test_own_store_is_the_agents_or_that_of_the_process_group(monkeypatch):
     assert own_store() == "of the group"
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     assert own_store().get("who") == b"agent"
-
-
-@pytest.mark.parametrize(
-    ("told", "says"),
-    [
-        ({"RANK": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, True),
-        ({"RANK": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, False),
-        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "6", "WORLD_SIZE": "6"}, False),
-        ({"RANK": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": "6"}, False),
-        ({"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "9"}, False),
-        ({"RANK": "0"}, False),
-        ({"RANK": "0", "LOCAL_RANK": "", "LOCAL_WORLD_SIZE": "3", "WORLD_SIZE": "6"}, False),
-    ],
-)
-def test_warn_of_host_knows_machines_as_torchrun_says(told, says, monkeypatch):
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
-    code = FractionalRepetition(N, 3, stragglers=1)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warn_of_host(code, lambda ranks: ranks != [0, 1, 2])
-        warn_of_host(code, code.decodable)
-        warn_of_host(Uncoded(N), lambda ranks: False)
-    assert len(caught) == says
-    for each in caught:
-        assert "this machine (ranks 3, 4, 5)" in str(each.message)
 
 
 def test_hosts_are_those_of_the_first_time(monkeypatch):

@@ -10,11 +10,10 @@ from strength import much
 
 pytest.importorskip("torch")
 
-from fastgc.torch.coordinator import Server  # noqa: E402
+from fastgc.torch.coordinator import Server
 
 STEPS = 30
-PROGRAM = (
-    """
+PROGRAM = """
 import hashlib, os, random, signal, sys, threading, time
 import torch
 from fastgc.torch import ReactiveDataParallel
@@ -43,7 +42,7 @@ def compute(indices):
 
 
 with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
-    for step in rdp.steps(%d):
+    for step in rdp.steps(STEPS):
         batch = torch.randperm(600, generator=torch.Generator().manual_seed(step))[:125]
         for _ in range(2):
             losses[step] = rdp.backward(compute, batch)
@@ -52,9 +51,7 @@ with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
         time.sleep(seconds)
 weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
 print(hashlib.sha256(weights).hexdigest(), losses[step])
-"""
-    % STEPS
-)
+""".replace("STEPS", str(STEPS))
 
 
 def ends(folder, ranks, kills=0, seconds=0.0, rng=None):

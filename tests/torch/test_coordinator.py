@@ -1,0 +1,358 @@
+"""The protocol by which ranks agree on who takes part (docs/extending/protocol.md).
+
+`Coordinator` is the code that runs. Lives are modelled: what `Member` and `ReactiveDataParallel` do
+is cut down to where a life is, and which sums it has. An action is one step of one actor: a
+message arrives, a life enters or leaves a collective, a fault happens. `explore` goes through all
+orders of actions up to a bound, and `walk` takes random ones with more ranks and faults. Each
+invariant of the page is an assertion here.
+"""
+
+import pickle
+import random
+
+import pytest
+from strength import much
+
+from fastgc.torch.coordinator import Coordinator
+
+SUMS = 3  # each life ends after so many
+HANG = 10.0
+
+
+class Life:
+    """A life: where it is, what it hears and says."""
+
+    def __init__(self, rank, number, world):
+        self.rank, self.name, self.world = rank, f"{rank}.{number}", world
+        self.heard, self.says = [], []
+        self.results = ()  # the sums that it has, each named by the collective that made it
+        self.holds = self.ready = self.newcomer = self.left = self.stopped = False
+        self.boundary, self.inside, self.owes, self.admits = True, None, False, False
+        self.view, self.number, self.after, self.turn = None, 0, 0, 0
+        self.waiting, self.last = frozenset(), (0, [])
+        self.hello()
+
+    @property
+    def at(self):
+        return len(self.results)
+
+    @property
+    def kind(self):
+        if self.boundary:
+            return "boundary"
+        return "leave" if self.at == SUMS else "sum"
+
+    def hello(self):
+        told = {"life": self.name, "rank": self.rank, "world": self.world, "address": None}
+        told |= {"holds": self.holds, "ready": self.ready, "at": self.at, "hang": HANG}
+        self.says.append(["hello", told | {"view": self.last[0], "lives": self.last[1]}])
+
+    def answer(self):
+        self.owes = False
+        told = {"view": self.number, "at": self.at, "holds": self.holds}
+        self.says.append(["here", told | {"boundary": self.boundary, "waits": True}])
+
+    def hear(self):
+        what, *told = self.heard.pop(0)
+        if what == "gather":
+            self.number, self.view, self.owes = told[0], None, True
+            if self.inside is None:
+                self.answer()
+        elif what == "view" and told[0] == self.number:
+            names = [name for _, name, _ in told[1]]
+            self.view, self.turn, self.last = names, 0, (told[0], names)
+            self.waiting = frozenset(told[2])
+        elif what == "newcomer":
+            self.newcomer = not self.ready
+        elif what == "admit":
+            self.waiting |= {told[0]}
+        elif what in ("left", "lost", "finished"):
+            self.left = True
+            assert what != "lost", "somebody holds the state"
+
+    def take(self, told, own):
+        """Take the outcome of a collective in which all have told where they are."""
+        current = self.view is not None and self.number == own[0]
+        holders = [each for each in told.values() if each["holds"]]
+        newest = max((len(each["results"]) for each in holders), default=0)
+        source = next((e for e in holders if len(e["results"]) == newest), None)
+        kinds = {each["kind"] for each in told.values()}
+        self.admits |= kinds == {"sum"} and any(each["admits"] for each in told.values())
+        if any(len(each["results"]) < newest for each in holders):
+            if self.holds and self.at < newest:
+                self.results, self.admits = source["results"], source["admitted"]
+                self.boundary = self.admits
+        elif not holders or not all(each["holds"] for each in told.values()):
+            if not self.holds:
+                self.results = source["results"] if source else ()
+                self.holds = True
+                self.says.append(["holds"])
+            self.cross(current)
+        elif kinds == {"boundary"} and any(each["admits"] for each in told.values()):
+            self.says.append(["boundary", own[0]])
+            self.after = own[0]
+        elif kinds == {"leave"}:
+            self.left = True
+            self.says.append(["finish", self.at])
+        elif kinds == {"sum"}:
+            self.results += (own,)
+            self.boundary = self.admits
+        elif self.kind == "boundary":
+            self.cross(current)
+        elif self.kind == "leave":  # the others see that it leaves
+            self.left = True
+            self.says.append(["bye", self.at])
+        elif "leave" in kinds:
+            self.after = own[0]
+
+    def cross(self, current):
+        """Pass the boundary, unless the view has changed: then it is crossed in the next one."""
+        if current:
+            self.boundary = self.admits = False
+
+
+class World:
+    """A coordinator, lives, and what is under way between them."""
+
+    def __init__(self, ranks, faults, again=True):
+        self.now, self.faults, self.may_start_again, self.over = 0.0, faults, again, False
+        self.lives, self.ranks = {}, ranks
+        self.numbers = dict.fromkeys(range(ranks), 0)
+        self.coordinator = Coordinator(self.send)
+        self.rounds = {}  # collectives, by view and turn: who has entered, and told what
+        for rank in range(ranks):
+            self.start(rank)
+
+    def copy(self):
+        self.coordinator._send = None
+        new = pickle.loads(pickle.dumps(self))
+        self.coordinator._send, new.coordinator._send = self.send, new.send
+        return new
+
+    def start(self, rank):
+        life = Life(rank, self.numbers[rank], self.ranks)
+        self.numbers[rank] += 1
+        self.lives[life.name] = life
+
+    def send(self, line, message):
+        if line not in self.lives or message is None:
+            return
+        self.lives[line].heard.append(message)
+        if message[0] == "view":
+            self.check_view(message)
+
+    def standing(self):
+        return [e for e in self.lives.values() if e.holds and not e.left and not e.stopped]
+
+    def check_view(self, message):
+        """A view has a holder of the newest state (3); members are at most one sum apart (2).
+
+        Newcomers enter between steps only (4), and a rank has one life in it.
+        """
+        told = message[2]
+        members = [self.lives[name] for _, name, _ in told if name in self.lives]
+        holders = [each for each in members if each.holds]
+        alive = [each for each in self.standing() if each.name not in self.outside()]
+        newest = max((each.at for each in alive), default=0)
+        assert len({rank for rank, _, _ in told}) == len(told)
+        assert holders or not alive, "a view without the state"
+        assert all(each.at >= newest - 1 for each in holders), "more than one sum apart"
+        assert max((each.at for each in holders), default=0) >= newest, "without the newest state"
+        if holders and len(holders) < len(members):
+            assert all(each.boundary for each in members), "a newcomer enters within a step"
+
+    def outside(self):
+        """The lives that the coordinator has told that they are left out, or cannot know yet."""
+        known = set(self.coordinator.lives)
+        return {name for name in self.lives if name not in known}
+
+    def check(self):
+        """Lives of one view have the same results of the sums that both have done (1)."""
+        found = {}
+        for life in self.standing():
+            if life.view is not None:
+                other = found.setdefault(life.number, life)
+                n = min(other.at, life.at)
+                assert other.results[:n] == life.results[:n], "copies differ"
+
+    # ------------------------------------------------------------------------------------ actions
+
+    def actions(self):
+        """Return what may happen next, without faults."""
+        found = []
+        for name, life in self.lives.items():
+            if life.says and not life.stopped:
+                found.append(("tell", name))
+            if life.left or life.stopped:
+                continue
+            if life.heard:
+                found.append(("hear", name))
+            if life.newcomer and life.inside is None:
+                found.append(("warm", name))
+            if life.inside is not None:
+                told, members = self.rounds[life.inside]
+                if len(told) == len(members):
+                    found.append(("complete", name))
+                if any(self.is_out(each, life.inside[0]) for each in members):
+                    found.append(("part", name))
+            elif life.view is not None and life.number > life.after:
+                found.append(("enter", name))
+        return found
+
+    def faulty(self):
+        """Return the faults that may happen next: one holder at least lives on."""
+        if not self.faults:
+            return []
+        # A coordinator that starts again does not know that a run has ended.
+        again = self.may_start_again and not self.over
+        found, standing = [("again",)] if again else [], self.standing()
+        for name, life in self.lives.items():
+            if not life.left and any(each is not life for each in standing):
+                found.append(("kill", name))
+        return found
+
+    def is_out(self, name, number):
+        """Whether a life is dead, or has left the group of a view."""
+        life = self.lives.get(name)
+        return life is None or life.left or life.number != number or life.view is None
+
+    def act(self, action):
+        getattr(self, action[0])(*action[1:])
+        self.check()
+
+    def tell(self, name):
+        life = self.lives[name]
+        self.coordinator.receive(name, life.says.pop(0), self.now)
+        if life.left and not life.says:
+            self.coordinator.closed(name, self.now)
+            del self.lives[name]
+
+    def hear(self, name):
+        self.lives[name].hear()
+
+    def warm(self, name):
+        """A newcomer has got the state, and has tried a step alone."""
+        life = self.lives[name]
+        life.ready, life.newcomer = True, False
+        life.says.append(["warm"])
+
+    def enter(self, name):
+        life = self.lives[name]
+        life.inside = life.number, life.turn
+        told, members = self.rounds.setdefault(life.inside, ({}, life.view))
+        told[name] = {
+            "kind": life.kind,
+            "results": life.results,
+            "holds": life.holds,
+            "admits": bool(life.waiting - set(members)),
+            "admitted": life.admits,
+        }
+
+    def complete(self, name):
+        life = self.lives[name]
+        own, life.inside = life.inside, None
+        life.turn += 1
+        life.take(self.rounds[own][0], own)
+        self.over |= life.left
+        if life.owes and not life.left:
+            life.answer()
+
+    def part(self, name):
+        """A collective fails."""
+        life = self.lives[name]
+        own, life.inside = life.inside, None
+        life.turn += 1
+        life.says.append(["broken", own[0], False])
+        if life.number == own[0]:
+            life.view = None
+        if life.owes:
+            life.answer()
+
+    def kill(self, name):
+        self.faults -= 1
+        life = self.lives.pop(name)
+        self.coordinator.closed(name, self.now)
+        self.start(life.rank)
+
+    def again(self):
+        """The coordinator starts again: all connect anew."""
+        self.faults -= 1
+        self.coordinator = Coordinator(self.send)
+        for life in self.lives.values():
+            life.heard.clear()
+            life.says = [each for each in life.says if each[0] in ("finish", "bye")]
+            life.says.insert(0, None)
+            life.hello()
+            life.says[0] = life.says.pop()
+
+    def pass_time(self):
+        self.now += HANG + 1
+        self.coordinator.tick(self.now)
+
+    def ended(self):
+        return not [each for each in self.lives.values() if not each.left]
+
+    def key(self):
+        """Return what tells two worlds apart."""
+        lives = [sorted((k, repr(v)) for k, v in e.__dict__.items()) for e in self.lives.values()]
+        c = {
+            k: v
+            for k, v in self.coordinator.__dict__.items()
+            if k not in ("_send", "lives", "view")
+        }
+        inner = [
+            sorted((k, repr(v)) for k, v in e.__dict__.items())
+            for e in self.coordinator.lives.values()
+        ]
+        view = [e.name for e in self.coordinator.view]
+        return repr((lives, sorted(c.items(), key=str), inner, view, self.rounds, self.faults))
+
+
+def walk(seed, ranks, faults, likely=0.05):
+    """Take random actions until all lives have ended."""
+    rng = random.Random(seed)
+    world = World(ranks, faults)
+    for _ in range(5000):
+        if world.ended():
+            return world
+        actions, faulty = world.actions(), world.faulty()
+        if faulty and (rng.random() < likely or not actions):
+            world.act(rng.choice(faulty))
+        elif actions:
+            world.act(rng.choice(actions))
+        else:
+            world.pass_time()
+    raise AssertionError("the run does not end")
+
+
+@pytest.mark.parametrize("faults", [0, 1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_a_run_ends_with_the_same_results_whatever_happens(ranks, faults):
+    for seed in range(much(3000, 60)):
+        walk(seed, ranks, faults)
+
+
+def explore(world, most):
+    """Go through all orders of actions and faults; return the number of states."""
+    seen, todo = set(), [world]
+    while todo and len(seen) < most:
+        world = todo.pop()
+        if (key := hash(world.key())) in seen:
+            continue
+        seen.add(key)
+        actions = world.actions()
+        if not actions and not world.ended():
+            new = world.copy()
+            new.pass_time()
+            assert new.actions(), "nothing can happen any more"
+            todo.append(new)
+        for action in [*actions, *world.faulty()]:
+            new = world.copy()
+            new.act(action)
+            todo.append(new)
+    return len(seen)
+
+
+@pytest.mark.parametrize(("ranks", "faults"), [(2, 0), (2, 1), (3, 1)])
+def test_all_orders_of_actions_keep_the_invariants(ranks, faults):
+    assert explore(World(ranks, faults, again=ranks == 2), much(100_000, 1000)) > 100
