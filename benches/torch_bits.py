@@ -2,10 +2,11 @@
 
     python benches/torch_bits.py [--quick] [--ranks 4] [--shares 12] [--batch 480]
 
-Each rank trains two copies of a network of 1.4 million parameters, in turns: one with ``shares=K``, and
-one whose ranks make the same K passes together, and sum gradients as float32. The first table has the
-median seconds of a step of both. The second has the least time of the parts, in one process: K gradients
-rounded and added as integers by the kernel, and by torch's conversions; and one sum of float32.
+Each rank trains two copies of a network of 1.4 million parameters, in turns: one with ``shares=K``,
+and one whose ranks make the same K passes together, and sum gradients as float32. The first table
+has the median time of a step of both. The second has the least time of the parts, in one process:
+K gradients rounded and added as integers by the kernel, and by torch's conversions; and the same
+sum of float32.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ def main() -> None:
             ],
         )
     )
-    rows = [[what, f"{1e3 * each:.2f}"] for what, each in parts(given.shares, 5 if given.quick else 20)]
+    rows = [
+        [what, f"{1e3 * each:.2f}"] for what, each in parts(given.shares, 5 if given.quick else 20)
+    ]
     print("\n" + markdown_table("1,400,000 parameters, one thread:", ["", "ms"], rows))
 
 

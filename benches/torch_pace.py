@@ -2,13 +2,13 @@
 
     python benches/torch_pace.py [--quick] [--paces 3,3,3,1] [--ms 180]
 
-Four ranks compute, or rather sleep, so that cores do not matter: a rank of pace 3 takes a third of the
-time of one of pace 1 for a sample. No step can be shorter than the batch's size divided by the sum of
-the paces of the ranks that live. The table has the times of steps, relative to that bound:
+Four ranks compute, or rather sleep, so that cores do not matter: a rank of pace 3 takes a third of
+the time of one of pace 1 for a sample. No step can be shorter than the batch's size divided by the
+sum of the paces of the ranks that live. The table has the times of steps, relative to that bound:
 
 - paces that stay: steps 20 and later;
-- a pace that changes: the first rank becomes three times slower at one third of the run, and is as fast
-  as before at two thirds; 20 steps and more after a change;
+- a pace that changes: the first rank becomes three times slower at one third of the run, and is as
+  fast as before at two thirds; 20 steps and more after a change;
 - two deaths, at one third and two thirds, of ranks 1 and 2; 20 steps and more after each;
 - and each run as a whole, with its first steps, changes and deaths.
 """
@@ -60,7 +60,7 @@ def run_rank(case: str, paces: list[float], unit: float, third: int) -> None:
 
     with ReactiveDataParallel(model) as rdp:
         begin = time.perf_counter()
-        for now in rdp.steps(3 * third):
+        for now in rdp.steps(3 * third):  # noqa: B007
             rdp.backward(compute, range(BATCH))
             end = time.perf_counter()
             if rank == 0:

@@ -16,7 +16,7 @@ from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords
 from ..errors import CorruptMessageError
 from .batches import Batches, Feed, restored, seed_all
-from .job import CHANGES, Job, Layout, Loss, losses, moved, plainly, weights_losses
+from .job import CHANGES, Job, Layout, Loss, check_sum, losses, moved, plainly, weights_losses
 from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
 
 _SAME = 1e-3  # largest relative difference of losses that should be equal
@@ -379,7 +379,11 @@ class CodedDataParallel:
                     "random numbers of torch, NumPy or random"
                 )
             with unchanged_buffers(module):
-                self._check_sum(some)
+                check_sum(
+                    lambda begin, end: float(self._losses(range(begin, end))[0]),
+                    self._batches.size,
+                    [module],
+                )
         return changed, len(sums)
 
     def _gradients(self, some: range) -> tuple[list[float], list[torch.Tensor | None]]:
@@ -394,37 +398,6 @@ class CodedDataParallel:
 
     def _losses(self, some: range) -> tuple[torch.Tensor, list[float]]:
         return losses(self._loss, self._module, moved(self._feed(some), self._device))
-
-    @torch.no_grad()
-    def _check_sum(self, some: range) -> None:
-        """Raise unless the loss of some samples is the sum of their halves' losses."""
-        if len(some) < 2:
-            return
-        modes = [(m, m.training) for m in self._module.modules()]
-        half = len(some) // 2
-        try:
-            self._module.eval()  # no dropout, and BatchNorm does not mix samples
-            found = []
-            for parts in ([some], [some[:half], some[half:]]):
-                seed_all(0)
-                found.append(sum(float(self._losses(i)[0]) for i in parts))
-        except Exception:  # some modules compute something else in this mode
-            return
-        finally:
-            for m, mode in modes:
-                m.training = mode
-        whole, parts_ = found
-        if not np.isfinite(found).all() or abs(whole - parts_) <= _SAME * max(map(abs, found)):
-            return
-        if abs(2 * whole - parts_) <= _SAME * abs(parts_):
-            raise RuntimeError(
-                "loss returns the mean over the batch's samples, and must return their sum "
-                '(reduction="sum"); gradients are divided by batch_size here'
-            )
-        raise RuntimeError(
-            f"loss must return the sum over the batch's samples: for {len(some)} samples it is "
-            f"{whole:.6g}, but for the first {half} plus for the others it is {parts_:.6g}"
-        )
 
 
 def _check_code(code: Any) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -22,6 +22,8 @@ from .parameters import as_tensor, trainable, views
 Loss = Callable[[torch.nn.Module, Any], Any]
 Device = Any  # of torch.device, or a function from a worker's number to one
 
+_SAME = 1e-3  # largest relative difference of losses that should be equal
+_SAMPLES = 8  # number of samples on which a loss is tried
 _DIGIT = 1 << 20  # the base of the two digits by which float32 sends an integer exactly
 
 
@@ -112,6 +114,48 @@ def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tenso
         )
     further = [each.detach() if isinstance(each, torch.Tensor) else each for each in sums]
     return first.reshape(()), [float(each) for each in further]
+
+
+@torch.no_grad()
+def check_sum(
+    loss: Callable[[int, int], float], size: int, modules: Iterable[torch.nn.Module]
+) -> None:
+    """Raise RuntimeError unless the loss of a batch's first samples is the sum of its halves'.
+
+    ``loss(begin, end)`` computes the loss of samples `begin`, …, `end` − 1 of a batch of this size.
+    """
+    few = min(_SAMPLES, size)
+    half = few // 2
+    if not half:
+        return
+    modes = [(m, m.training) for module in modules for m in module.modules()]
+    found = []
+    compiler: Any = torch.compiler
+    eagerly = getattr(compiler, "set_stance", contextlib.nullcontext)  # as of version 2.6
+    try:
+        for m, _ in modes:
+            m.training = False  # no dropout, and BatchNorm does not mix samples
+        for parts in ([(0, few)], [(0, half), (half, few)]):
+            seed_all(0)
+            with eagerly("force_eager"):  # do not compile for so few samples
+                found.append(sum(loss(*part) for part in parts))
+    except Exception:  # some modules compute something else in this mode
+        return
+    finally:
+        for m, mode in modes:
+            m.training = mode
+    whole, halves = found
+    if not np.isfinite(found).all() or abs(whole - halves) <= _SAME * max(map(abs, found)):
+        return
+    if abs(2 * whole - halves) <= _SAME * abs(halves):
+        raise RuntimeError(
+            "loss returns the mean over the batch's samples, and must return their sum "
+            '(reduction="sum"); gradients are divided by the size of the whole batch here'
+        )
+    raise RuntimeError(
+        f"loss must return the sum over the batch's samples: for {few} samples it is "
+        f"{whole:.6g}, but for the first {half} plus for the others it is {halves:.6g}"
+    )
 
 
 def passes(jobs: list[tuple[int, float]], one_by_one: bool) -> list[list[int]]:

@@ -19,7 +19,7 @@ from ..errors import FinishedError
 from . import exact, handover, shares
 from .batches import restored, seed_all
 from .finding import find
-from .job import losses
+from .job import check_sum, losses
 from .member import BrokenViewError, Member, NewcomerError, View
 from .parameters import fingerprint, views
 from .times import Times
@@ -157,6 +157,7 @@ class ReactiveDataParallel:
                 "parameters that several processes share (DTensor, as of fully_shard) are not for "
                 "ReactiveDataParallel, of which each rank holds the whole model: see torchft"
             )
+        self._device = next((p.device for p in self._parameters), torch.device("cpu"))
         self._buffers = _Buffers(self._modules)
         # BatchNorm needs two samples.
         norm = torch.nn.modules.batchnorm._BatchNorm
@@ -181,6 +182,7 @@ class ReactiveDataParallel:
         self._seconds: list[float] = []  # of the last steps
         self._own_seconds = 0.0
         self._begun = 0.0
+        self._tried: int | None = None  # the step in which losses were tried
         self._kept: _Result | None = None  # of the last sum, for ranks that lack it
         self._memory: dict[tuple[int, int], torch.Tensor] = {}
         place = find(store, rank, ranks)
@@ -283,6 +285,9 @@ class ReactiveDataParallel:
             raise RuntimeError("backward() belongs into a loop `for step in rdp.steps(STEPS):`")
         turn = (_ExactTurn if self._units else _Turn)(self, compute, batch)
         try:
+            if self._tried in (None, self.step):
+                self._tried = self.step
+                turn.check_sum()
             result = turn.alone() if self.alone else self._summed(turn)
         except BaseException:
             turn.give_back()
@@ -726,6 +731,18 @@ class _Turn:
         self._seconds = 0.0
         self.unplanned = True
 
+    def check_sum(self) -> None:
+        """Raise RuntimeError if the loss of some samples depends on the others of the batch."""
+        rdp = self._rdp
+
+        def loss(begin: int, end: int) -> float:
+            values = self._compute(_taken(self._batch, [(begin, end)]))
+            return float(losses(lambda *_: values, torch.nn.Module(), None)[0])
+
+        with restored(rdp._device):
+            check_sum(loss, self.size, rdp._modules)
+        rdp._buffers.restore(self._restore_at)
+
     def add(self, part: shares.Intervals) -> None:
         """Compute some places of the batch, and add their gradient to what this rank has."""
         self.unplanned = False
@@ -878,7 +895,7 @@ class _ExactTurn(_Turn):
             places = self._places(share)
             if not shares.length(places):
                 continue
-            with restored(rdp._parameters[0].device):
+            with restored(rdp._device):
                 seed_all(rdp._seed, rdp.step, rdp._turn, share)
                 self._sums = self._computed(places)
             weight = shares.length(places) / self.size
@@ -921,7 +938,8 @@ class _ExactTurn(_Turn):
         whole = self._rdp._room(sum(map(sum, self._lengths(heads))), torch.int64).zero_()
         kinds = self._kinds(whole, heads)
         for share in self._found:
-            for terms, (totals, exponent) in zip(share, kinds, strict=True):
+            for at, (totals, exponent) in enumerate(kinds):
+                terms: Sequence[torch.Tensor | None] = share[at]
                 for term, total in zip(terms, totals, strict=True):
                     if exponent is not None and term is not None and total.numel():
                         exact.add(total, term, exponent)
@@ -932,13 +950,14 @@ class _ExactTurn(_Turn):
         assert result is not None
         rdp, used = self._rdp, result.heads.used
         gradients, buffers, sums = self._kinds(result.payload, result.heads)
-        memory = self._found[0].gradients if self._found else [None] * len(rdp._parameters)
+        memory = self._found[0].gradients if self._found else []
         grads: list[torch.Tensor | None] = []
-        for p, there, total, out in zip(rdp._parameters, used, gradients[0], memory, strict=False):
+        for at, (p, total) in enumerate(zip(rdp._parameters, gradients[0], strict=True)):
             grads.append(None)
-            if there:
-                grads[-1] = grad = torch.empty_like(p) if out is None else out
-                _put_back([total], gradients[1], grad)
+            if used[at]:
+                there = memory[at] if memory else None
+                grads[-1] = out = torch.empty_like(p) if there is None else there
+                _put_back([total], gradients[1], out)
         if used[-1]:
             changes = torch.empty(rdp._buffers.size, dtype=torch.float64)
             _put_back(buffers[0], buffers[1], changes)

@@ -308,3 +308,28 @@ def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
     (grads, exact), (rounded, numbers) = found
     np.testing.assert_allclose(numbers, exact, rtol=1e-5, atol=1e-6)
     assert 0 < float((rounded - grads).abs().max()) < 0.05 * float(grads.abs().max())
+
+
+@pytest.mark.parametrize("shares", [None, 3])
+def test_losses_that_are_no_sums_are_refused_by_ranks(shares):
+    """A loss that couples samples, as with in-batch negatives, depends on who computes it."""
+    from fastgc.torch import ReactiveDataParallel
+
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(4, 3), torch.randn(20, 4)
+
+    def coupled(indices):
+        found = module(x[indices])
+        return torch.nn.functional.cross_entropy(
+            found @ found.T, torch.arange(len(indices)), reduction="sum"
+        )
+
+    for compute, match in (
+        (coupled, "for 8 samples it is .*, but for the first 4 plus for the others it is"),
+        (lambda indices: module(x[indices]).square().mean(), "loss returns the mean"),
+    ):
+        with ReactiveDataParallel(module, shares=shares) as rdp:
+            steps = rdp.steps(1)
+            next(steps)
+            with pytest.raises(RuntimeError, match=match):
+                rdp.backward(compute, range(20))
