@@ -19,11 +19,12 @@ _BITS = 62  # of a sum's modulus
 
 
 def largest(tensor: torch.Tensor) -> float:
-    """Return the largest modulus, 0 if there is no element; not finite if an element is not."""
+    """Return the largest modulus, 0 if there is no element; Inf if an element is not finite."""
     if not tensor.numel():
         return 0.0
     least, most = torch.aminmax(tensor.detach())
-    return max(abs(float(most)), abs(float(least)))
+    found = max(abs(float(most)), abs(float(least)))
+    return math.inf if math.isnan(found) else found  # what is compared must not be NaN
 
 
 def exponent_of(modulus: float, terms: int) -> int:
