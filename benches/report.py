@@ -82,6 +82,8 @@ SECTIONS = {
     "Workers of unequal speed": "python benches/assignments.py",
     "PyTorch modules, beside DistributedDataParallel": "python benches/torch_loop.py",
     "Deaths of ranks": "python benches/torch_deaths.py",
+    "Ranks of unequal pace": "python benches/torch_pace.py",
+    "The same bits for any number of ranks": "python benches/torch_bits.py",
     "The papers' figures": "python -m benches.papers",
 }
 
