@@ -2,8 +2,6 @@
 
 import itertools
 import random
-import signal
-import time
 
 import numpy as np
 import programs
@@ -13,86 +11,104 @@ from strength import much
 torch = pytest.importorskip("torch")
 
 from fastgc.torch import ReactiveDataParallel  # noqa: E402
-from fastgc.torch.coordinator import Server  # noqa: E402
 
 STEPS = 30
+# A job, and its ranks: forks of a process that has imported torch, as imports take seconds.
 PROGRAM = """
 import hashlib, os, random, signal, sys, threading, time
 import torch
+from fastgc.errors import FinishedError
 from fastgc.torch import ReactiveDataParallel
+from fastgc.torch.coordinator import Server
 
-dies, seconds = (float(each) for each in sys.argv[1:])  # calls of compute, and seconds a step
+ranks, kills, seconds, seed = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+STEPS = 30
 torch.set_num_threads(1)
-torch.manual_seed(0)
-X, y = torch.randn(600, 16), torch.randint(5, (600,))
-net = torch.nn.Sequential(
-    torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Dropout(0.3),
-    torch.nn.Linear(32, 5),
-)
-optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
-calls, losses = 0, {}
 
 
-def compute(indices):
-    global calls
-    calls += 1
-    if dies and calls > dies:  # at once, or somewhat later: in the sum, or between two steps
-        wait = random.choice([0.0, 2.0 * seconds * random.random()])
-        kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
-        threading.Timer(wait, kill).start() if wait else kill()
-    found = torch.nn.functional.cross_entropy(net(X[indices]), y[indices], reduction="sum")
-    return found, torch.rand(()).item()  # a sum that is drawn
+def train(dies):
+    torch.manual_seed(0)
+    X, y = torch.randn(600, 16), torch.randint(5, (600,))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Dropout(0.3),
+        torch.nn.Linear(32, 5),
+    )
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+    calls, losses = 0, {}
+
+    def compute(indices):
+        nonlocal calls
+        calls += 1
+        if dies and calls > dies:  # at once, or somewhat later: in the sum, or between two steps
+            wait = random.choice([0.0, 2.0 * seconds * random.random()])
+            kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+            threading.Timer(wait, kill).start() if wait else kill()
+        found = torch.nn.functional.cross_entropy(net(X[indices]), y[indices], reduction="sum")
+        return found, torch.rand(()).item()  # a sum that is drawn
+
+    with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
+        for step in rdp.steps(STEPS):
+            batch = torch.randperm(600, generator=torch.Generator().manual_seed(step))[:125]
+            for _ in range(2):
+                losses[step] = rdp.backward(compute, batch)
+            optimizer.step()
+            optimizer.zero_grad()
+            time.sleep(seconds)
+    weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
+    return hashlib.sha256(weights).hexdigest() + " " + str(losses[STEPS - 1])
 
 
-with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
-    for step in rdp.steps(30):
-        batch = torch.randperm(600, generator=torch.Generator().manual_seed(step))[:125]
-        for _ in range(2):
-            losses[step] = rdp.backward(compute, batch)
-        optimizer.step()
-        optimizer.zero_grad()
-        time.sleep(seconds)
-weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
-print(hashlib.sha256(weights).hexdigest(), losses[step])
+def forked(run):
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        run()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def be_rank(rank, dies):
+    os.environ |= {"FASTGC_STORE": f"127.0.0.1:{port}", "RANK": str(rank), "WORLD_SIZE": str(ranks)}
+    random.seed(f"{seed} {rank}")
+    try:
+        os.write(1, (train(dies) + chr(10)).encode())
+    except FinishedError:
+        pass  # it came too late
+
+
+server = Server("127.0.0.1")
+port = server.port
+store = forked(server.run)
+rng = random.Random(seed)
+dying = rng.sample(range(ranks), kills)
+running = {}
+for rank in range(ranks):
+    dies = rng.randint(1, 3 * STEPS) if rank in dying else 0
+    running[forked(lambda: be_rank(rank, dies))] = rank
+while running:
+    pid, status = os.wait()
+    rank = running.pop(pid)
+    if os.WIFSIGNALED(status):
+        assert rank in dying
+        print("died", rank, flush=True)
+        running[forked(lambda: be_rank(rank, 0))] = rank
+    else:
+        assert status == 0, f"rank {rank} failed"
+os.kill(store, signal.SIGKILL)
 """
 
 
-def ends(folder, ranks, kills=0, seconds=0.0, rng=None):
-    """Run ranks, of which some lives are killed; return what those print that reach the end."""
-    server, path = Server("127.0.0.1").start(), folder / "bits.py"
-    path.write_text(PROGRAM)
-
-    def start(rank, dies):
-        around = {"FASTGC_STORE": f"127.0.0.1:{server.port}", "RANK": rank, "WORLD_SIZE": ranks}
-        around = {name: str(value) for name, value in around.items()}
-        return programs.start(programs.python(path, dies, seconds), env=around)
-
-    dying = rng.sample(range(ranks), kills) if kills else []
-    running = {
-        rank: start(rank, rng.randint(1, 3 * STEPS) if rank in dying else 0)
-        for rank in range(ranks)
-    }
-    found, until = [], time.monotonic() + 90.0
-    try:
-        while running:
-            for rank, each in list(running.items()):
-                if each.poll() is None:
-                    assert time.monotonic() < until, "the run does not end"
-                    continue
-                del running[rank]
-                printed, errors = each.communicate()
-                if each.returncode == -signal.SIGKILL:
-                    running[rank] = start(rank, 0)
-                elif "FinishedError" not in errors:  # it came too late
-                    assert each.returncode == 0, errors
-                    found.append(printed)
-            time.sleep(0.01)
-    finally:
-        for each in running.values():
-            each.kill()
-            each.communicate()
-        server.close()
-    return found
+def ends(folder, ranks, kills=0, seconds=0.0, seed=0):
+    """Run ranks, some of which are killed; return what each prints that reaches the end."""
+    path = folder / "bits.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    printed = programs.run(programs.python(path, ranks, kills, seconds, f"{ranks} {seed}")).stdout
+    lines = printed.splitlines()
+    assert sum(line.startswith("died") for line in lines) == kills
+    return [line for line in lines if not line.startswith("died")]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +121,7 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize(("ranks", "kills"), [(3, 0), (2, 1), (3, 2), (4, 3)])
 def test_ranks_that_die_have_the_weights_of_one_process(alone, ranks, kills, tmp_path):
     for seed in range(much(6, 1)):
-        rng = random.Random(f"{ranks} {seed}")
-        found = ends(tmp_path, ranks, kills, 0.1, rng)
+        found = ends(tmp_path, ranks, kills, 0.03, seed)
         assert len(found) >= ranks - kills
         assert set(found) == {alone}
 
