@@ -43,6 +43,7 @@ class Life:
             told["ready"]
         )  # whether it has the state, has tried a step alone, and may enter
         self.source: Life | None = None  # who sends it the state
+        self.got = False  # whether it has got the state, to try a step alone
 
     def __repr__(self) -> str:
         return f"rank {self.rank} ({self.name})"
@@ -88,6 +89,12 @@ class Coordinator:
             self._gather(now, late=bool(told[1]))
         elif what == "boundary" and told[0] == self.number and not self.gathering:
             self._gather(now)
+        elif what == "got":
+            life.got = True
+        elif what == "unsent":
+            for each in self.lives.values():
+                if each.name == told[0] and each.source is life and not each.got:
+                    each.source = None
         elif what == "warm":
             life.ready = True
             self._tell(self.view, ["admit", life.name])
@@ -112,7 +119,7 @@ class Coordinator:
         if life is None:
             return
         for each in self.lives.values():
-            if each.source is life and not each.ready:
+            if each.source is life and not each.got:
                 each.source = None
         if life in self.view and self.finished is None:
             self.view.remove(life)
@@ -286,7 +293,7 @@ class Coordinator:
                 self.begun, self._alone, self.gathering = False, None, False
             return
         for each in newcomers:
-            if each.source is None and standing:
+            if each.source is None and not each.got and standing:
                 counts = [e.source for e in newcomers]
                 each.source = min(standing, key=lambda s: (counts.count(s), -s.rank))
                 self._send(each.line, ["newcomer"])

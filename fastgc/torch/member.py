@@ -42,6 +42,7 @@ _BUILD = 10.0  # seconds for a group to be built
 _REACH = 30.0  # seconds, at least, in which the coordinator must be reached
 _FIRST_WAIT, _WAIT = 0.05, 0.2  # seconds between looks at the view, while a collective runs
 _FOREVER = timedelta(days=30)
+_ANSWER = 3.0  # seconds in which a newcomer that waits for the state answers
 _RETRY = 0.2  # seconds between attempts to reach the coordinator
 
 _Socket = tuple[int, int]  # its descriptor, and its inode's number, which no later socket has
@@ -228,8 +229,12 @@ class Member:
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps(message).encode() + b"\n")
 
-    def accept(self, seconds: float) -> socket.socket:
-        """Wait for a rank that sends the state; raise OSError if none comes."""
+    def accept(self, number: int, seconds: float) -> socket.socket:
+        """Wait for a rank that sends the state for view `number`; OSError if none comes.
+
+        A connection for something else is refused: its sender may have thought that this rank lacks
+        what it has got from another one meanwhile.
+        """
         until = time.monotonic() + seconds
         while True:
             self.state_at.settimeout(0.1)
@@ -237,7 +242,9 @@ class Member:
                 made = self.state_at.accept()[0]
                 made.settimeout(max(self.hang, 5.0))
                 with contextlib.suppress(OSError):
-                    if made.recv(12, socket.MSG_WAITALL) == self.name.encode():
+                    told = _purpose(self.name, number)
+                    if made.recv(len(told), socket.MSG_WAITALL) == told:
+                        made.sendall(b"+")
                         return made
                 made.close()
             if self._error is not None:
@@ -245,11 +252,18 @@ class Member:
             if time.monotonic() > until:
                 raise TimeoutError("no rank has sent the state")
 
-    def call(self, name: str, address: list[Any]) -> socket.socket:
-        """Connect to a newcomer, to send it the state."""
-        made = socket.create_connection((address[0], address[1]), timeout=max(self.hang, 5.0))
-        keep_alive(made)
-        made.sendall(name.encode())
+    def call(self, name: str, address: list[Any], number: int) -> socket.socket:
+        """Connect to a newcomer that waits for the state; OSError if it does not."""
+        made = socket.create_connection((address[0], address[1]), timeout=_ANSWER)
+        try:
+            keep_alive(made)
+            made.sendall(_purpose(name, number))
+            if made.recv(1) != b"+":
+                raise ConnectionError("the newcomer does not wait for the state")
+        except OSError:
+            made.close()
+            raise
+        made.settimeout(max(self.hang, 5.0))
         return made
 
     @property
@@ -466,6 +480,11 @@ def _address_of_interface(name: str) -> str:
                 error.errno, f"GLOO_SOCKET_IFNAME={name}: no such interface with an IPv4 address"
             ) from None
     return socket.inet_ntoa(found[20:24])
+
+
+def _purpose(name: str, number: int) -> bytes:
+    """Return how the state for a life and a view begins; view 0: to try a step alone."""
+    return f"{name} {number:011d}".encode()
 
 
 class _Board(dist.Store):  # type: ignore[misc]

@@ -358,8 +358,10 @@ class ReactiveDataParallel:
             try:
                 view = member.there(after)
                 heads = self._exchange(view, _BOUNDARY)
-                if self._has_left(view, heads) or self._at_odds(view, heads):
-                    after = view.number if (heads.of("kind") == _LEAVE).any() else 0
+                if self._has_left(view, heads):
+                    after = view.number
+                    continue
+                if self._at_odds(view, heads) is not None:
                     continue
                 fresh = heads.of("fresh") > 0
                 if fresh.all():
@@ -394,7 +396,7 @@ class ReactiveDataParallel:
         source = int(np.flatnonzero(~fresh)[0])
         if self._fresh:
             try:
-                with self._member.accept(self._member.hang) as line:
+                with self._member.accept(view.number, self._member.hang) as line:
                     self._load(handover.receive(line))
             except OSError:
                 self._member.say("broken", view.number, False)
@@ -404,20 +406,24 @@ class ReactiveDataParallel:
         elif view.slot == source:
             for slot in np.flatnonzero(fresh):
                 _, name, address = view.lives[slot]
-                self._send_state(name, address)
+                self._send_state(name, address, view.number)
         self._watch = _WATCHED
 
     def _serve_states(self) -> None:
         """Send the state to newcomers that ask this rank for it."""
         while self._member.fetches:
-            self._send_state(*self._member.fetches.pop(0))
+            name, address = self._member.fetches.pop(0)
+            if not self._send_state(name, address, 0):
+                self._member.say("unsent", name)
 
-    def _send_state(self, name: str, address: Any) -> None:
+    def _send_state(self, name: str, address: Any, number: int) -> bool:
         try:
-            with self._member.call(name, address) as line:
+            with self._member.call(name, address, number) as line:
                 handover.send(line, self._whole_state())
-        except OSError as error:  # the newcomer is gone: the coordinator will notice
-            _LOG.info("a rank that was to join is gone: %s", error)
+            return True
+        except OSError as error:
+            _LOG.info("a rank that was to join did not take the state: %s", error)
+            return False
 
     def _whole_state(self) -> dict[str, Any]:
         return {
@@ -436,8 +442,9 @@ class ReactiveDataParallel:
         """Get the state, and try a step alone: what is compiled or loaded first takes long."""
         while True:
             try:
-                with self._member.accept(float("inf")) as line:
+                with self._member.accept(0, float("inf")) as line:
                     self._load(handover.receive(line))
+                self._member.say("got")
                 break
             except OSError:  # its source died: there will be another
                 continue
@@ -453,7 +460,7 @@ class ReactiveDataParallel:
             try:
                 view = self._member.there()
                 heads = self._exchange(view, _LEAVE)
-                if self._at_odds(view, heads):
+                if self._at_odds(view, heads) is not None:
                     continue
                 if (heads.of("kind") == _LEAVE).all():
                     self._member.say("finish", self.step)
