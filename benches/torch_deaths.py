@@ -1,18 +1,17 @@
-"""Steps of `CodedAllReduce` and `coded_ddp` beside DistributedDataParallel (gloo), and deaths.
+"""Steps of `ReactiveDataParallel` beside DistributedDataParallel (gloo), deaths, and joins.
 
-    python benches/torch_deaths.py [--quick] [--steps 300] [--deaths 20] [--width 3000]
+    python benches/torch_deaths.py [--quick] [--seconds 170]
 
-Each process has one thread, and trains a multilayer perceptron by SGD with momentum. Without
-faults, all ranks compute equally many samples in a step. In a second table they also sleep, as if
-each rank were a machine. With proactive redundancy the batch is half as large as with DDP, because
-the load is 2. With reactive redundancy it is as large as with DDP, for any number of stragglers
-that the code tolerates.
+Four processes with one thread each train a multilayer perceptron by SGD with momentum.
 
-With faults, random ranks are killed at random instants: one, two at once, or a second one while the
-others regroup. New ranks replace them. The gradients of all ranks in all steps are compared to
-those of the whole batch. At such an instant, most ranks compute, and later find the new group
-ready. So a further table has ranks that die while all others wait for them in the sum. It shows the
-whole time until there is a new sum.
+- Without faults: the same processes do steps of both in turn, for two sizes of the network.
+- Deaths: one rank after another dies while the others wait for it in the sum, and is started again.
+  The table has the time from the death to the new sum on the others, and, in all steps, the error
+  of the gradient beside that of the whole batch.
+- Joins: how much more memory ranks need in which nothing changes while another one joins.
+
+Whatever happens, it ends after ``--seconds``: ranks that are left are killed, and what is missing
+is said.
 """
 
 from __future__ import annotations
@@ -20,261 +19,314 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import torch_loop
 from torch.nn.parallel import DistributedDataParallel
-from torch_loop import CLASSES, loss, optimizer_of
 
-import fastgc
 from fastgc._base.progress import markdown_table
-from fastgc.torch import CodedAllReduce, CodedSampler, coded_ddp
+from fastgc.torch import ReactiveDataParallel
+from fastgc.torch.coordinator import Server
 
-RANKS, OWN, INPUTS = 6, 8, 256  # OWN: samples of a rank in a step
-# Ways to time: the redundancy, and the number of stragglers that the code tolerates.
-HOOKED = "coded_ddp, reactive"
-WAYS = (("proactive", 1), ("reactive", 1), ("reactive", 2), ("reactive", 4), (HOOKED, 1))
-DEADLY = (("proactive", 2), ("reactive", 2))  # with faults
-SAMPLES = 1200
-SLEEP = 0.3  # seconds that a rank sleeps in a step, as if it were a machine
-PAUSE = 0.15  # the same in runs with faults; it gives new ranks time to start
-REGROUPING = 0.02  # seconds from a death to a second one, while the others regroup
-APART = 12  # steps from one death in the sum to the next
-LATE = 0.2  # seconds by which a rank that dies in the sum is later than the others
+RANKS, BATCH, INPUTS, CLASSES = 4, 64, 256, 10
+WIDTHS = {"0.7M": 690, "9M": 2870}
+BLOCK = 5  # steps of one kind in a row
+APART = 8  # steps from one death to the next
+LATE = 0.1  # seconds by which a rank that dies in the sum is later than the others
 
 
-def network(width):
-    return torch_loop.network(INPUTS, width, width)
+def network(width: int) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(INPUTS, width),
+        torch.nn.ReLU(),
+        torch.nn.Linear(width, width),
+        torch.nn.ReLU(),
+        torch.nn.Linear(width, CLASSES),
+    )
 
 
-def samples():
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.standard_normal((SAMPLES, INPUTS), np.float32))
-    return torch.utils.data.TensorDataset(x, torch.from_numpy(rng.integers(0, CLASSES, SAMPLES)))
+def samples() -> tuple[torch.Tensor, torch.Tensor]:
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(20 * BATCH, INPUTS, generator=drawn)
+    return x, torch.randint(CLASSES, (len(x),), generator=drawn)
 
 
-def flat(tensors):
-    return torch.cat([t.detach().reshape(-1) for t in tensors])
+def batch(step: int) -> torch.Tensor:
+    return torch.randperm(20 * BATCH, generator=torch.Generator().manual_seed(step))[:BATCH]
 
 
-def work(module, batch, divisor, seconds):
-    """Add a gradient to `.grad`, and sleep: `seconds` for OWN samples, in proportion for others."""
-    found = loss(module, batch) / divisor
-    time.sleep(seconds * len(batch[0]) / OWN)
-    found.backward()
+def optimizer_of(module: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
 
 
-def coded(rank, port, width, steps, sleep, way, stragglers, truth, found, dies=False):
-    """Run a rank; with `truth`, compare its gradients to those of the whole batch.
+def loss(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(module(x), y, reduction="sum")
 
-    With `dies`, one rank after another dies while the others wait for it in the sum.
-    """
-    torch.set_num_threads(1)
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    module, data = network(width), samples()
-    code = fastgc.BinaryCode(RANKS, stragglers=stragglers)
-    optimizer, batch = optimizer_of(module), batch_of(way, stragglers)
-    whole, call, make = module, lambda: all_reduce(), CodedAllReduce
-    if way == HOOKED:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        whole, call, make = DistributedDataParallel(module), lambda: None, coded_ddp
-    compute = lambda samples: work(whole, data[samples], batch, sleep)  # noqa: E731
-    # With `dies`, the time of others' samples would add to the time until a new sum.
-    recompute = (lambda lost: work(module, data[lost], batch, 0)) if dies else compute
-    sampler = CodedSampler(data, code, batch, rank)
-    everything = CodedSampler(data, fastgc.Uncoded(1), batch, 0)
-    times, errors, waited = [], [], []
-    options = {"redundancy": way}
-    if way != "proactive":
-        options = {"redundancy": "reactive", "recompute": recompute}
-    try:
-        all_reduce = make(
-            whole, code, sampler=sampler, state=[optimizer], store=store, rank=rank, **options
-        )
-    except fastgc.FinishedError:  # this rank was started too late
-        return
-    store.add("in", 1)
-    with all_reduce:
-        while all_reduce.step < steps:
-            for own in sampler:
+
+def beside(rank: int, width: int, steps: int, port: int, found: Any) -> None:
+    """Do steps of both kinds in turn."""
+    store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, world_size=RANKS)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    x, y = samples()
+    plain, own = network(width), network(width)
+    ddp = DistributedDataParallel(plain)
+    optimizers = optimizer_of(plain), optimizer_of(own)
+    times: list[list[float]] = [[], []]
+    with ReactiveDataParallel(own, [optimizers[1]]) as rdp:
+        for step in rdp.steps(steps):
+            begin = time.perf_counter()
+            optimizers[1].zero_grad()
+            rdp.backward(lambda i: loss(own, x[i], y[i]), batch(step))
+            optimizers[1].step()
+            times[1].append(time.perf_counter() - begin)
+            if step % BLOCK < BLOCK - 1:
+                continue
+            for other in range(step - BLOCK + 1, step + 1):
                 begin = time.perf_counter()
-                optimizer.zero_grad()
-                compute(own)
-                if rank == 0 or not truth:
-                    store.set("step", str(all_reduce.step))
-                number, rest = divmod(all_reduce.step, APART)
-                struck = dies and number and not rest and not store.check([f"died/{number}"])
-                if struck and rank == 1 + number % (RANKS - 1):
+                optimizers[0].zero_grad()
+                part = batch(other)[rank::RANKS]
+                (loss(ddp, x[part], y[part]) * (RANKS / BATCH)).backward()
+                optimizers[0].step()
+                times[0].append(time.perf_counter() - begin)
+    dist.destroy_process_group()
+    found.put(("beside", rank, times))
+
+
+def dying(rank: int, width: int, deaths: int, found: Any) -> None:
+    """Train; ranks die in turn while the others wait for them."""
+    module = network(width)
+    optimizer = optimizer_of(module)
+    x, y = samples()
+    last: tuple[int, float] | None = None
+    with ReactiveDataParallel(module, [optimizer]) as rdp:
+        for step in rdp.steps(APART * (deaths + 1)):
+            number, rest = divmod(step, APART)
+            struck = number > 0 and rest == 0 and not rdp.alone
+            optimizer.zero_grad()
+
+            def compute(indices, struck=struck, number=number):
+                value = loss(module, x[indices], y[indices])
+                if struck and rank == number % RANKS and not found.struck(number):
                     time.sleep(LATE)
-                    store.set(f"died/{number}", str(time.monotonic()))
+                    found.strike(number)
                     os.kill(os.getpid(), signal.SIGKILL)
-                call()
-                if struck:
-                    waited.append(time.monotonic() - float(store.get(f"died/{number}")))
-                if truth:
-                    everything.step = all_reduce.step - 1
-                    true = loss(module, data[next(iter(everything))]) / batch
-                    right = flat(torch.autograd.grad(true, list(module.parameters())))
-                    wrong = flat(p.grad for p in module.parameters()) - right
-                    errors.append(float(wrong.norm() / right.norm()))
-                optimizer.step()
-                times.append(time.perf_counter() - begin)
-                if all_reduce.step == steps:
-                    break
-    regroups = [(c.step, len(c.ranks), c.seconds) for c in all_reduce.changes[1:]]
-    theta = flat(module.parameters()).double()
-    sums = float(theta.sum()), float((theta * theta).sum())
-    found.put((rank, all_reduce.step, times, max(errors, default=0.0), regroups, sums, waited))
+                return value
+
+            rdp.backward(compute, batch(step))
+            now = time.monotonic()
+            if struck and found.struck(number):
+                last = number, now - found.struck(number)
+                found.put(("waited", rank, last))
+            own = torch.autograd.grad(
+                loss(module, x[batch(step)], y[batch(step)]) / BATCH, list(module.parameters())
+            )
+            true = torch.cat([g.ravel() for g in own])
+            wrong = torch.cat([p.grad.ravel() for p in module.parameters() if p.grad is not None])
+            found.put(("error", rank, (step, float((wrong - true).norm() / true.norm()))))
+            optimizer.step()
+            if not rdp.alone:
+                time.sleep(0.05)  # ranks that start again need the cores, too
+    total = sum(float(p.double().sum()) for p in module.parameters())
+    found.put(("end", rank, (rdp.step, total)))
 
 
-def batch_of(way, stragglers):
-    """Return the number of samples of a step in which each rank computes OWN."""
-    return RANKS * OWN // (1 + stragglers if way == "proactive" else 1)
+def joined(rank: int, life: int, width: int, steps: int, found: Any) -> None:
+    """Train; rank 1 ends in the middle, and joins again. Tell how much memory each rank had."""
+    module = network(width)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-4)
+    x, y = samples()
+    with ReactiveDataParallel(module, [optimizer]) as rdp:
+        before = 0
+        for step in rdp.steps(steps):
+            optimizer.zero_grad()
+            rdp.backward(lambda i: loss(module, x[i], y[i]), batch(step))
+            optimizer.step()
+            if step == steps // 3:
+                before = most()
+                if rank == 1 and not life:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.02)
+    found.put(("memory", rank, (life, before, most())))
 
 
-def ready(*what, dies=False):
-    """Return a function that starts a rank (`coded`), the store of the ranks, and their results."""
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["torch_loop", "fastgc.torch"])
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    found = context.Manager().Queue()  # a killed process cannot leave it locked
-
-    def start(rank):
-        process = context.Process(target=coded, args=(rank, store.port, *what, found, dies))
-        process.start()
-        return process
-
-    return start, store, found
+def most() -> int:
+    """Return the most memory that this process has had, in kB."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 
 
-def coded_run(width, steps, sleep, way, stragglers, deaths=0):
-    """Run all ranks; return their results, and how many were killed."""
-    start, store, found = ready(width, steps, sleep, way, stragglers, deaths > 0)
-    processes, rng = [start(rank) for rank in range(RANKS)], np.random.default_rng(0)
-    killed = turn = 0
-    while killed < deaths:
-        # In turn: one; two at once; one, and another while the others regroup.
-        count = min(1 + (turn % 3 > 0), deaths - killed, stragglers)
-        at = int((killed + 1) * steps / (deaths + 2))
-        while int(store.get("step")) < at:
-            time.sleep(0.01)
-        time.sleep(0.1 * rng.random())
-        struck = rng.choice(np.arange(1, RANKS), count, replace=False).tolist()  # 0 tells the step
-        if not all(processes[rank].is_alive() for rank in struck):
-            break  # all steps are done
-        for number, rank in enumerate(struck):
-            if number and turn % 3 == 2:
-                time.sleep(REGROUPING)
-            os.kill(processes[rank].pid, signal.SIGKILL)
-        for rank in struck:
-            processes[rank].join()
-            processes[rank] = start(rank)
-        killed, turn = killed + count, turn + 1
-        while store.add("in", 0) < RANKS + killed and processes[struck[0]].is_alive():
-            time.sleep(0.01)
-    for process in processes:
-        process.join()
-    return [found.get() for _ in range(found.qsize())], killed
+class Found:
+    """What ranks tell: a pipe that a killed rank cannot leave locked, and times of deaths."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        self._deaths = mp.get_context("fork").Array("d", 100, lock=False)
+        self._left = b""
+
+    def put(self, what: Any) -> None:
+        text = repr(what).encode() + b"\n"
+        for at in range(0, len(text), 2048):
+            os.write(self._write, text[at : at + 2048])
+
+    def take(self) -> list[Any]:
+        """Return what has come."""
+        try:
+            while got := os.read(self._read, 1 << 16):
+                self._left += got
+        except BlockingIOError:
+            pass
+        *whole, self._left = self._left.split(b"\n")
+        return [eval(each, {"nan": float("nan")}) for each in whole]
+
+    def struck(self, number: int) -> float:
+        return self._deaths[number]
+
+    def strike(self, number: int) -> None:
+        self._deaths[number] = time.monotonic()
 
 
-def struck_run(width, way, stragglers, deaths):
-    """Run ranks that die while the others wait for them in the sum; return all results."""
-    steps = APART * (deaths + 1)
-    start, _, found = ready(width, steps, PAUSE, way, stragglers, False, dies=True)
-    processes = [start(rank) for rank in range(RANKS)]
-    while any(process.exitcode != 0 for process in processes):
-        for rank, process in enumerate(processes):
-            if process.exitcode == -signal.SIGKILL:
-                time.sleep(LATE)  # a process that starts now would take the others' cores
-                processes[rank] = start(rank)
-        time.sleep(0.01)
-    return [found.get() for _ in range(found.qsize())]
+def ranks(run: Callable[..., None], until: float, again: bool = False) -> list[Any]:
+    """Run ``run(rank, life, found)`` in each rank's process; return what they told."""
+    found, told = Found(), []
+    read, write = os.pipe()
+    server = os.fork()
+    if not server:
+        try:
+            own = Server("127.0.0.1")
+            os.write(write, str(own.port).encode())
+            own.run()
+        finally:
+            os._exit(1)
+    os.environ["FASTGC_STORE"] = f"127.0.0.1:{os.read(read, 10).decode()}"
+    os.environ["WORLD_SIZE"] = str(RANKS)
+
+    def start(rank: int, life: int) -> int:
+        if pid := os.fork():
+            return pid
+        status = 1
+        try:
+            os.environ["RANK"] = str(rank)
+            run(rank, life, found)
+            status = 0
+        except Exception as error:
+            found.put(("raised", rank, str(error)))
+        finally:
+            os._exit(status)
+
+    lives = dict.fromkeys(range(RANKS), 0)
+    pids = {rank: start(rank, 0) for rank in lives}
+    while pids and time.monotonic() < until:
+        told += found.take()
+        for rank, pid in list(pids.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done and again and os.WIFSIGNALED(status):
+                lives[rank] += 1
+                pids[rank] = start(rank, lives[rank])
+            elif done:
+                del pids[rank]
+        time.sleep(0.005)
+    if pids:
+        print(f"Ranks {sorted(pids)} were not done in time, and are killed.", flush=True)
+    for pid in [server, *pids.values()]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    told += found.take()
+    for what, rank, why in told:
+        if what == "raised":
+            print(f"Rank {rank} raised: {why}", flush=True)
+    return told
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small module, few steps")
-    parser.add_argument("--runs", type=int, default=3, help="without faults; 0: none")
-    parser.add_argument("--steps", type=int, default=300, help="with faults")
-    parser.add_argument("--deaths", type=int, default=20, help="0: no faults")
-    parser.add_argument("--width", type=int, default=3000, help="of layers; 3000: 9.8M parameters")
-    parser.add_argument("--small", type=int, default=400, help="of layers, with faults")
+    parser.add_argument("--quick", action="store_true", help="in 30 seconds: few steps and deaths")
+    parser.add_argument("--seconds", type=float, help="time after which it ends")
     given = parser.parse_args()
-    if given.quick:
-        given.width = given.small = 100
-        given.steps, given.deaths, given.runs = 60, 2, 1
-    width, small, steps, deaths = given.width, given.small, given.steps, given.deaths
     torch.set_num_threads(1)
-    parameters = sum(p.numel() for p in network(width).parameters())
-    size = f"{parameters / 1e6:.1f}M parameters"
-    for sleep in (0.0, 0.1 * SLEEP if given.quick else SLEEP) if given.runs else ():
-        times = {"DDP": []} | {way: [] for way in WAYS}
-        for _ in range(given.runs):
-            sizes, sleeps = (INPUTS, width, width), np.full((15, RANKS), sleep)
-            times["DDP"] += torch_loop.ddp_times(sizes, samples(), RANKS * OWN, sleeps)[3:]
-            for way in WAYS:
-                results, _ = coded_run(width, 15, sleep, *way)
-                times[way] += next(r for r in results if r[0] == 0)[2][3:]
-        besides = f", {1e3 * sleep:.0f} ms of sleep besides" if sleep else ""
-        title = f"A step without faults; {RANKS} ranks, {OWN} samples each, {size}{besides}."
-        head = ["redundancy", "batch", "median, ms", "p90, ms", "of DDP's"]
-        rows = [timed(way, each, times["DDP"]) for way, each in times.items()]
-        print(markdown_table(title, head, rows), flush=True)
-    if not deaths:
-        return
-    rows = [struck(small, *way, min(deaths, 10)) for way in DEADLY]
-    head = ["redundancy", "killed", "regroup, ms", "to the new sum", "longest"]
+    network(4)(torch.zeros(1, INPUTS)).sum().backward()  # imports what each rank would
+    end = time.monotonic() + (given.seconds or (28.0 if given.quick else 170.0))
+    rows = []
+    for name, width in list(WIDTHS.items())[: 1 if given.quick else None]:
+        steps = 20 if given.quick else {"0.7M": 150, "9M": 60}[name]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        def run(rank, life, found, width=width, steps=steps, port=port):
+            beside(rank, width, steps, port, found)
+
+        told = ranks(run, min(end, time.monotonic() + (9.0 if given.quick else 60.0)))
+        times: list[list[float]] = [[], []]
+        for _, _, (plain, own) in (each for each in told if each[0] == "beside"):
+            times[0] += plain[BLOCK:]
+            times[1] += own[BLOCK:]
+        if times[0]:
+            least = [1e3 * min(each) for each in times]
+            median = [1e3 * statistics.median(each) for each in times]
+            rows.append(
+                [
+                    f"{name} parameters",
+                    *(f"{each:.1f}" for each in (*median, *least)),
+                    f"{median[1] / median[0]:.2f}",
+                    f"{least[1] / least[0]:.2f}",
+                ]
+            )
+    head = ["network", "DDP, median ms", "ours", "DDP, least ms", "ours", "of DDP's", "of least"]
+    print(markdown_table(f"A step without faults; {RANKS} ranks in turn.", head, rows), flush=True)
+
+    deaths = 3 if given.quick else 12
+    told = ranks(
+        lambda rank, life, found: dying(rank, 400, deaths, found),
+        min(end, time.monotonic() + (10.0 if given.quick else 45.0)),
+        again=True,
+    )
+    waited = [1e3 * value for _, _, (_, value) in _of(told, "waited")]
+    errors = [error for _, _, (_, error) in _of(told, "error")]
+    ends = [value for _, _, value in _of(told, "end")]
+    rows = [
+        [
+            str(len({number for _, _, (number, _) in _of(told, "waited")})),
+            f"{statistics.median(waited):.0f}" if waited else "–",
+            f"{max(waited):.0f}" if waited else "–",
+            str(len(ends)),
+            str(sum(APART * (deaths + 1) - step for step, _ in ends)),
+            f"{max(errors, default=float('nan')):.1e}",
+            "yes" if len({total for _, total in ends}) == 1 else "no",
+        ]
+    ]
+    head = ["deaths", "to the new sum, ms", "longest", "ranks at the end", "steps lost"]
+    head += ["largest error", "copies the same"]
     print(markdown_table("Deaths that all others wait for.", head, rows), flush=True)
-    rows = [faults(small, steps, *way, deaths) for way in DEADLY]
-    head = ["redundancy", "killed", "steps", "lost", "largest error of a step", "regroup, ms"]
-    head += ["longest", "group of one who joins, ms", "ranks at the end, copies the same"]
-    print(markdown_table("With faults.", head, rows))
 
-
-def timed(way, times, others):
-    """Return a row of the table of steps."""
-    name, stragglers = (way, 0) if way == "DDP" else way
-    median, last = statistics.median(times), float(np.quantile(times, 0.9))
-    return [
-        f"{name}, s = {stragglers}" if stragglers else name,
-        str(batch_of(name, stragglers)),
-        f"{1e3 * median:.1f}",
-        f"{1e3 * last:.1f}",
-        f"{median / statistics.median(others):.2f}",
+    told = ranks(
+        lambda rank, life, found: joined(
+            rank, life, WIDTHS["9M"] if not given.quick else WIDTHS["0.7M"], 60, found
+        ),
+        end,
+        again=True,
+    )
+    rows = [
+        [
+            str(rank) + (", joined" if life else ""),
+            f"{before / 1024:.0f}" if before else "–",
+            f"{after / 1024:.0f}",
+            f"{after / before:.2f}" if before else "–",
+        ]
+        for _, rank, (life, before, after) in sorted(_of(told, "memory"))
     ]
+    head = ["rank", "before, MiB", "after the join", "times"]
+    print(markdown_table("The most memory of each rank, before and after a join.", head, rows))
 
 
-def struck(width, way, stragglers, deaths):
-    """Return a row of how long ranks waited for a new sum after a death."""
-    results = struck_run(width, way, stragglers, deaths)
-    lost = [seconds for r in results for _, ranks, seconds in r[4] if ranks < RANKS]
-    waited = [seconds for r in results for seconds in r[6]]
-    seconds = statistics.median(lost), statistics.median(waited), max(waited)
-    return [f"{way}, s = {stragglers}", str(deaths), *(f"{1e3 * t:.0f}" for t in seconds)]
-
-
-def faults(width, steps, way, stragglers, deaths):
-    """Run ranks with faults; return a row of results."""
-    results, killed = coded_run(width, steps, PAUSE, way, stragglers, deaths)
-    regroups = [each for r in results for each in r[4]]
-    lost = [seconds for _, ranks, seconds in regroups if ranks < RANKS]
-    joins = [seconds for _, ranks, seconds in regroups if ranks == RANKS]
-    return [
-        f"{way}, s = {stragglers}",
-        str(killed),
-        str(steps),
-        str(sum(steps - r[1] for r in results)),
-        f"{max(r[3] for r in results):.1e}",
-        f"{statistics.median(lost) * 1e3:.0f}" if lost else "–",
-        f"{max(lost) * 1e3:.0f}" if lost else "–",
-        f"{statistics.median(joins) * 1e3:.0f}" if joins else "–",
-        f"{len(results)}, {'yes' if len({r[5] for r in results}) == 1 else 'no'}",
-    ]
+def _of(told: list[Any], what: str) -> list[Any]:
+    return [each for each in told if each[0] == what]
 
 
 if __name__ == "__main__":
