@@ -133,7 +133,7 @@ def dying(rank: int, width: int, deaths: int, found: Any) -> None:
             optimizer.step()
             if not rdp.alone:
                 time.sleep(0.05)  # ranks that start again need the cores, too
-    total = sum(float(p.double().sum()) for p in module.parameters())
+    total = sum(p.detach().double().sum().item() for p in module.parameters())
     found.put(("end", rank, (rdp.step, total)))
 
 
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="time after which it ends")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    network(4)(torch.zeros(1, INPUTS)).sum().backward()  # imports what each rank would
+    optimizer_of(network(4))  # imports what each rank would
     end = time.monotonic() + (given.seconds or (28.0 if given.quick else 170.0))
     rows = []
     for name, width in list(WIDTHS.items())[: 1 if given.quick else None]:
