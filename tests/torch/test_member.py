@@ -1,0 +1,181 @@
+"""A rank's line to the coordinator, groups of views, and the connection that brings the state."""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("cloudpickle")
+from fastgc.torch import handover, member  # noqa: E402
+from fastgc.torch.coordinator import Server  # noqa: E402
+from fastgc.torch.member import BrokenViewError, Member  # noqa: E402
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+def server():
+    made = Server("127.0.0.1").start()
+    yield made
+    made.close()
+
+
+@contextlib.contextmanager
+def members(server, count, hang=SECONDS):
+    made = [
+        Member(("127.0.0.1", server.port), "run", rank, count, hang, None) for rank in range(count)
+    ]
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.close()
+
+
+def together(*calls):
+    """Run calls in threads; return what they return or raise."""
+    found = [None] * len(calls)
+
+    def run(at, call):
+        try:
+            found[at] = call()
+        except Exception as error:
+            found[at] = error
+
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    return found
+
+
+def test_members_of_a_view_sum_and_copy(server):
+    with members(server, 3) as made:
+        views = [each.there() for each in made]
+        assert [view.ranks for view in views] == [[0, 1, 2]] * 3
+        assert [view.slot for view in views] == [0, 1, 2]
+        tensors = [torch.full((4,), float(rank)) for rank in range(3)]
+        done = []
+        together(
+            *(
+                lambda m=m, v=v, t=t: m.sum(v, t, lambda: done.append(m.rank))
+                for m, v, t in zip(made, views, tensors, strict=True)
+            )
+        )
+        assert [each.tolist() for each in tensors] == [[3.0] * 4] * 3
+        assert sorted(done) == [0, 1, 2]
+        tensors[1].fill_(7.0)
+        together(
+            *(
+                lambda m=m, v=v, t=t: m.copy(v, t, 1)
+                for m, v, t in zip(made, views, tensors, strict=True)
+            )
+        )
+        assert [each.tolist() for each in tensors] == [[7.0] * 4] * 3
+
+
+def test_a_death_breaks_the_view_and_makes_the_next_one(server):
+    with members(server, 3) as made:
+        views = [each.there() for each in made]
+        for each in made:
+            each.hold()
+        threading.Timer(0.3, made[2].close).start()
+        begin = time.monotonic()
+        both = zip(made[:2], views[:2], strict=True)
+        found = together(*(lambda m=m, v=v: m.sum(v, torch.ones(3)) for m, v in both))
+        assert [type(each) for each in found] == [BrokenViewError] * 2
+        assert time.monotonic() - begin < 5
+        after = [each.there() for each in made[:2]]
+        assert [view.ranks for view in after] == [[0, 1]] * 2
+        with pytest.raises(BrokenViewError):
+            made[0].sum(views[0], torch.ones(3))
+
+
+def test_the_group_works_while_the_coordinator_starts_again(server):
+    with members(server, 2) as made:
+        views = [each.there() for each in made]
+        for each in made:
+            each.hold()
+        port = server.port
+        server.close()
+        tensors = [torch.ones(2), torch.ones(2)]
+        together(
+            *(
+                lambda m=m, v=v, t=t: m.sum(v, t)
+                for m, v, t in zip(made, views, tensors, strict=True)
+            )
+        )
+        assert tensors[0].tolist() == [2.0, 2.0]
+        again = Server("127.0.0.1", port).start()
+        try:
+            after = [each.there(views[0].number) for each in made]
+            assert [view.ranks for view in after] == [[0, 1]] * 2
+        finally:
+            again.close()
+
+
+def test_a_newcomer_takes_the_state_that_it_waits_for_alone(server):
+    state = {"a": torch.arange(6.0).reshape(2, 3), "b": [1, torch.zeros(0), "text"]}
+    state["c"] = state["a"].bfloat16(), torch.nn.Parameter(torch.ones(()))
+    with members(server, 2) as made:
+        newcomer, other = made
+        address = list(newcomer.state_at.getsockname()[:2])
+
+        def send(name, number):
+            with other.call(name, address, number) as line:
+                handover.send(line, state)
+
+        def receive():
+            with newcomer.accept(5, SECONDS) as line:
+                return handover.receive(line)
+
+        refused = together(lambda: send(newcomer.name, 4), lambda: newcomer.accept(5, 0.5))
+        assert isinstance(refused[0], ConnectionError)
+        assert isinstance(refused[1], TimeoutError)
+        found, error = together(receive, lambda: send(newcomer.name, 5))
+        assert error is None
+        assert torch.equal(found["a"], state["a"])
+        assert found["b"][::2] == [1, "text"]
+        assert torch.equal(found["c"][0], state["c"][0])
+        assert found["c"][1].requires_grad
+
+
+def test_receive_says_if_the_sender_is_gone():
+    here, there = socket.socketpair()
+    with here:
+        with there:
+            there.sendall(b"\0" * 7)
+        with pytest.raises(ConnectionError, match="gone"):
+            handover.receive(here)
+
+
+def test_forks_let_go_of_a_ranks_sockets(server):
+    with members(server, 2) as made:
+        for each in made:
+            each.there()
+        if not (pid := os.fork()):
+            time.sleep(SECONDS)  # it outlives the rank
+            os._exit(0)
+        try:
+            made[1].close()
+            end = time.monotonic() + 5
+            while server.connected > 1:
+                assert time.monotonic() < end, "the fork holds the rank's connection"
+                time.sleep(0.01)
+        finally:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+
+
+def test_own_host_is_that_of_gloos_interface(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    assert member.own_host() == "127.0.0.1"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nothing0")
+    with pytest.raises(OSError, match="nothing0"):
+        member.own_host()
