@@ -20,6 +20,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -386,10 +387,20 @@ def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
         return Memory.of((None, None, traceback.format_exc()))
 
 
+@cache
+def _has_devices() -> bool:
+    kinds = (getattr(torch, name, None) for name in ("cuda", "mps", "xpu"))
+    return any(kind is not None and kind.is_available() for kind in kinds)
+
+
 def seed_all(*numbers: int) -> None:
     """Seed torch, NumPy and random from `numbers`, such as a run's seed, a step and a partition."""
     seed = np.random.SeedSequence(numbers).generate_state(2, np.uint32).tolist()
-    torch.manual_seed(seed[0] | (seed[1] & 0x7FFFFFFF) << 32)
+    whole = seed[0] | (seed[1] & 0x7FFFFFFF) << 32
+    if _has_devices():
+        torch.manual_seed(whole)
+    else:  # without a device, torch.manual_seed notes where it was called, which takes 1 ms
+        torch.default_generator.manual_seed(whole)
     np.random.seed(seed[0])  # noqa: NPY002
     random.seed(seed[0])
 
