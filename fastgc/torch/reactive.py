@@ -22,6 +22,7 @@ from .finding import find
 from .job import check_sum, losses
 from .member import BrokenViewError, Member, NewcomerError, View
 from .parameters import fingerprint, views
+from .samples import Samples
 from .times import Times
 
 _LOG = logging.getLogger("fastgc")
@@ -294,6 +295,38 @@ class ReactiveDataParallel:
             raise
         self._turn += 1
         return result
+
+    def loader(
+        self,
+        dataset: Any,
+        *,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        batch: Callable[[int], Any] | None = None,
+    ) -> Samples:
+        """Return a function of indices, for `compute`, that returns these samples as a batch.
+
+        Parameters
+        ----------
+        dataset : map-style dataset
+            ``dataset[i]`` for any index of a batch.
+        collate_fn : callable, optional
+            Makes a batch of samples. Default: ``torch.utils.data.default_collate``.
+        num_workers : int
+            Number of processes that fetch samples for as many coming steps. They are forked; one
+            that is killed is replaced.
+        batch : callable, optional
+            ``batch(step)`` are the indices of a step, as `backward` gets them. Without it nothing
+            is fetched ahead.
+        """
+        return Samples(self, dataset, collate_fn, num_workers, batch, self._seed)
+
+    def likely_share(self, batch: Any) -> Any:
+        """Return what this rank will compute of a batch, if paces and ranks stay."""
+        view = self._member.last
+        if view is None:
+            return batch[:0]
+        return _taken(batch, self._plan(view, len(batch))[view.slot])
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -1042,6 +1075,8 @@ class _Buffers:
 def _taken(batch: Any, part: shares.Intervals) -> Any:
     """Return these places of a batch, as the type that it has."""
     pieces = [batch[begin:end] for begin, end in part]
+    if not pieces:
+        return batch[:0]
     if len(pieces) == 1:
         return pieces[0]
     if isinstance(batch, torch.Tensor):

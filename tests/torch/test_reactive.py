@@ -5,6 +5,7 @@ Ranks are threads of this process here; `schedules` has processes that are kille
 
 import copy
 import logging
+import multiprocessing
 import threading
 import time
 
@@ -359,6 +360,30 @@ def test_shares_follow_paces_and_times_are_written(tmp_path):
     times = np.loadtxt(tmp_path / "times.csv", delimiter=",")
     assert times.shape == (15, 2)
     assert np.isfinite(fastgc.delays.Empirical(times).mean())
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loader_fetches_samples_ahead(num_workers):
+    dataset = torch.utils.data.TensorDataset(X, Y)
+
+    def run(rank, life, options):
+        module = net()
+        with ReactiveDataParallel(module, **options) as rdp:
+            load = rdp.loader(dataset, num_workers=num_workers, batch=batch)
+
+            def compute(indices):
+                x, y = load(indices)
+                assert torch.equal(x, X[indices])
+                if num_workers and rdp.step == 2:  # a process is killed: another takes its place
+                    multiprocessing.active_children()[0].kill()
+                return ((module(x) - y) ** 2).sum()
+
+            for step in rdp.steps(5):
+                mean = rdp.backward(compute, batch(step))
+                assert mean == pytest.approx(loss(module, batch(step)).item() / BATCH, rel=1e-5)
+        return rdp.step
+
+    assert list(Ranks(1, run).end().values()) == [5]
 
 
 def test_a_run_goes_on_from_a_checkpoint():
