@@ -931,25 +931,28 @@ class _ExactTurn(_Turn):
         if not part:
             return
         rdp, begin = self._rdp, time.perf_counter()
-        for share in (each for pair in part for each in range(*pair)):
-            places = self._places(share)
-            if not shares.length(places):
-                continue
-            with restored(rdp._device):
-                seed_all(rdp._seed, rdp.step, rdp._turn, share)
-                self._sums = self._computed(places)
-            weight = shares.length(places) / self.size
-            self._found.append(
-                _Share(
-                    [p.grad.to_dense() if p.grad is not None else None for p in rdp._parameters],
-                    rdp._buffers.changes(self._restore_at, weight),
-                    [torch.tensor(self._sums, dtype=torch.float64)],
-                )
-            )
-            rdp._buffers.restore(self._restore_at)
-            for p in rdp._parameters:
-                p.grad = None
+        with restored(rdp._device):
+            for share in (each for pair in part for each in range(*pair)):
+                places = self._places(share)
+                if shares.length(places):
+                    seed_all(rdp._seed, rdp.step, rdp._turn, share)
+                    self._sums = self._computed(places)
+                    self._keep(shares.length(places) / self.size)
         self._did(part, time.perf_counter() - begin)
+
+    def _keep(self, weight: float) -> None:
+        """Keep what a share gives, and begin the next from the buffers of the step's start."""
+        rdp = self._rdp
+        self._found.append(
+            _Share(
+                [p.grad.to_dense() if p.grad is not None else None for p in rdp._parameters],
+                rdp._buffers.changes(self._restore_at, weight),
+                [torch.tensor(self._sums, dtype=torch.float64)],
+            )
+        )
+        rdp._buffers.restore(self._restore_at)
+        for p in rdp._parameters:
+            p.grad = None
 
     def alone(self) -> Any:
         """Compute the whole batch on this rank alone, share by share; nobody needs exact sums."""
