@@ -49,7 +49,7 @@ class Steps:
     """The steps, in place of a loader: each gives the indices of all samples of its batch."""
 
     def __len__(self):  # with a length, Lightning asks for a step when it begins
-        return STEPS
+        return STEPS + 1  # and once more at the end, so that the loop below ends by itself
 
     def __iter__(self):
         """Find the other ranks, or join them; leave at the end."""

@@ -63,6 +63,7 @@ class Coordinator:
         self.gathering = False
         self.begun = False  # whether some life has held the state
         self.finished: int | None = None
+        self._know: set[int] = set()  # ranks that were told of the end
         self.world = 1  # ranks that begin
         self._awaited: set[str] = set()  # after a restart: lives of the last view that was told
         self._limit: float | None = None  # until when answers are awaited
@@ -108,6 +109,7 @@ class Coordinator:
         elif what == "finish":
             self.finished = int(told[0])
             self._tell(list(self.lives.values()), ["finished", self.finished])
+            self._know |= {each.rank for each in self.lives.values()}
         elif what == "bye":
             self.closed(line, now)
             self._send(line, None)
@@ -137,6 +139,11 @@ class Coordinator:
             waits.append(self._alone + self._grace())
         return min((each for each in waits if each is not None), default=None)
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a rank has not been told of the end: it died, and may be starting again."""
+        return self.finished is not None and len(self._know) < self.world
+
     # ---------------------------------------------------------------------------------- messages
 
     def _hello(self, line: object, told: dict[str, Any], now: float) -> None:
@@ -153,6 +160,7 @@ class Coordinator:
             self._leave(older, "another process of the same rank has taken its place", now)
         if self.finished is not None:
             self._send(line, ["finished", self.finished])
+            self._know.add(life.rank)
             return
         if life.holds and not self._may_return(life, told):
             self._send(line, ["left", "the others went on without this rank meanwhile"])
@@ -346,10 +354,16 @@ class Server:
         self._listener.close()
         self._selector.close()
 
-    def drain(self, seconds: float) -> None:
-        """Wait until no life is connected, for at most `seconds`."""
+    def drain(self, seconds: float, guarded: bool = False) -> None:
+        """Wait until no life is connected, for at most `seconds`.
+
+        If guards start ranks again, wait also for those that died, which would look for it in vain.
+        """
         until = time.monotonic() + seconds
-        while self.connected and time.monotonic() < until:
+        while time.monotonic() < until:
+            runs = list(self._runs.values())
+            if not self.connected and not (guarded and any(each.awaits for each in runs)):
+                break
             time.sleep(0.02)
 
     def close(self) -> None:

@@ -83,7 +83,8 @@ def main() -> None:
     server = _own_coordinator()
     status = _Guard(own, restarts, whys).run()
     if server is not None:
-        server.drain(_DRAIN if status == 0 else 0.0)  # ranks that end need it until they have
+        # Ranks need it until they know of the end.
+        server.drain(_DRAIN if status == 0 else 0.0, guarded=True)
     sys.exit(status)
 
 

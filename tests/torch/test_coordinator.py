@@ -356,3 +356,24 @@ def explore(world, most):
 @pytest.mark.parametrize(("ranks", "faults"), [(2, 0), (2, 1), (3, 1)])
 def test_all_orders_of_actions_keep_the_invariants(ranks, faults):
     assert explore(World(ranks, faults, again=ranks == 2), much(100_000, 1000)) > 100
+
+
+def test_a_rank_that_died_is_waited_for_until_it_knows_of_the_end():
+    told = []
+    coordinator = Coordinator(lambda line, message: told.append((line, message)))
+
+    def hello(line, rank):
+        what = {"life": f"{line}", "rank": rank, "world": 2, "address": None, "holds": False}
+        what |= {"ready": False, "at": 0, "hang": HANG, "view": 0, "lives": []}
+        coordinator.receive(line, ["hello", what], 0.0)
+
+    hello("a", 0)
+    hello("b", 1)
+    coordinator.closed("b", 0.0)
+    assert not coordinator.awaits
+    coordinator.receive("a", ["finish", 7], 0.0)
+    coordinator.closed("a", 0.0)
+    assert coordinator.awaits
+    hello("c", 1)
+    assert ("c", ["finished", 7]) in told
+    assert not coordinator.awaits
