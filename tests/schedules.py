@@ -34,7 +34,7 @@ from fastgc.torch.coordinator import Server
 
 N, SAMPLES, BATCH = 4, 400, 60
 EXACT = 1e-6  # relative error of a step
-SECONDS = 30.0  # for a schedule
+SECONDS = 60.0  # for a schedule
 KINDS = ("plain", "plain", "accumulate", "gan", "norm", "save")
 
 torch.set_num_threads(1)

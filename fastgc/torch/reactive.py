@@ -759,6 +759,7 @@ class _Turn:
         if order.ndim != 1 or not len(order):
             raise ValueError(f"a batch must be a list of indices, not of shape {order.shape}")
         self.size = len(order)
+        self._scale = 1 / self.size if rdp._mean else 1.0
         self.units = self.size  # what is dealt out: places, or shares of them
         self._order = zlib.crc32(np.ascontiguousarray(order).view(np.uint8).data)
         self._before = [p.grad for p in rdp._parameters]
@@ -885,17 +886,21 @@ class _Turn:
             view = next(parts)
             if p.grad is None or p.grad.is_sparse:
                 p.grad = torch.empty_like(p)
-            grads.append(p.grad.copy_(view))
+            if view.dtype == p.dtype and view.device == p.device:
+                grads.append(torch.mul(view, self._scale, out=p.grad))
+            else:
+                grads.append(p.grad.copy_(view).mul_(self._scale))
         if used[-1]:
             rdp._buffers.take(result.payload[-rdp._buffers.size :], self._restore_at)
-        return self._give(grads, result.heads.sums())
+        return self._give(grads, result.heads.sums(), scaled=True)
 
     @torch.no_grad()
-    def _give(self, grads: Sequence[torch.Tensor | None], sums: list[float]) -> Any:
-        rdp = self._rdp
-        scale = 1 / self.size if rdp._mean else 1.0
+    def _give(
+        self, grads: Sequence[torch.Tensor | None], sums: list[float], scaled: bool = False
+    ) -> Any:
+        rdp, scale = self._rdp, self._scale
         there = [each for each in grads if each is not None]
-        if there and scale != 1.0:
+        if there and scale != 1.0 and not scaled:
             torch._foreach_mul_(there, scale)
         for p, grad, before in zip(rdp._parameters, grads, self._before, strict=True):
             p.grad = grad if before is None else before if grad is None else before.add_(grad)
