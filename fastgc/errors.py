@@ -68,14 +68,13 @@ class NonFiniteMessageError(ValueError):
 
 
 class CorruptMessageError(ValueError):
-    """Messages contradict each other, and it is unknown which is corrupt; or this rank's own is.
+    """Messages contradict each other, and it is unknown which is corrupt.
 
     Attributes
     ----------
     suspects : tuple of int
         Workers that may be to blame: one of them or, if `verify` looks for several liars, some of
-        them together. Empty if more workers must have lied than `verify` looks for. On a rank that
-        audits have convicted: this rank alone.
+        them together. Empty if more workers must have lied than `verify` looks for.
     """
 
     def __init__(self, message: str, suspects: tuple[int, ...]) -> None:
