@@ -14,11 +14,14 @@ outlive it.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import contextlib
 import ctypes
 import json
+import logging
 import os
+import queue
 import secrets
 import socket
 import stat
@@ -36,6 +39,7 @@ import torch.distributed
 from ..errors import FinishedError, LeftOutError, LostError
 from .coordinator import keep_alive
 
+_LOG = logging.getLogger("fastgc")
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
 _BUILD = 10.0  # seconds for a group to be built
@@ -367,6 +371,8 @@ class Member:
                 board.take(told[1], base64.b64decode(told[2]))
         elif what == "welcome":
             self.rank = told[0]
+        elif what == "gone":
+            _LOG.warning("rank %d has left at step %d: the others go on", told[0], told[1])
         elif what == "left":
             self._fail(LeftOutError(f"rank {self.rank} was left out: {told[0]}"))
         elif what == "lost":
@@ -542,6 +548,7 @@ class Group:
     """
 
     def __init__(self, board: _Board, slot: int, size: int) -> None:
+        _start_closer()
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=_BUILD)
         options._devices = [dist.ProcessGroupGloo.create_device(hostname=own_host())]
@@ -575,17 +582,35 @@ class Group:
         self.lines = set()
 
     def __del__(self) -> None:
-        held = getattr(self, "_held", None)
-        if not held:  # the group could not be made
-            return
-        self.shut()
-        # The interpreter must not end while gloo closes sockets. So the thread is no daemon, and
-        # the interpreter waits for it. Once it waits for threads no more, none is started.
-        if threading.main_thread().is_alive():
-            with contextlib.suppress(RuntimeError):  # no more threads can be started
-                threading.Thread(target=held.clear, name="fastgc-closes", daemon=False).start()
-                return
+        # The collector may run this anywhere, also while a thread is being started. So it starts
+        # none, and takes no lock: a queue of this kind may be used here.
+        if getattr(self, "_held", None):  # otherwise the group could not be made
+            self.shut()
+            _closing.put(self._held)
+
+
+_closing: queue.SimpleQueue[list[Any] | None] = queue.SimpleQueue()
+_closers: list[threading.Thread] = []
+
+
+def _close_groups() -> None:
+    while (held := _closing.get()) is not None:
         held.clear()
+
+
+def _start_closer() -> None:
+    """Start the thread that closes groups, once in each process."""
+    if not any(each.is_alive() for each in _closers):
+        _closers[:] = [threading.Thread(target=_close_groups, name="fastgc-closes", daemon=True)]
+        _closers[0].start()
+
+
+@atexit.register
+def _close_all() -> None:
+    # The interpreter must not end while gloo closes sockets.
+    if any(each.is_alive() for each in _closers):
+        _closing.put(None)
+        _closers[0].join(5.0)
 
 
 def _sockets() -> set[_Socket]:

@@ -498,7 +498,6 @@ class ReactiveDataParallel:
                 if (heads.of("kind") == _LEAVE).all():
                     self._member.say("finish", self.step)
                 else:
-                    _LOG.warning("rank %d leaves at step %d: others go on", self.rank, self.step)
                     self._member.say("bye", self.step)
                 return
             except BrokenViewError:
@@ -582,11 +581,8 @@ class ReactiveDataParallel:
         """Whether ranks leave, while this one does not."""
         leaving = heads.of("kind") == _LEAVE
         at = heads.of("at")
-        if not leaving.any() or (at[heads.of("fresh") == 0] < at.max()).any():
-            return False
-        who = [view.ranks[slot] for slot in np.flatnonzero(leaving)]
-        _LOG.warning("ranks %s have left at step %d: the others go on", who, self.step)
-        return True
+        behind = (at[heads.of("fresh") == 0] < at.max()).any()
+        return bool(leaving.any()) and not behind
 
     def _check(self, view: View, heads: _Heads) -> None:
         """Raise RuntimeError on all ranks if their loops or parameters differ."""

@@ -253,8 +253,7 @@ def test_a_rank_that_leaves_early_leaves_the_others(caplog):
     with caplog.at_level(logging.WARNING, "fastgc"):
         results = Ranks(3, run).end()
     assert sorted(results.values()) == [2, 6, 6]
-    assert "rank 0 leaves at step 2" in caplog.text
-    assert "ranks [0] have left at step 3" in caplog.text
+    assert caplog.text.count("rank 0 has left at step 2") == 2
 
 
 def test_a_rank_that_hangs_is_left_out():
