@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch.utils.data import default_collate
@@ -11,8 +11,14 @@ from torch.utils.data import default_collate
 from .._base.arrays import at_least
 from .batches import Feed, Loader
 
-if TYPE_CHECKING:
-    from .reactive import ReactiveDataParallel
+
+class Sharing(Protocol):
+    """A `ReactiveDataParallel`, as far as samples know it."""
+
+    step: int
+
+    def likely_share(self, batch: Any) -> Any:
+        """Return what this rank will compute of a batch."""
 
 
 class Samples:
@@ -25,7 +31,7 @@ class Samples:
 
     def __init__(
         self,
-        rdp: ReactiveDataParallel,
+        rdp: Sharing,
         dataset: Any,
         collate_fn: Callable[[list[Any]], Any] | None,
         num_workers: int,
