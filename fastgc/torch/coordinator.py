@@ -295,12 +295,12 @@ class Coordinator:
         elif self._alone is None:
             self._alone = now
         elif now >= self._alone + self._grace():
-            for each in newcomers:
+            for each in list(self.lives.values()):
                 self._send(each.line, ["lost", "nobody who held the state of the run is left"])
                 self._send(each.line, None)
-                self.lives.pop(each.line)
-            if not self.lives:  # the next lives begin anew, from a checkpoint
-                self.begun, self._alone, self.gathering = False, None, False
+            # The next lives begin anew, from a checkpoint.
+            self.lives, self.view = {}, []
+            self.begun, self._alone, self.gathering = False, None, False
             return
         for each in newcomers:
             if each.source is None and not each.got and standing:

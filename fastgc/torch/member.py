@@ -236,23 +236,28 @@ class Member:
     def accept(self, number: int, seconds: float) -> socket.socket:
         """Wait for a rank that sends the state for view `number`; OSError if none comes.
 
-        A connection for something else is refused: its sender may have thought that this rank lacks
-        what it has got from another one meanwhile.
+        None comes if the view has changed. A connection for something else is refused: its sender
+        may have thought that this rank lacks what it has got from another one meanwhile.
         """
         until = time.monotonic() + seconds
         while True:
             self.state_at.settimeout(0.1)
             with contextlib.suppress(TimeoutError):
                 made = self.state_at.accept()[0]
-                made.settimeout(max(self.hang, 5.0))
+                made.settimeout(_ANSWER)
                 with contextlib.suppress(OSError):
+                    keep_alive(made)
                     told = _purpose(self.name, number)
                     if made.recv(len(told), socket.MSG_WAITALL) == told:
                         made.sendall(b"+")
+                        made.settimeout(max(self.hang, 5.0))
                         return made
                 made.close()
             if self._error is not None:
                 raise self._error
+            view = self.view
+            if number and (view is None or view.number != number):
+                raise ConnectionError("the view has changed")
             if time.monotonic() > until:
                 raise TimeoutError("no rank has sent the state")
 
@@ -551,11 +556,17 @@ class Group:
         _start_closer()
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=_BUILD)
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=own_host())]
+        # Other threads may open sockets meanwhile: those of the group connect ports of its members.
         before = _sockets()
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=own_host())]
+        own = [ends[0] for each in _sockets() - before if len(ends := _ports(each)) == 1]
+        board.set(f"ports {slot}", json.dumps(own))
         self._held = [dist.ProcessGroupGloo(board, slot, size, options)]
-        # Other threads may have opened sockets meanwhile: gloo's connect the ports that it told.
-        self.lines = {each for each in _sockets() - before if _is_connected(each)}
+        ports = {port for i in range(size) for port in json.loads(board.get(f"ports {i}"))}
+        found = {each: _ports(each) for each in _sockets() - before}
+        self.lines = {
+            e for e, ends in found.items() if len(ends) == 2 and not ports.isdisjoint(ends)
+        }
 
     def sum(self, tensor: torch.Tensor) -> Any:
         """Begin to sum over all members, in place."""
@@ -640,15 +651,12 @@ def _handle(each: _Socket) -> socket.socket | None:
     return None
 
 
-def _is_connected(each: _Socket) -> bool:
-    found = _handle(each)
-    if found is None:
-        return False
-    with found:
-        if found.family not in (socket.AF_INET, socket.AF_INET6):
-            return False
-        try:
-            found.getpeername()
-            return True
-        except OSError:
-            return False
+def _ports(each: _Socket) -> list[int]:
+    """Return the port of a socket, and that of its other end if it is connected."""
+    found, ports = _handle(each), []
+    if found is not None:
+        with found, contextlib.suppress(OSError):
+            if found.family in (socket.AF_INET, socket.AF_INET6):
+                ports.append(found.getsockname()[1])
+                ports.append(found.getpeername()[1])
+    return ports

@@ -358,22 +358,47 @@ def test_all_orders_of_actions_keep_the_invariants(ranks, faults):
     assert explore(World(ranks, faults, again=ranks == 2), much(100_000, 1000)) > 100
 
 
-def test_a_rank_that_died_is_waited_for_until_it_knows_of_the_end():
-    told = []
-    coordinator = Coordinator(lambda line, message: told.append((line, message)))
+class Told:
+    """A coordinator, and what it has told to whom."""
 
-    def hello(line, rank):
-        what = {"life": f"{line}", "rank": rank, "world": 2, "address": None, "holds": False}
+    def __init__(self):
+        self.told = []
+        self.coordinator = Coordinator(lambda line, message: self.told.append((line, message)))
+
+    def hello(self, line, rank, **others):
+        what = {"life": line, "rank": rank, "world": 2, "address": None, "holds": False}
         what |= {"ready": False, "at": 0, "hang": HANG, "view": 0, "lives": []}
-        coordinator.receive(line, ["hello", what], 0.0)
+        self.coordinator.receive(line, ["hello", what | others], 0.0)
 
-    hello("a", 0)
-    hello("b", 1)
-    coordinator.closed("b", 0.0)
-    assert not coordinator.awaits
-    coordinator.receive("a", ["finish", 7], 0.0)
-    coordinator.closed("a", 0.0)
-    assert coordinator.awaits
-    hello("c", 1)
-    assert ("c", ["finished", 7]) in told
-    assert not coordinator.awaits
+
+def test_a_rank_that_died_is_waited_for_until_it_knows_of_the_end():
+    made = Told()
+    made.hello("a", 0)
+    made.hello("b", 1)
+    made.coordinator.closed("b", 0.0)
+    assert not made.coordinator.awaits
+    made.coordinator.receive("a", ["finish", 7], 0.0)
+    made.coordinator.closed("a", 0.0)
+    assert made.coordinator.awaits
+    made.hello("c", 1)
+    assert ("c", ["finished", 7]) in made.told
+    assert not made.coordinator.awaits
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_newcomers_hear_that_nobody_holds_the_state(ready):
+    """Also those that have got it, and tried a step alone; the next lives begin anew."""
+    made = Told()
+    made.hello("a", 0, holds=True, at=3, world=1)
+    made.hello("b", 1, ready=ready)
+    here = {"view": 1, "at": 3, "holds": False, "boundary": True, "waits": True}
+    made.coordinator.receive("b", ["here", here], 0.0)
+    made.coordinator.closed("a", 1.0)
+    made.coordinator.tick(1.0 + HANG - 1)
+    assert ("b", None) not in made.told
+    made.coordinator.tick(1.0 + HANG)
+    assert [message for line, message in made.told if line == "b"][-1] is None
+    assert any(line == "b" and message and message[0] == "lost" for line, message in made.told)
+    made.hello("c", 0)
+    made.hello("d", 1)
+    assert ("c", ["gather", made.coordinator.number]) in made.told

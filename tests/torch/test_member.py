@@ -125,6 +125,7 @@ def test_a_newcomer_takes_the_state_that_it_waits_for_alone(server):
     state["c"] = state["a"].bfloat16(), torch.nn.Parameter(torch.ones(()))
     with members(server, 2) as made:
         newcomer, other = made
+        number = newcomer.there().number
         address = list(newcomer.state_at.getsockname()[:2])
 
         def send(name, number):
@@ -132,18 +133,40 @@ def test_a_newcomer_takes_the_state_that_it_waits_for_alone(server):
                 handover.send(line, state)
 
         def receive():
-            with newcomer.accept(5, SECONDS) as line:
+            with newcomer.accept(number, SECONDS) as line:
                 return handover.receive(line)
 
-        refused = together(lambda: send(newcomer.name, 4), lambda: newcomer.accept(5, 0.5))
+        refused = together(
+            lambda: send(newcomer.name, number - 1), lambda: newcomer.accept(number, 0.5)
+        )
         assert isinstance(refused[0], ConnectionError)
         assert isinstance(refused[1], TimeoutError)
-        found, error = together(receive, lambda: send(newcomer.name, 5))
+        found, error = together(receive, lambda: send(newcomer.name, number))
         assert error is None
         assert torch.equal(found["a"], state["a"])
         assert found["b"][::2] == [1, "text"]
         assert torch.equal(found["c"][0], state["c"][0])
         assert found["c"][1].requires_grad
+        newcomer.hold()
+        other.close()
+        with pytest.raises(ConnectionError, match="view has changed"):
+            newcomer.accept(number, float("inf"))
+
+
+def test_ends_of_other_connections_are_not_those_of_a_group(server):
+    """What other threads connect while a group is built stays open when it is shut."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, members(server, 2) as made:
+        pairs = []
+        while any(each.view is None for each in made):
+            pairs.append((socket.create_connection(listener.getsockname()), listener.accept()[0]))
+        groups = [each.there().group for each in made]
+        assert all(len(group.lines) >= 1 for group in groups)
+        for group in groups:
+            group.shut()
+        for here, there in pairs:
+            with here, there:
+                here.sendall(b"!")
+                assert there.recv(1) == b"!"
 
 
 def test_receive_says_if_the_sender_is_gone():
