@@ -331,8 +331,7 @@ def labels_of(domains: Sequence[Hashable], n: int | None = None) -> list[Hashabl
     """
     if isinstance(domains, str) or not isinstance(domains, Iterable):
         raise TypeError(
-            "domains must be a label for each worker, as in ['a', 'a', 'b', 'b'], "
-            f"not {domains!r}; fastgc.torch.hosts() gives those of ranks"
+            f"domains must be a label for each worker, as in ['a', 'a', 'b', 'b'], not {domains!r}"
         )
     tolist = getattr(domains, "tolist", None)  # arrays' scalars become Python's numbers
     labels = list(domains) if tolist is None else list(tolist())

@@ -38,8 +38,7 @@ def placement(code: Code, domains: Sequence[Hashable]) -> list[int]:
     ----------
     code : Code
     domains : sequence of n labels
-        The domain of each rank: ``["a", "a", "b", "b"]``. ``fastgc.torch.hosts()`` gives the
-        machines of PyTorch's ranks.
+        The domain of each rank: ``["a", "a", "b", "b"]``.
 
     Returns
     -------

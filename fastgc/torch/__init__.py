@@ -14,24 +14,18 @@ from .._base.text import listing
 
 if TYPE_CHECKING:
     from .data_parallel import CodedDataParallel, Result
-    from .place import hosts
     from .reactive import ReactiveDataParallel
-    from .tensors import decode
 
 _LAZY = {
     "CodedDataParallel": "data_parallel",
     "ReactiveDataParallel": "reactive",
     "Result": "data_parallel",
-    "decode": "tensors",
-    "hosts": "place",
 }
 
 __all__ = [
     "CodedDataParallel",
     "ReactiveDataParallel",
     "Result",
-    "decode",
-    "hosts",
 ]
 __dir__ = listing(__all__)
 
