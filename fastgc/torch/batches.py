@@ -14,15 +14,13 @@ import os
 import pickle
 import random
 import signal
-import socket
-import struct
 import traceback
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cache
-from multiprocessing.connection import wait
-from pathlib import Path
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Self, cast
 
 import cloudpickle
@@ -84,11 +82,13 @@ class Batches:
         self._seed = at_least("seed", seed, 0)
         self._sampler: Any = sampler
         self._ahead = ahead
-        self.step = 0  # batches taken so far
+        self._begin(0)
+
+    def _begin(self, step: int) -> None:
+        self.step = step  # batches taken so far
         self._coming: deque[Ints] = deque()
-        self._epoch = self._given = -1
-        self._order: Ints = np.empty(0, np.int64)
-        self._drawn: Iterator[int] | None = None
+        self._wrong: Exception | None = None  # why there are no batches after these
+        self._batches = self._permuted(step) if self._sampler is None else self._sampled(step)
 
     @property
     def per_epoch(self) -> int:
@@ -102,42 +102,42 @@ class Batches:
     def take(self) -> Ints:
         """Return the indices of the next batch and of those that come after it, a row each.
 
-        Rows of -1 stand for batches that a sampler does not give, or not yet.
+        Rows of -1 stand for batches that a sampler does not give.
         """
-        while len(self._coming) <= self._ahead:
+        while len(self._coming) <= self._ahead and self._wrong is None:
             try:
-                self._coming.append(self._drawn_next())
-            except (TypeError, ValueError):
-                if not self._coming:
-                    raise
-                break  # it is not needed yet
+                self._coming.append(next(self._batches))
+            except (TypeError, ValueError) as error:
+                self._wrong = error
+        if not self._coming:
+            assert self._wrong is not None
+            raise self._wrong
         found = np.full((1 + self._ahead, self.size), -1)
         found[: len(self._coming)] = self._coming
         self._coming.popleft()
         self.step += 1
         return found
 
-    def _drawn_next(self) -> Ints:
-        if self._sampler is not None:
-            return self._sampled()
-        epoch, at = divmod(self.step + len(self._coming), self._samples // self.size)
-        if epoch != self._epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            self._order, self._epoch = rng.permutation(self._samples), epoch
-        return self._order[at * self.size : (at + 1) * self.size]
+    def _permuted(self, step: int) -> Iterator[Ints]:
+        first, at = divmod(step, self.per_epoch)
+        for epoch in itertools.count(first):
+            order = np.random.default_rng((self._seed, epoch)).permutation(self._samples)
+            for batch in range(at, self.per_epoch):
+                yield order[batch * self.size : (batch + 1) * self.size]
+            at = 0
 
-    def _sampled(self) -> Ints:
-        for _ in range(2):
-            if self._drawn is None:
-                self._given += 1
-                if hasattr(self._sampler, "set_epoch"):
-                    self._sampler.set_epoch(self._given)
-                self._drawn = iter(self._sampler)
-            taken = list(itertools.islice(self._drawn, self.size))
-            if len(taken) == self.size:
-                return self._checked(taken)
-            self._drawn = None
-        raise ValueError(f"the sampler gives fewer than batch_size = {self.size} indices")
+    def _sampled(self, step: int) -> Iterator[Ints]:
+        for epoch in itertools.count():
+            if hasattr(self._sampler, "set_epoch"):
+                self._sampler.set_epoch(epoch)
+            drawn, given = iter(self._sampler), 0
+            while len(taken := list(itertools.islice(drawn, self.size))) == self.size:
+                given += 1
+                step -= 1
+                if step < 0:
+                    yield self._checked(taken)
+            if not given:
+                raise ValueError(f"the sampler gives fewer than batch_size = {self.size} indices")
 
     def _checked(self, taken: Sequence[Any]) -> Ints:
         try:
@@ -160,19 +160,10 @@ class Batches:
 
         A sampler is iterated again up to there, so it must give the same indices again.
         """
-        own = self.state_dict()
-        for name in ("seed", "size", "samples"):
-            if state[name] != own[name]:
-                raise ValueError(
-                    f"the state is of a run with {name} = {state[name]}, not {own[name]}"
-                )
-        step = at_least("step", state["step"], 0)
-        self._coming.clear()
-        if self._sampler is not None:
-            self._given, self._drawn, self.step = -1, None, 0
-            while self.step < step:
-                self.take()
-        self.step = step
+        for name, own in self.state_dict().items():
+            if name != "step" and state[name] != own:
+                raise ValueError(f"the state is of a run with {name} = {state[name]}, not {own}")
+        self._begin(at_least("step", state["step"], 0))
 
 
 class Feed:
@@ -197,8 +188,7 @@ class Feed:
             raise
 
 
-_SIZE = struct.Struct("=q")  # number of bytes of an object that is sent
-_OFTEN = 3  # raise when so many processes in a row have ended while they fetched the same samples
+_OFTEN = 3  # raise when so many processes have ended while they fetched the same samples
 
 
 class _Order(NamedTuple):
@@ -227,15 +217,23 @@ class Loader:
         self._feed, self._seed = feed, seed
         # Processes skip samples of steps before this one.
         self._oldest = np.frombuffer(mmap.mmap(-1, 8), np.int64)
-        self._ends = os.pipe()
-        self._processes: list[_Process] = []
-        weakref.finalize(self, _end, self._ends, self._processes)
-        for _ in range(count):
-            self._processes.append(self._started())
+        self._life = os.pipe()
+        self._processes: dict[Connection, Any] = {}
+        self._asked: dict[Connection, list[_Order]] = {}  # in the order of answers to come
         self._ready: dict[_Order, Any] = {}
+        self._ended: Counter[_Order] = Counter()  # processes that ended at an order
+        weakref.finalize(self, _end, self._life, self._processes)
+        for _ in range(count):
+            self._start()
 
-    def _started(self) -> _Process:
-        return _Process(self._feed, self._seed, self._oldest, self._ends)
+    def _start(self) -> None:
+        line, theirs = multiprocessing.Pipe()
+        work = self._feed, self._seed, self._oldest, self._life, theirs, line
+        context = multiprocessing.get_context("fork")
+        self._processes[line] = process = context.Process(target=_serve, args=work, daemon=True)
+        process.start()
+        theirs.close()
+        self._asked[line] = []
 
     def begin(self, step: int) -> None:
         """Forget the samples of earlier steps."""
@@ -245,9 +243,15 @@ class Loader:
     def ask(self, step: int, partition: int, indices: Ints) -> _Order:
         """Ask a process for samples that will be taken, unless one was asked; return the order."""
         order = _Order(step, partition, indices.tobytes())
-        if order not in self._ready and not any(order in each.asked for each in self._processes):
-            min(self._processes, key=lambda each: len(each.asked)).ask(order)
+        if order not in self._ready and not any(order in asked for asked in self._asked.values()):
+            self._hand(order)
         return order
+
+    def _hand(self, order: _Order) -> None:
+        line = min(self._asked, key=lambda line: len(self._asked[line]))
+        self._asked[line].append(order)
+        with contextlib.suppress(OSError):  # it has ended: `_hear` will find out
+            line.send(order)
 
     def take(self, step: int, partition: int, indices: Ints) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
@@ -267,88 +271,40 @@ class Loader:
 
     def _hear(self) -> None:
         """Wait for answers and keep them; replace processes that have ended."""
-        lines = {each.line: at for at, each in enumerate(self._processes)}
-        for line in wait(list(lines)):
-            at = lines[cast(socket.socket, line)]
-            process = self._processes[at]
+        for each in wait(list(self._asked)):
+            line = cast(Connection, each)
             try:
-                found = _receive(process.line)
-            except EOFError:
-                self._replace(at)
+                size, file = line.recv(), reduction.recv_handle(line)
+            except (EOFError, OSError, RuntimeError):
+                self._replace(line)
                 continue
-            order = process.asked.pop(0)
+            order, found = self._asked[line].pop(0), Memory(size, file, "copy").load()
+            os.close(file)  # the mapping has its own
             if found is not None and order.step >= self._oldest[0]:
                 self._ready[order] = found
 
-    def _replace(self, at: int) -> None:
-        process = self._processes[at]
-        end, first = process.end(), process.asked[:1]
-        fatal = process.fatal + 1 if first == process.first else 1
-        if first and fatal == _OFTEN:
+    def _replace(self, line: Connection) -> None:
+        process, asked = self._processes.pop(line), self._asked.pop(line)
+        _end((), {line: process})
+        self._ended.update(asked[:1])
+        if asked and self._ended[asked[0]] == _OFTEN:
+            code = process.exitcode or 0
             raise RuntimeError(
-                f"{fatal} processes that were to fetch samples {first[0].samples} have ended, the "
-                f"last of them {end}"
+                f"{_OFTEN} processes that were to fetch samples {asked[0].samples} have ended, the "
+                f"last of them {f'by signal {-code}' if code < 0 else f'with exit status {code}'}"
             )
-        self._processes[at] = new = self._started()
-        new.first, new.fatal = first, fatal
-        for order in process.asked:
-            new.ask(order)
+        self._start()
+        for order in asked:
+            self._hand(order)
 
 
-class _Process:
-    """A process that fetches samples, as its owner sees it."""
-
-    def __init__(self, feed: Feed, seed: int, oldest: Ints, life: tuple[int, int]) -> None:
-        self.asked: list[_Order] = []  # orders without an answer yet; it answers in this order
-        # The order at which the processes before it ended, and how many of them ended there.
-        self.first: list[_Order] = []
-        self.fatal = 0
-        self.line, theirs = socket.socketpair()
-        with theirs:
-            self._process = multiprocessing.get_context("fork").Process(
-                target=_serve, args=(feed, seed, oldest, life, theirs, self.line), daemon=True
-            )
-            self._process.start()
-
-    def ask(self, order: _Order) -> None:
-        self.asked.append(order)
-        with contextlib.suppress(OSError):  # it has ended: `_hear` will find out
-            _send(self.line, Memory.of(order))
-
-    def end(self) -> str:
-        """End the process if it still runs; return how it ended, in words."""
-        self.line.close()
-        self._process.kill()
-        self._process.join()
-        code = self._process.exitcode or 0
-        return f"by signal {-code}" if code < 0 else f"with exit status {code}"
-
-
-def _end(ends: Sequence[int], processes: Sequence[_Process]) -> None:
-    for end in ends:
-        os.close(end)
-    for each in processes:
-        each.end()
-
-
-def _send(line: socket.socket, memory: Memory) -> None:
-    with memory:
-        socket.send_fds(line, [_SIZE.pack(memory.nbytes)], [memory.fd])
-
-
-def _receive(line: socket.socket) -> Any:
-    """Return an object that was sent; raise EOFError if none will come."""
-    try:
-        size, files, _, _ = socket.recv_fds(line, _SIZE.size, 1)
-    except OSError:
-        size, files = b"", []
-    if not files:
-        raise EOFError
-    memory = Memory(_SIZE.unpack(size)[0], files[0], "copy")
-    try:
-        return memory.load()
-    finally:
-        os.close(files[0])  # the mapping has its own
+def _end(files: Sequence[int], processes: dict[Connection, Any]) -> None:
+    for file in files:
+        os.close(file)
+    for line, process in processes.items():
+        line.close()
+        process.kill()
+        process.join()
 
 
 def _serve(
@@ -356,23 +312,22 @@ def _serve(
     seed: int,
     oldest: Ints,
     life: tuple[int, int],
-    line: socket.socket,
-    other: socket.socket,
+    line: Connection,
+    other: Connection,
 ) -> None:
     """Run a process that fetches samples."""
     other.close()
     os.close(life[1])
     end_with(life[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the worker
-    with contextlib.suppress(OSError):  # the name that ps and top show: the worker's, and .data
-        comm = Path("/proc/self/comm")
-        comm.write_text(f"{comm.read_text().strip()}.data")
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError):
         while True:
-            order = _receive(line)
+            order = line.recv()
             late = order.step < oldest[0]
-            _send(line, Memory.of(None) if late else _fetched(feed, seed, order))
+            with Memory.of(None) if late else _fetched(feed, seed, order) as memory:
+                line.send(memory.nbytes)
+                reduction.send_handle(line, memory.fd, os.getppid())
 
 
 def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
@@ -459,23 +414,14 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle an object; NotImplemented means as usual."""
-        if type(obj) is torch.Tensor and _is_plain(obj):
-            # As bytes, because NumPy lacks some of the dtypes.
-            bits = obj.reshape(-1).view(torch.uint8).numpy()
-            return _tensor, (bits, obj.dtype, obj.shape)
+        if type(obj) is torch.Tensor and obj.device.type == "cpu" and obj.numel() > 0:
+            odd = obj.requires_grad or obj.is_quantized or obj.is_conj() or obj.is_neg()
+            odd = odd or obj.layout is not torch.strided or bool(vars(obj))
+            if not odd and obj.is_contiguous():  # no more than its elements, in order
+                # As bytes, because NumPy lacks some of the dtypes.
+                bits = obj.reshape(-1).view(torch.uint8).numpy()
+                return _tensor, (bits, obj.dtype, obj.shape)
         return super().reducer_override(obj)
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is nothing more than its elements, one after another in memory."""
-    return (
-        tensor.device.type == "cpu"
-        and tensor.numel() > 0
-        and tensor.layout is torch.strided
-        and tensor.is_contiguous()
-        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
-        and not vars(tensor)
-    )
 
 
 def _tensor(bits: NDArray[np.uint8], dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
