@@ -30,6 +30,8 @@ GRADIENT_DTYPES = tuple(np.dtype(char) for char in "fdFD")
 _INT64 = np.dtype(np.int64)
 _FLOAT, _COMPLEX = np.dtype(np.float64), np.dtype(np.complex128)
 
+_NORMAL = sys.float_info.min
+
 
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Whether it is float16, or bfloat16, known by name as ml_dtypes may not be installed."""
@@ -50,9 +52,25 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
 
 
 def least_number(dtype: np.dtype[Any]) -> float:
-    """Return the smallest positive real number of the dtype, which is subnormal."""
-    real = np.empty(0, dtype).real.dtype
-    return float(np.nextafter(np.zeros(1, real), np.ones(1, real))[0])
+    """Return the smallest positive real number of the dtype that every thread keeps.
+
+    It is subnormal in float16. Threads that flush subnormal numbers of other dtypes to zero, as
+    ``torch.set_flush_denormal`` makes them, lose all that is below the smallest normal one, and
+    whoever decodes cannot know whether a worker's threads do.
+    """
+    if dtype.char == "e":
+        return 2.0**-24
+    return 2.0**-126 if dtype.name == "bfloat16" else float(np.finfo(dtype).tiny)
+
+
+def is_zero(array: Array) -> bool:
+    """Whether all floats of an array are 0: surely, so not if this thread takes subnormals for 0.
+
+    It looks at their bits, as such a thread finds subnormal numbers equal to 0.
+    """
+    reals = array.view(array.real.dtype)
+    bits = reals.view(f"u{reals.itemsize}")
+    return bool(_NORMAL / 2 != 0.0 and not (bits << bits.dtype.type(1)).any())
 
 
 def check_dtype(dtype: DTypeLike, halves: bool = False) -> np.dtype[Any]:

@@ -143,7 +143,6 @@ class BinaryCode(Code):
 class _Precision(Precision):
     """Every coefficient is 1."""
 
-    integral = True
     scheme: BinaryScheme
 
     @property

@@ -154,7 +154,6 @@ class _Precision(Precision):
         super().__init__(scheme)
         every = scheme.schemes
         self.unbiased = all(each.exact or each.precision.unbiased for each in every)
-        self.integral = all(each.precision.integral for each in every)
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
         squares = 0.0

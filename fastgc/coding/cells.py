@@ -90,7 +90,6 @@ class CellPrecision(SumPrecision):
     def __init__(self, scheme: CellScheme) -> None:
         super().__init__(scheme)
         self.unbiased = scheme._rescale
-        self.integral = scheme.exact or not scheme._rescale
 
 
 class CellScheme(SumScheme):

@@ -75,15 +75,11 @@ class Precision:
 
     Attributes
     ----------
-    integral : bool
-        Whether all coefficients, of messages and in decoding vectors, are integers: products with
-        them are not rounded.
     unbiased : bool
         Whether vectors with a residual are scaled so that the mean of a_F B_F is 1. Default: False;
         they are least-squares optima, for which that mean is 1 - residual^2.
     """
 
-    integral: bool = False
     unbiased: bool = False
 
     def __init__(self, scheme: Rows) -> None:

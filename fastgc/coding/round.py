@@ -52,6 +52,7 @@ from .._base.arrays import (
     check_index,
     check_vector,
     check_workers,
+    is_zero,
 )
 from .._base.text import listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
@@ -617,7 +618,8 @@ class Round(Gathering):
         if not self._check:
             norms[:] = [square_norm(row) for row in self._rows.arrays]
         survivors, sent = self.survivors, self._sent
-        return trust_of_sums(self.scheme, gradient, size, vector, survivors, norms, energies, sent)
+        zero = not size and all(map(is_zero, self._rows.arrays))
+        return trust_of_sums(self.scheme, zero, size, vector, survivors, norms, energies, sent)
 
 
 class Chosen(Gathering):

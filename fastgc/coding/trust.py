@@ -109,12 +109,12 @@ def expected_trust(
     return trust_by_rows(scheme, survivors, scheme.vector(survivors, form.unit), form)
 
 
+@np.errstate(all="ignore")
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        weights = np.abs(vector) ** 2 * scheme.precision.row_norms[survivors]
-        weights[vector == 0] = 0  # messages not used
-        growth = _total(scheme, survivors, weights)
+    weights = np.abs(vector) ** 2 * scheme.precision.row_norms[survivors]
+    weights[vector == 0] = 0  # messages not used
+    growth = _total(scheme, survivors, weights)
     return trust_of(
         scheme, vector, survivors, form, Energies(scheme.precision.row_norms[survivors], growth)
     )
@@ -255,25 +255,24 @@ def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
 
 
 def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> float:
-    """Expected square of the errors by underflow.
+    """Expected square of the errors by underflow, where threads may flush what they lose to 0.
 
-    Sums and products with integers are exact there; other products, and roundings to another
-    precision, are not. `amplified` is the squared norm of the vector, which has `terms` entries.
+    `amplified` is the squared norm of the vector, which has `terms` entries.
     """
-    products = 0 if scheme.precision.integral else 1
-    lost = products * (scheme.load * least_number(form.sum_dtype) ** 2) * amplified
+    lost = scheme.load * least_number(form.sum_dtype) ** 2 * amplified
     if form.message_dtype != form.sum_dtype:
         lost += least_number(form.message_dtype) ** 2 * amplified
-    lost += products * terms * least_number(form.decoded_dtype) ** 2
+    lost += terms * least_number(form.decoded_dtype) ** 2
     if form.decoded_dtype != form.gradient_dtype:
         lost += least_number(form.gradient_dtype) ** 2
     parts = 2 if form.gradient_dtype.kind == "c" else 1
-    return lost * form.gradient_size * parts / 12
+    return lost * form.gradient_size * parts / 3
 
 
+@np.errstate(all="ignore")
 def trust_of_sums(
     scheme: Scheme,
-    gradient: Array,
+    zero: bool,
     size: float,
     vector: Array,
     survivors: Ints,
@@ -281,7 +280,10 @@ def trust_of_sums(
     energies: Floats,
     form: Format,
 ) -> Trust:
-    """Estimate trust from the squared norms of a gradient and its messages, and their energies."""
+    """Estimate trust from the squared norms of a gradient and its messages, and their energies.
+
+    `zero` says that all messages are 0, which squared norms do not tell from underflow.
+    """
     squares = np.abs(vector) ** 2
     used = squares > 0
     taken, squares = survivors[used], squares[used]
@@ -289,8 +291,7 @@ def trust_of_sums(
     inside = _total(scheme, taken, squares * energies[used])  # NaN: unknown
     if size == 0 or not np.isfinite(size + spread):
         # The sum is zero or cancels, or squares are beyond float64: nothing is known.
-        zero = spread == 0 and not inside > 0 and not gradient.any()
-        unknown = 0.0 if zero else np.inf
+        unknown = 0.0 if zero and not inside > 0 else np.inf
         return Trust(unknown, unknown)
     relative = Energies(
         norms / size,

@@ -364,11 +364,11 @@ def refused(error, match, check, *arguments, **options):
     ("name", "half", "gradient", "roundoff", "least"),
     [
         ("float16", True, "float32", 2.0**-11, 2.0**-24),
-        ("bfloat16", True, "float32", 2.0**-8, 2.0**-133),
-        ("float32", False, "float32", 2.0**-24, 2.0**-149),
-        ("complex64", False, "complex64", 2.0**-24, 2.0**-149),
-        ("float64", False, "float64", 2.0**-53, 2.0**-1074),
-        ("complex128", False, "complex128", 2.0**-53, 2.0**-1074),
+        ("bfloat16", True, "float32", 2.0**-8, 2.0**-126),
+        ("float32", False, "float32", 2.0**-24, 2.0**-126),
+        ("complex64", False, "complex64", 2.0**-24, 2.0**-126),
+        ("float64", False, "float64", 2.0**-53, 2.0**-1022),
+        ("complex128", False, "complex128", 2.0**-53, 2.0**-1022),
     ],
 )
 def test_check_dtype_takes_names(name, half, gradient, roundoff, least):
@@ -394,6 +394,27 @@ def test_check_dtype_refuses(monkeypatch):
     refused(TypeError, "complex128, not bool$", arrays.check_dtype, bool)
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     refused(ImportError, r"bfloat16 .*\[half\]", arrays.check_dtype, "bfloat16", halves=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_is_zero(dtype):
+    one = np.zeros(3, dtype)
+    assert arrays.is_zero(one)
+    one[1] = -one[1]
+    assert arrays.is_zero(one)
+    one[2] = np.nextafter(one.real.dtype.type(0), one.real.dtype.type(1))
+    assert not arrays.is_zero(one)
+
+
+def test_is_zero_where_subnormal_numbers_are_flushed():
+    """Nothing is surely 0 in such a thread."""
+    torch = pytest.importorskip("torch")
+    assert torch.set_flush_denormal(True)
+    try:
+        assert not arrays.is_zero(np.zeros(3))
+        assert not arrays.is_zero(np.full(3, 5e-324))
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_as_array_prefers_the_protocol_of_arrays():

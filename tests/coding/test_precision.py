@@ -55,7 +55,7 @@ def test_what_the_base_class_says(code):
     added = code.load / scheme.messages.per_worker  # partial gradients, in groups of eight
     assert base.message_roundings == min(added, added / 8 + 4) + 2
     assert (base.copies, base.data_roundings, base.computation_roundings(9)) == (None, 0, 0)
-    assert (base.integral, base.unbiased) == (False, False)
+    assert not base.unbiased
     assert base.typical_error() is base.known_residuals(1) is None
     everyone = np.arange(scheme.messages.count)
     vector = scheme.vector(everyone)
