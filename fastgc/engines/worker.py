@@ -187,7 +187,7 @@ class Worker:
         if data and not hasattr(task.gradient, "worker"):
             # Kernels are made at their first call: make them now, before a round.
             alike = replace(task, size=1, gradient=_zero, batch=None)
-            _Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
+            Encoded(number, alike, data[:1], None)(np.zeros(1), 0, 0)
         self._compute = _messages(number, task, data, out)
 
     @property
@@ -278,14 +278,14 @@ def _messages(
 ) -> Messages:
     """What computes a worker's messages: its gradient itself, or an encoder of its gradients."""
     own = getattr(task.gradient, "worker", None)
-    return _Encoded(number, task, data, out) if own is None else own(number, task, out)
+    return Encoded(number, task, data, out) if own is None else own(number, task, out)
 
 
 def _zero(theta: Array, shard: Any, out: Array) -> None:
     out.fill(0)
 
 
-class _Encoded:
+class Encoded:
     """Messages encoded from the partial gradients that the task's gradient function writes."""
 
     def __init__(
@@ -348,6 +348,7 @@ class _Encoded:
         return _Alone(self._partial, self._bits, self._unwritten, encode, out)
 
     def __call__(self, theta: Array, index: int, round: int) -> tuple[Array, float]:
+        """Compute a message of a round; return it, and its energy."""
         self._round = round
         if (alone := self._alone[index]) is None:
             return self._compute_several(theta, index)
@@ -375,6 +376,8 @@ class _Encoded:
             _check_returned(self._gradient(theta, part, partial), partial)
             encoder.add(partition, partial, self._cancelled(theta, partition, part))
         message = encoder.message()
+        if (finish := getattr(self._task.gradient, "finish", None)) is not None:
+            finish(encoder.sums, message)
         if math.isnan(encoder.energy):
             self._find_unwritten(theta, index)
         self.partition = -1

@@ -11,16 +11,26 @@ import torch
 from torch.utils.data import default_collate
 
 from .._base.arrays import Ints, at_least, check_dtype, check_word, is_half
-from ..codes import BinaryCode, Code
+from ..codes import Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords
 from ..errors import CorruptMessageError
 from .batches import Batches, Feed, restored, seed_all
-from .job import CHANGES, Job, Layout, Loss, check_sum, losses, moved, plainly, weights_losses
+from .job import (
+    CHANGES,
+    SAME,
+    SAMPLES,
+    Job,
+    Layout,
+    Loss,
+    check_sum,
+    losses,
+    moved,
+    plainly,
+    weights_losses,
+)
 from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
 
-_SAME = 1e-3  # largest relative difference of losses that should be equal
-_SAMPLES = 8  # number of samples on which the loss is tried
 _PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
 
 
@@ -61,14 +71,12 @@ class CodedDataParallel:
         or a tuple of it and other sums (hits, tokens), which are decoded in the same way.
     dataset : map-style dataset
         ``len(dataset)`` and ``dataset[i]``. Workers take only their own samples from it.
-    code : Code, optional
-        Which workers compute what. Default: a `fastgc.BinaryCode` with `workers` and `stragglers`.
-        With real coefficients (binary, repetition and cyclic codes) a worker makes one backward
-        pass per step; with complex ones, one for each of its partitions.
+    code : Code
+        Which workers compute what: ``fastgc.BinaryCode(n, stragglers=s)``, say, whose workers have
+        equal loads if s + 1 divides n. With real coefficients (binary, repetition and cyclic codes)
+        a worker makes one pass per step over all its partitions; with complex ones, one for each.
     batch_size : int
         Samples of a step, over all workers.
-    workers, stragglers : int
-        For the default code: how many workers there are, and how many may be missing.
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
         Where workers run, as in `fastgc.train`. With MPI and torchrun ("torch") all ranks run the
         same program; the constructor returns only on rank 0, and the other ranks exit when rank 0's
@@ -125,11 +133,9 @@ class CodedDataParallel:
         module: torch.nn.Module,
         loss: Loss,
         dataset: Any,
-        code: Code | None = None,
-        *,
+        code: Code,
         batch_size: int,
-        workers: int = 4,
-        stragglers: int = 1,
+        *,
         engine: str | Callable[..., Cluster] = "local",
         reduction: str = "mean",
         sampler: Iterable[int] | None = None,
@@ -151,8 +157,6 @@ class CodedDataParallel:
         self._device = self._parameters[0].device
         if not callable(loss):
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
-        if code is None:
-            code = BinaryCode(workers, stragglers=stragglers)
         _check_code(code)
         _warn_of_complex(code)
         if any(p.device.type != "cpu" for p in self._parameters):
@@ -186,10 +190,7 @@ class CodedDataParallel:
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
         job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.data.shards
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Make the parameters views of the vector that is sent, and note what must not change."""
+        # Parameters are views of the vector that is sent; all else must not change.
         self._last: tuple[int, Ints] | None = None
         self._requires = [p.requires_grad for p in self._module.parameters()]
         self._modes = [m.training for m in self._module.modules()]
@@ -351,7 +352,7 @@ class CodedDataParallel:
 
     def _try(self, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
-        module, some = self._module, range(min(_SAMPLES, self._batches.size))
+        module, some = self._module, range(min(SAMPLES, self._batches.size))
         before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
         written = [p._version for p in self._parameters]
         with restored(self._device), plainly(device=self._device.type):
@@ -372,13 +373,12 @@ class CodedDataParallel:
                 raise RuntimeError(CHANGES)
             with unchanged_buffers(module):
                 _, again = self._gradients(some)
-            if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
-                raise RuntimeError(
-                    "two computations of the same gradient differ, so workers' gradients would "
-                    "differ, too: the loss depends on something other than parameters, samples and "
-                    "random numbers of torch, NumPy or random"
-                )
-            with unchanged_buffers(module):
+                if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
+                    raise RuntimeError(
+                        "two computations of the same gradient differ, so workers' gradients would "
+                        "differ, too: the loss depends on something other than parameters, samples "
+                        "and random numbers of torch, NumPy or random"
+                    )
                 check_sum(
                     lambda begin, end: float(self._losses(range(begin, end))[0]),
                     self._batches.size,
@@ -431,4 +431,4 @@ def _alike(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
     a, b = (g.to_dense() if g.is_sparse else g for g in (a, b))
-    return not a.numel() or bool((a - b).abs().max() <= _SAME * a.abs().max())
+    return not a.numel() or bool((a - b).abs().max() <= SAME * a.abs().max())

@@ -85,26 +85,27 @@ class Unsent:
     def check(self) -> None:
         """Raise RuntimeError if anything in it has changed."""
         there = dict(self._named())
-        for name, now in there.items():
-            known, version, printed = self._known.get(name, (None, 0, None))
-            if known is now and version == now._version:
+        for name in there | self._known:
+            now, (known, version, printed) = there.get(name), self._known.get(name, (None, 0, 0))
+            if now is None:
+                what = f"{name} is no longer a part of the module"
+            elif known is now and version == now._version:
                 continue
-            if printed == fingerprint([now]):
+            elif printed == fingerprint([now]):
                 self._known[name] = now, now._version, printed
                 continue
-            kind = "parameter" if isinstance(now, torch.nn.Parameter) else "buffer"
-            how = "has changed, and workers go on with what it was"
-            if known is None:
-                how = "was put in the place of one that workers know"
+            else:
+                kind = "parameter" if isinstance(now, torch.nn.Parameter) else "buffer"
+                how = (
+                    "has changed"
+                    if known is not None
+                    else "was put in the place of one that workers know"
+                )
+                what = f"{kind} {name} {how}"
             raise RuntimeError(
-                f"{kind} {name} {how}: workers are sent the parameters that required gradients at "
-                "the start, in place, and nothing else. Make a new CodedDataParallel after such a "
-                "change"
-            )
-        if gone := self._known.keys() - there.keys():
-            raise RuntimeError(
-                f"{min(gone)} is no longer a part of the module, and workers go on with what "
-                "it was: make a new CodedDataParallel after such a change"
+                f"{what}, and workers go on with what it was: they are sent the parameters that "
+                "required gradients at the start, in place, and nothing else. Make a new "
+                "CodedDataParallel after such a change"
             )
 
 
