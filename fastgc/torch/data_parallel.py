@@ -24,12 +24,13 @@ from .job import (
     Layout,
     Loss,
     check_sum,
+    copied,
     losses,
     moved,
     plainly,
     weights_losses,
 )
-from .parameters import Unsent, apart, trainable, unchanged_buffers, without_gradients
+from .parameters import Unsent, apart, trainable
 
 _PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
 
@@ -192,8 +193,6 @@ class CodedDataParallel:
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
         # Parameters are views of the vector that is sent; all else must not change.
         self._last: tuple[int, Ints] | None = None
-        self._requires = [p.requires_grad for p in self._module.parameters()]
-        self._modes = [m.training for m in self._module.modules()]
         self._views = apart(self._theta, self._parameters)
         self._sent = apart(self._theta[self._layout.parameters :], self._buffers)
         self._grads = [apart(self._outs[0], self._parameters)]
@@ -257,7 +256,7 @@ class CodedDataParallel:
         WorkerFailedError, NotDecodableError, NonFiniteMessageError, TimeoutError
             As ``fastgc.engines.LocalCluster.step`` does. The workers have ended in that case.
         """
-        self._check_unchanged()
+        self._unsent.check()
         if not same_batch:
             self._last = self._batches.step, self._batches.take()
         elif self._last is None:
@@ -315,25 +314,6 @@ class CodedDataParallel:
                     change if buffer.is_floating_point() else change.round().to(buffer.dtype)
                 )
 
-    def _check_unchanged(self) -> None:
-        if [p.requires_grad for p in self._module.parameters()] != self._requires:
-            raise RuntimeError(
-                "requires_grad of a parameter has changed, which workers do not know of: freeze "
-                "parameters before, or make a new CodedDataParallel"
-            )
-        if [m.training for m in self._module.modules()] != self._modes:
-            raise RuntimeError(
-                "the module's mode has changed, and workers compute in the one that it had at the "
-                "start: call module.train() (or eval()) before backward()"
-            )
-        self._unsent.check()
-        hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
-        if any(getattr(p, each, None) for p in self._parameters for each in hooks):
-            raise RuntimeError(
-                "a parameter has a hook (register_hook), which is never called, as workers compute "
-                "its gradient: change .grad after backward() instead"
-            )
-
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the order of batches, to save with module and optimizer."""
         return {"batches": self._batches.state_dict()}
@@ -352,52 +332,53 @@ class CodedDataParallel:
 
     def _try(self, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
-        module, some = self._module, range(min(SAMPLES, self._batches.size))
-        before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
-        written = [p._version for p in self._parameters]
-        with restored(self._device), plainly(device=self._device.type):
-            with unchanged_buffers(module):
-                sums, grads = self._gradients(some)
-                # Some kernels, such as BatchNorm's, write without counting a version.
-                changed = [
-                    name
-                    for name, (now, old, version) in before.items()
-                    if now._version != version or not torch.equal(now, old)
-                ]
-            if [p._version for p in self._parameters] != written:
+        feed, device = self._feed, self._device
+        with restored(device), plainly(device=device.type):
+            # By a copy, as workers have it: nothing here is changed.
+            module, loss = copied(self._module, self._loss)
+            before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
+            written = [p._version for p in trainable(module)]
+
+            def compute(few: range) -> tuple[torch.Tensor, list[float]]:
+                return losses(loss, module, moved(feed(few), device))
+
+            def gradients() -> tuple[int, list[torch.Tensor | None]]:
+                seed_all(0)
+                found, sums = compute(range(min(SAMPLES, self._batches.size)))
+                if not found.requires_grad:
+                    raise TypeError(
+                        "the loss does not depend on a parameter that requires a gradient"
+                    )
+                module.zero_grad()
+                # torch.autograd.grad does not work with reentrant checkpoints.
+                found.backward()  # type: ignore[no-untyped-call]
+                return len(sums), [p.grad for p in trainable(module)]
+
+            sums, first = gradients()
+            # Some kernels, such as BatchNorm's, write without counting a version.
+            changed = [
+                name
+                for name, (now, old, version) in before.items()
+                if now._version != version or not torch.equal(now, old)
+            ]
+            if [p._version for p in trainable(module)] != written:
                 raise RuntimeError(
                     "forward changes parameters of the module, which workers only read: do that "
                     "after optimizer.step()"
                 )
             if changed and buffers == "error":
                 raise RuntimeError(CHANGES)
-            with unchanged_buffers(module):
-                _, again = self._gradients(some)
-                if not all(_alike(a, b) for a, b in zip(grads, again, strict=True)):
-                    raise RuntimeError(
-                        "two computations of the same gradient differ, so workers' gradients would "
-                        "differ, too: the loss depends on something other than parameters, samples "
-                        "and random numbers of torch, NumPy or random"
-                    )
-                check_sum(
-                    lambda begin, end: float(self._losses(range(begin, end))[0]),
-                    self._batches.size,
-                    [module],
+            with torch.no_grad():
+                for now, old, _ in map(before.__getitem__, changed):
+                    now.copy_(old)
+            if not all(map(_alike, first, gradients()[1])):
+                raise RuntimeError(
+                    "two computations of the same gradient differ, so workers' gradients would "
+                    "differ, too: the loss depends on something other than parameters, samples and "
+                    "random numbers of torch, NumPy or random"
                 )
-        return changed, len(sums)
-
-    def _gradients(self, some: range) -> tuple[list[float], list[torch.Tensor | None]]:
-        seed_all(0)
-        loss, sums = self._losses(some)
-        if not loss.requires_grad:
-            raise TypeError("the loss does not depend on a parameter that requires a gradient")
-        with without_gradients(self._parameters):
-            # torch.autograd.grad does not work with reentrant checkpoints.
-            loss.backward()  # type: ignore[no-untyped-call]
-            return sums, [p.grad for p in self._parameters]
-
-    def _losses(self, some: range) -> tuple[torch.Tensor, list[float]]:
-        return losses(self._loss, self._module, moved(self._feed(some), self._device))
+            check_sum(lambda *few: float(compute(range(*few))[0]), self._batches.size, [module])
+        return changed, sums
 
 
 def _check_code(code: Any) -> None:

@@ -17,6 +17,7 @@ from .._base.arrays import Array, Ints
 from ..codes import Code
 from ..engines import Task
 from ..engines.interface import Messages
+from ..engines.memory import packed
 from ..engines.worker import Encoded
 from .batches import Drawn, Feed, Loader, edges, pickled, seed_all
 from .parameters import as_tensor, trainable, views
@@ -100,6 +101,11 @@ class Layout(NamedTuple):
         """Return the step and the indices that `put` wrote."""
         integers = self._integers(theta)
         return int(integers[0]), integers[1:].reshape(1 + self.ahead, self.batch)
+
+
+def copied(*things: Any) -> Any:
+    """Return things as a worker gets them: a loss that refers to the module refers to its copy."""
+    return pickle.loads(packed(things))
 
 
 def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,39 +72,50 @@ class Unsent:
 
     def __init__(self, module: torch.nn.Module, sent: Iterable[torch.Tensor]) -> None:
         self._module, self._sent = module, {id(each): each for each in sent}
-        self._known = {
-            name: (each, each._version, fingerprint([each])) for name, each in self._named()
-        }
+        self._known, self._tensors = self._now()
+        self._prints = {name: fingerprint([each]) for name, each in self._tensors.items()}
 
-    def _named(self) -> Iterator[tuple[str, torch.Tensor]]:
-        for name, each in chain(self._module.named_parameters(), self._module.named_buffers()):
-            if id(each) not in self._sent:
-                yield name, each
+    def _now(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Return what changes with each part, by name, and the parts that are tensors."""
+        module, tensors = self._module, dict[str, torch.Tensor]()
+        known: dict[str, Any] = {
+            f"the mode of module {name!r}": part.training for name, part in module.named_modules()
+        }
+        for kind, named in (
+            ("parameter", module.named_parameters()),
+            ("buffer", module.named_buffers()),
+        ):
+            for name, each in named:
+                known[f"requires_grad of {kind} {name}"] = each.requires_grad
+                if id(each) not in self._sent:
+                    tensors[f"{kind} {name}"] = each
+                    known[f"{kind} {name}"] = id(each), each._version
+        return known, tensors
 
     def check(self) -> None:
-        """Raise RuntimeError if anything in it has changed."""
-        there = dict(self._named())
-        for name in there | self._known:
-            now, (known, version, printed) = there.get(name), self._known.get(name, (None, 0, 0))
-            if now is None:
-                what = f"{name} is no longer a part of the module"
-            elif known is now and version == now._version:
+        """Raise RuntimeError if anything in it has changed, or a parameter has a hook."""
+        now, tensors = self._now()
+        for name in {} if now == self._known else now | self._known:
+            if now.get(name) == self._known.get(name):
                 continue
-            elif printed == fingerprint([now]):
-                self._known[name] = now, now._version, printed
+            if name in tensors and self._prints.get(name) == fingerprint([tensors[name]]):
                 continue
-            else:
-                kind = "parameter" if isinstance(now, torch.nn.Parameter) else "buffer"
-                how = (
-                    "has changed"
-                    if known is not None
-                    else "was put in the place of one that workers know"
-                )
-                what = f"{kind} {name} {how}"
+            how = "has changed"
+            if name not in now:
+                how = "is no longer a part of the module"
+            elif name not in self._known:
+                how = "was put in the place of one that workers know"
             raise RuntimeError(
-                f"{what}, and workers go on with what it was: they are sent the parameters that "
-                "required gradients at the start, in place, and nothing else. Make a new "
-                "CodedDataParallel after such a change"
+                f"{name} {how}, and workers go on with what was: they are sent the parameters that "
+                "required gradients at the start, in place, and nothing else. Undo it, or make a "
+                "new CodedDataParallel after such a change"
+            )
+        self._known, self._tensors = now, tensors  # which keep their numbers as long as they live
+        hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
+        if any(getattr(p, each, None) for p in self._sent.values() for each in hooks):
+            raise RuntimeError(
+                "a parameter has a hook (register_hook), which is never called, as workers compute "
+                "its gradient: change .grad after backward() instead"
             )
 
 
@@ -117,33 +127,6 @@ def fingerprint(tensors: Iterable[torch.Tensor]) -> int:
         whole = each.detach().cpu().contiguous().view(-1)
         found = zlib.crc32(whole.view(torch.uint8).numpy().data, found)
     return found
-
-
-@contextlib.contextmanager
-def unchanged_buffers(module: torch.nn.Module) -> Iterator[None]:
-    """Restore a module's buffers at the end of this context, except those of another shape now."""
-    before = {name: now.clone() for name, now in module.named_buffers()}
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, now in module.named_buffers():
-                old = before.get(name, now)
-                if now.shape == old.shape and not torch.equal(now, old):
-                    now.copy_(old)
-
-
-@contextlib.contextmanager
-def without_gradients(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None]:
-    """Set ``.grad`` to None, and at the end of this context to what it was."""
-    before = [p.grad for p in parameters]
-    for p in parameters:
-        p.grad = None
-    try:
-        yield
-    finally:
-        for p, grad in zip(parameters, before, strict=True):
-            p.grad = grad
 
 
 def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:

@@ -1,7 +1,5 @@
 """A module as parts of one vector: parameters, buffers, and what workers are not sent."""
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -18,9 +16,7 @@ from fastgc.torch.parameters import (  # noqa: E402
     as_tensor,
     fingerprint,
     trainable,
-    unchanged_buffers,
     views,
-    without_gradients,
 )
 
 
@@ -84,17 +80,6 @@ def test_fingerprint_differs_where_any_bit_of_any_tensor_does():
         assert fingerprint([*tensors[:at], wrong, *tensors[at + 1 :]]) != right
     assert fingerprint(tensors[1:]) != right
     assert fingerprint(tensors[:2]) != right
-
-
-def test_without_gradients_gives_them_back_also_after_an_error():
-    module = torch.nn.ParameterList([torch.zeros(2), torch.zeros(3)])
-    module[0].grad = kept = torch.ones(2)
-    with contextlib.suppress(ArithmeticError), without_gradients(list(module)):
-        assert module[0].grad is None
-        module[0].grad, module[1].grad = torch.zeros(2), torch.zeros(3)
-        raise ArithmeticError
-    assert module[0].grad is kept
-    assert module[1].grad is None
 
 
 def test_as_tensor_shares_memory():
@@ -189,28 +174,6 @@ def test_changes_that_workers_do_not_know_of():
         module.load_state_dict(state, assign=True)  # replaces the parameters' tensors
         with pytest.raises(RuntimeError, match=r"first.weight was put in the place of one"):
             made.backward()
-
-
-class Replaces(torch.nn.Module):
-    """Forward puts other tensors in the place of its buffers, one of them of another shape."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(2))
-        self.register_buffer("mask", torch.zeros(1))
-
-    def forward(self, x):
-        self.mean, self.mask = self.mean + x, torch.ones(3)
-        return x
-
-
-def test_unchanged_buffers_that_forward_replaces():
-    module = Replaces()
-    with unchanged_buffers(module):
-        module(torch.ones(2))
-        assert module.mean.tolist() == [1.0, 1.0]
-    assert module.mean.tolist() == [0.0, 0.0]
-    assert module.mask.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_apart_a_tensor_that_is_saved_is_saved_alone(tmp_path):
