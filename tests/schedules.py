@@ -3,9 +3,9 @@
     python tests/schedules.py 20 --seed 0        # 20 schedules; prints what failed
 
 Four ranks train a small network, while random ranks are killed (one, several, all but one; rank 0;
-while they join, regroup or save), stopped, or silent, and the coordinator is stopped or started
-again. In each step each rank compares its gradient with that of the whole batch; at the end all
-have the same bits, and those of one process up to rounding.
+while they join, warm up, regroup or save) or stopped, processes that fetch samples are killed, and
+the coordinator is stopped or started again. In each step each rank compares its gradient with that
+of the whole batch; at the end all have the same bits, and those of one process up to rounding.
 
 Ranks are forks of this process, which has imported torch and has no threads.
 """
@@ -35,7 +35,9 @@ from fastgc.torch.coordinator import Server
 N, SAMPLES, BATCH = 4, 400, 60
 EXACT = 1e-6  # relative error of a step
 SECONDS = 60.0  # for a schedule
-KINDS = ("plain", "plain", "accumulate", "gan", "norm", "save")
+KINDS = ("plain", "accumulate", "gan", "norm", "save", "compile", "loader")
+TROUBLES = ("one", "zero", "two", "regroup", "most", "join", "warm", "save", "fetch", "stop")
+TROUBLES += ("server", "silent")
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -58,6 +60,10 @@ class Training:
         self.net = torch.nn.Sequential(
             torch.nn.Linear(20, 32), *norm, torch.nn.Tanh(), torch.nn.Linear(32, 1)
         )
+        self.forward = (
+            torch.compile(self.net, backend="aot_eager") if kind == "compile" else self.net
+        )
+        self.load = lambda indices: (X[indices], Y[indices])
         self.other = torch.nn.Linear(1, 1)
         self.models = [self.net, self.other] if kind == "gan" else [self.net]
         # A low rate: near a minimum the gradient is a small sum of large terms, which the order of
@@ -74,10 +80,11 @@ class Training:
 
     def loss(self, turn, indices):
         """Return the sum of losses; a GAN's turns train one of two modules each."""
-        found = self.net(X[indices])
+        x, y = self.load(indices)
+        found = self.forward(x)
         if self.kind == "gan":
             found = self.other(found.detach() if turn == 0 else found)
-        return ((found - Y[indices]) ** 2).sum()
+        return ((found - y) ** 2).sum()
 
     def step(self, step, backward):
         """Do a step; ``backward(turn, indices)`` makes gradients."""
@@ -114,6 +121,12 @@ class Training:
         )
 
 
+def children(pid):
+    """Return the processes that a process has started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in found.read_text().split()]
+
+
 def plain(kind, steps):
     """Return the weights after training in one process."""
     training = Training(kind)
@@ -130,6 +143,10 @@ def train(kind, steps, pause, folder, rank, hang):
     """Train on one rank, and write down what became of it."""
     training, worst = Training(kind), 0.0
     with ReactiveDataParallel(training.models, training.state, hang=hang, rank=rank) as rdp:
+        if kind == "loader":
+            dataset = torch.utils.data.TensorDataset(X, Y)
+            training.load = rdp.loader(dataset, num_workers=1, batch=lambda step: batch(3 * step))
+        here = {False: folder / f"in{rank}", True: folder / f"alone{rank}"}
 
         def backward(turn, indices):
             nonlocal worst
@@ -143,13 +160,14 @@ def train(kind, steps, pause, folder, rank, hang):
             time.sleep(pause * random.random())
 
         for step in rdp.steps(steps):
-            if not rdp.alone:
-                (folder / f"in{rank}").touch()
+            here[rdp.alone].touch()
+            here[not rdp.alone].unlink(missing_ok=True)
             training.step(step, backward)
             if kind == "save" and step % 5 == 0 and rdp.first:
                 with rdp.busy():
+                    (folder / f"saves{rank}").touch()
                     time.sleep(0.3)
-                    (folder / f"saved{step}").touch()
+                    (folder / f"saves{rank}").unlink()
     weights = torch.cat([p.detach().ravel() for p in training.parameters()])
     return {
         "step": rdp.step,
@@ -190,7 +208,7 @@ class Run:
         os.close(read), os.close(write)
 
     def start(self, rank):
-        (self.folder / f"in{rank}").unlink(missing_ok=True)
+        self.forget(rank)
         self.pids[rank] = os.fork()
         if self.pids[rank]:
             return
@@ -211,14 +229,25 @@ class Run:
         finally:
             os._exit(status)
 
-    def inside(self):
-        """Return the ranks that hold the state, as far as is known."""
-        return [r for r in self.pids if (self.folder / f"in{r}").exists()]
+    def there(self, where):
+        """Return the ranks that are somewhere: in the run, alone, or saving, as far as is known."""
+        return [r for r in self.pids if (self.folder / f"{where}{r}").exists()]
+
+    def forget(self, rank):
+        for where in ("in", "alone", "saves"):
+            (self.folder / f"{where}{rank}").unlink(missing_ok=True)
+
+    def soon(self, where):
+        """Wait until a rank is somewhere; return those that are."""
+        end = time.monotonic() + 1.5
+        while not self.there(where) and time.monotonic() < end and self.pids:
+            self.tend(0.0)
+        return self.there(where)
 
     def kill(self, *ranks):
         self.note("kill", *ranks)
         for rank in ranks:
-            (self.folder / f"in{rank}").unlink(missing_ok=True)
+            self.forget(rank)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pids[rank], signal.SIGKILL)
 
@@ -243,10 +272,8 @@ class Run:
 
     def trouble(self):
         """Do something bad."""
-        what = self.random.choice(
-            ["one", "one", "zero", "two", "regroup", "most", "join", "stop", "server", "silent"]
-        )
-        inside = self.inside()
+        what = self.random.choice(TROUBLES)
+        inside = self.there("in")
         if len(inside) < 2:
             return
         some = self.random.sample(inside, len(inside))
@@ -267,6 +294,16 @@ class Run:
             self.tend(0.3 * self.random.random())
             if some[0] in self.pids:
                 self.kill(some[0])
+        elif what == "warm":
+            self.kill(some[0])
+            self.kill(*self.soon("alone"))
+        elif what == "save" and self.kind == "save":
+            self.kill(*self.soon("saves"))
+        elif what == "fetch" and self.kind == "loader":
+            self.note("kill processes of", some[0])
+            for each in children(self.pids[some[0]]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
         elif what == "stop":
             seconds = self.random.choice([0.5, 1.5, 2 * self.hang + 3])
             self.note("stop", some[0], seconds)
@@ -286,7 +323,7 @@ class Run:
             os.kill(self.server, signal.SIGSTOP)
             self.tend(0.2)
             self.kill(some[0])
-            self.tend(1.5)
+            self.tend(self.random.choice([1.5, 5.0]))
             os.kill(self.server, signal.SIGCONT)
 
     def run(self):
@@ -343,12 +380,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", choices=KINDS)
     given = parser.parse_args()
     torch.nn.Linear(1, 1)(torch.zeros(1, 1)).sum().backward(), Training("plain")
     bad, kills = 0, 0
     for seed in range(given.seed, given.seed + given.count):
         with tempfile.TemporaryDirectory() as folder:
-            run, wrong = schedule(seed, folder)
+            run, wrong = schedule(seed, folder, kind=given.kind)
             kills += sum(" kill " in each for each in run.log)
             seconds = time.monotonic() - run.begun
             print(f"{seed} {run.kind} {seconds:.1f} s: {'; '.join(run.log)}", flush=True)

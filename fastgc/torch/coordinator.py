@@ -36,6 +36,7 @@ class Life:
         self.address = told["address"]  # where it takes the state
         self.holds = bool(told["holds"])  # whether it has the state, of `at` sums
         self.at = int(told["at"])
+        self.last = int(told["view"])  # the last view in which it was
         self.asked = 0  # the last view for which it was asked where it is
         self.answered = 0  # the last one for which it said so
         self.boundary = self.waits = self.busy = False
@@ -65,7 +66,9 @@ class Coordinator:
         self.finished: int | None = None
         self._know: set[int] = set()  # ranks that were told of the end
         self.world = 1  # ranks that begin
-        self._awaited: set[str] = set()  # after a restart: lives of the last view that was told
+        self._heard = 0  # the largest number of a view that a life has heard of
+        self._last = 0  # after a restart: the number of the last view that was told
+        self._awaited: set[str] = set()  # its lives
         self._limit: float | None = None  # until when answers are awaited
         self._alone: float | None = None  # since when nobody holds the state
         self._late = False  # whether somebody has waited for `hang` seconds
@@ -164,30 +167,32 @@ class Coordinator:
             self._send(line, ["finished", self.finished])
             self._know.add(life.rank)
             return
-        if life.holds and not self._may_return(life, told):
+        if life.holds and not self._may_return(life):
             self._send(line, ["left", "the others went on without this rank meanwhile"])
             return
         self.lives[line] = life
         self._send(line, ["welcome", life.rank])
-        if not self.view and int(told["view"]):  # this coordinator is new
-            self.number = max(self.number, int(told["view"]))
-            self._awaited |= set(told["lives"])
+        self._heard = max(self._heard, int(told["number"]))
+        if not self.view and life.last > self._last:  # this coordinator is new
+            self._last, self._awaited = life.last, set(told["lives"])
         if life.holds:  # its connection broke, or this coordinator is new
             self.begun = True
             self._gather(now)
         elif not self.begun and (self.gathering or len(self.lives) >= self.world):
             self._gather(now)
-        elif life.ready and self.gathering:
+        elif self.gathering and self._heard >= self.number:  # no two views have one number
+            self._gather(now)
+        elif self.gathering and self._takes_part(life):
             self._ask(life)
         self._decide(now)
 
-    def _may_return(self, life: Life, told: dict[str, Any]) -> bool:
+    def _may_return(self, life: Life) -> bool:
         """Whether a life that holds a state, and lost its connection, still belongs to the view."""
         if not self.begun or not self.number:
             return True
         if life.name in self._awaited:
             return True
-        return self.gathering and int(told["view"]) == self.number - 1
+        return self.gathering and life.last == self.number - 1
 
     def _holds(self, life: Life, now: float) -> None:
         life.holds = self.begun = True
@@ -210,12 +215,17 @@ class Coordinator:
         """Ask the lives that take part where they are, to make a new view of them."""
         if self.finished is not None:
             return
-        self.number += 1
+        self.number = max(self.number, self._heard) + 1
         self.gathering, self._late = True, late or (self.gathering and self._late)
         self._limit = now + (min(_SETTLE, self._hang) if self._late else self._hang)
-        for each in self.lives.values():  # but newcomers that have no state yet
-            if not self.begun or each.holds or each.ready or each in self.view:
+        for each in self.lives.values():
+            if self._takes_part(each):
                 self._ask(each)
+
+    def _takes_part(self, life: Life) -> bool:
+        """Whether a life may be in the next view: all but newcomers that have no state yet."""
+        known = life in self.view or life.name in self._awaited
+        return not self.begun or life.holds or life.ready or known
 
     def _ask(self, life: Life) -> None:
         life.asked = self.number
@@ -263,11 +273,14 @@ class Coordinator:
         holders = [each for each in here if each.holds]
         if not holders:
             return
+        apart = [e for e in holders if e.last < self._last and e.name not in self._awaited]
+        for each in apart if len(apart) < len(holders) else ():
+            self._leave(each, "the others went on without this rank meanwhile", now)
+            holders.remove(each)
         newest = max(each.at for each in holders)
-        for each in holders:
-            if each.at < newest - 1:
-                self._leave(each, "it holds an older state than the others", now)
-        holders = [each for each in holders if each.at >= newest - 1]
+        for each in [each for each in holders if each.at < newest - 1]:
+            self._leave(each, "it holds an older state than the others", now)
+            holders.remove(each)
         if self._late:
             hung = [each for each in holders if not each.waits and not each.busy]
             for each in hung if len(hung) < len(holders) else ():
@@ -280,7 +293,7 @@ class Coordinator:
 
     def _make(self, lives: list[Life]) -> None:
         self.gathering, self._late, self._limit = False, False, None
-        self._awaited = set()
+        self._last, self._awaited = 0, set()
         self.view = sorted(lives, key=lambda each: each.rank)
         told = [[each.rank, each.name, each.address] for each in self.view]
         waiting = [e.name for e in self.lives.values() if e.ready and e not in self.view]

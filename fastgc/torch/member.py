@@ -228,6 +228,14 @@ class Member:
             self.holds, self.newcomer = True, False
         self.say("holds")
 
+    def finish(self, step: int) -> None:
+        """Tell that the run has ended, until the coordinator knows it: it may be starting again."""
+        until = time.monotonic() + max(self.hang, _REACH)
+        with self._changed:
+            while self._error is None and time.monotonic() < until:
+                self.say("finish", step)
+                self._changed.wait(1.0)
+
     def say(self, *message: Any) -> None:
         """Tell the coordinator something; what is not delivered is told again by `hello`."""
         with contextlib.suppress(OSError):
@@ -307,7 +315,7 @@ class Member:
                     undone.pop_all()
                 return line
             except OSError as error:
-                if time.monotonic() > until:
+                if self._closing or time.monotonic() > until:
                     host, port = self._address
                     raise RuntimeError(
                         f"the coordinator at {host}:{port}, by which ranks find each other, cannot "
@@ -327,6 +335,7 @@ class Member:
             "holds": self.holds,
             "ready": self.ready,
             "at": self.at,
+            "number": self._number,
             "view": 0 if last is None else last.number,
             "lives": [] if last is None else [each[1] for each in last.lives],
             "hang": self.hang,

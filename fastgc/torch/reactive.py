@@ -496,7 +496,7 @@ class ReactiveDataParallel:
                 if self._at_odds(view, heads) is not None:
                     continue
                 if (heads.of("kind") == _LEAVE).all():
-                    self._member.say("finish", self.step)
+                    self._member.finish(self.step)
                 else:
                     self._member.say("bye", self.step)
                 return

@@ -28,6 +28,7 @@ class Life:
         self.results = ()  # the sums that it has, each named by the collective that made it
         self.holds = self.ready = self.newcomer = self.left = self.stopped = False
         self.boundary, self.inside, self.owes, self.admits = True, None, False, False
+        self.finishing = False  # whether it tells that the run has ended, until it hears it
         self.view, self.number, self.after, self.turn = None, 0, 0, 0
         self.waiting, self.last = frozenset(), (0, [])
         self.hello()
@@ -45,6 +46,7 @@ class Life:
     def hello(self):
         told = {"life": self.name, "rank": self.rank, "world": self.world, "address": None}
         told |= {"holds": self.holds, "ready": self.ready, "at": self.at, "hang": HANG}
+        told["number"] = self.number
         self.says.append(["hello", told | {"view": self.last[0], "lives": self.last[1]}])
 
     def answer(self):
@@ -92,7 +94,7 @@ class Life:
             self.says.append(["boundary", own[0]])
             self.after = own[0]
         elif kinds == {"leave"}:
-            self.left = True
+            self.finishing = True
             self.says.append(["finish", self.at])
         elif kinds == {"sum"}:
             self.results += (own,)
@@ -195,7 +197,7 @@ class World:
                     found.append(("complete", name))
                 if any(self.is_out(each, life.inside[0]) for each in members):
                     found.append(("part", name))
-            elif life.view is not None and life.number > life.after:
+            elif life.view is not None and life.number > life.after and not life.finishing:
                 found.append(("enter", name))
         return found
 
@@ -203,8 +205,9 @@ class World:
         """Return the faults that may happen next: one holder at least lives on."""
         if not self.faults:
             return []
-        # A coordinator that starts again does not know that a run has ended.
-        again = self.may_start_again and not self.over
+        # A coordinator that starts again knows of the end only if somebody tells it.
+        tells = any(each.finishing and not each.left for each in self.lives.values())
+        again = self.may_start_again and (not self.over or tells)
         found, standing = [("again",)] if again else [], self.standing()
         for name, life in self.lives.items():
             if not life.left and any(each is not life for each in standing):
@@ -223,12 +226,19 @@ class World:
     def tell(self, name):
         life = self.lives[name]
         self.coordinator.receive(name, life.says.pop(0), self.now)
+        self.leave(name)
+
+    def hear(self, name):
+        self.over |= self.lives[name].heard[0][0] == "finished"
+        self.lives[name].hear()
+        self.leave(name)
+
+    def leave(self, name):
+        """A life that has left, and has nothing more to say, closes its line."""
+        life = self.lives[name]
         if life.left and not life.says:
             self.coordinator.closed(name, self.now)
             del self.lives[name]
-
-    def hear(self, name):
-        self.lives[name].hear()
 
     def warm(self, name):
         """A newcomer has got the state, and has tried a step alone."""
@@ -280,10 +290,10 @@ class World:
         self.coordinator = Coordinator(self.send)
         for life in self.lives.values():
             life.heard.clear()
-            life.says = [each for each in life.says if each[0] in ("finish", "bye")]
-            life.says.insert(0, None)
+            bye = [each for each in life.says if each[0] == "bye"]
+            life.says = []
             life.hello()
-            life.says[0] = life.says.pop()
+            life.says += [["finish", life.at]] if life.finishing else bye
 
     def pass_time(self):
         self.now += HANG + 1
@@ -367,7 +377,7 @@ class Told:
 
     def hello(self, line, rank, **others):
         what = {"life": line, "rank": rank, "world": 2, "address": None, "holds": False}
-        what |= {"ready": False, "at": 0, "hang": HANG, "view": 0, "lives": []}
+        what |= {"ready": False, "at": 0, "hang": HANG, "view": 0, "lives": [], "number": 0}
         self.coordinator.receive(line, ["hello", what | others], 0.0)
 
 
