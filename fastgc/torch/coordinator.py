@@ -175,12 +175,11 @@ class Coordinator:
         self._heard = max(self._heard, int(told["number"]))
         if not self.view and life.last > self._last:  # this coordinator is new
             self._last, self._awaited = life.last, set(told["lives"])
+        begins = not self.begun and (self.gathering or len(self.lives) >= self.world)
         if life.holds:  # its connection broke, or this coordinator is new
             self.begun = True
             self._gather(now)
-        elif not self.begun and (self.gathering or len(self.lives) >= self.world):
-            self._gather(now)
-        elif self.gathering and self._heard >= self.number:  # no two views have one number
+        elif begins or (self.gathering and self._heard >= self.number):  # numbers are used once
             self._gather(now)
         elif self.gathering and self._takes_part(life):
             self._ask(life)

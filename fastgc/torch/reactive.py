@@ -31,6 +31,8 @@ _SUM, _BOUNDARY, _LEAVE = 1.0, 2.0, 3.0  # what a rank wants: a sum, the next st
 _SUMS, _PARTS = 16, 16  # most further sums, and most intervals that a rank's share consists of
 _NAMES: tuple[str, ...] = ("kind", "step", "turn", "at", "fresh", "admits", "pace", "seconds")
 _NAMES += ("print", "piece", "size", "batch", "order", "sums", "rank", "life", "units", "seed")
+_NAMES += ("rides",)
+_ALIKE = ("at", "step", "turn", "print", "piece", "size", "batch", "order", "sums", "units", "seed")
 _TOPS = ("top of gradients", "top of buffers", "top of sums")  # the largest moduli, for exact sums
 _NAMES += _TOPS
 _AT = {name: at for at, name in enumerate(_NAMES)}
@@ -185,6 +187,7 @@ class ReactiveDataParallel:
         self._begun = 0.0
         self._tried: int | None = None  # the step in which losses were tried
         self._kept: _Result | None = None  # of the last sum, for ranks that lack it
+        self._ahead: _Layout | None = None  # of the last sum in a view: the next is like it
         self._memory: dict[tuple[int, int], torch.Tensor] = {}
         place = find(store, rank, ranks)
         self._server = place.server
@@ -515,7 +518,9 @@ class ReactiveDataParallel:
                 view = member.there(after)
                 if turn.unplanned:
                     turn.add(self._plan(view, turn.units)[view.slot])
-                heads = self._exchange(view, _SUM, turn)
+                heads, result = self._tell(view, _SUM, turn)
+                if result is not None:
+                    return turn.take(result)
                 if self._has_left(view, heads):
                     after = view.number
                     continue
@@ -535,15 +540,16 @@ class ReactiveDataParallel:
                     more = shares.counts(size, paces, self._least)
                     turn.add(shares.cut(more, free)[view.slot])
                     continue
-                payload = turn.payload(heads)
-                result = _Result(heads, payload)
-                member.sum(view, payload, functools.partial(self._count, result))
+                result = _Result(heads, turn.payload(heads))
+                member.sum(view, result.payload, functools.partial(self._count, result, view))
                 return turn.take(result)
             except BrokenViewError:
                 continue
 
-    def _count(self, result: _Result) -> None:
-        """A sum is known to this rank."""
+    def _count(self, result: _Result, view: View | None = None) -> None:
+        """A sum is known to this rank; to all of a view, if it was made in it."""
+        if view is not None and not self._units:
+            self._ahead = _Layout(view, result.heads.used, result.payload)
         self._kept = result
         self._member.at += 1
         heads = result.heads
@@ -610,8 +616,19 @@ class ReactiveDataParallel:
                     "on the rank",
                 )
 
-    def _exchange(self, view: View, kind: float, turn: _Turn | None = None) -> _Heads:
+    def _exchange(self, view: View, kind: float) -> _Heads:
         """Tell all ranks of the view where this one is; return what all tell."""
+        return self._tell(view, kind)[0]
+
+    def _tell(
+        self, view: View, kind: float, turn: _Turn | None = None
+    ) -> tuple[_Heads, _Result | None]:
+        """Tell all ranks of the view where this one is; return what all tell.
+
+        After a sum in a view, the next one most likely is like it. Then gradients go round with
+        what ranks tell, and the second thing returned is their sum.
+        """
+        ahead = self._ahead if self._ahead is not None and self._ahead.view is view else None
         own = np.zeros(_WIDTH)
         told = {
             "kind": kind,
@@ -626,6 +643,7 @@ class ReactiveDataParallel:
             "size": sum(p.numel() for p in self._parameters),
             "rank": self.rank,
             "life": int(self._member.name, 16),
+            "rides": False,  # whether this rank's gradient goes round with what it tells
         }
         used = np.zeros(len(self._parameters) + 1)
         if self._fresh or (turn is not None and (self._watch or self.step % _EVERY == 0)):
@@ -633,14 +651,47 @@ class ReactiveDataParallel:
         if turn is not None:
             told["piece"] = self._piece()
             turn.tell(told, own, used)
+            told["rides"] = ahead is not None and bool((ahead.used >= (used > 0)).all())
         for name, value in told.items():
             own[_AT[name]] = value
         n = len(view.ranks)
         numbers = np.zeros(n * _WIDTH + len(used))
         numbers[view.slot * _WIDTH : (view.slot + 1) * _WIDTH] = own
         numbers[n * _WIDTH :] = used
-        self._member.sum(view, torch.from_numpy(numbers))
-        return _Heads(numbers, n)
+        if ahead is None:
+            self._member.sum(view, torch.from_numpy(numbers))
+            return _Heads(numbers, n), None
+        return self._ride(view, ahead, numbers, turn if told["rides"] else None)
+
+    def _ride(
+        self, view: View, ahead: _Layout, numbers: Array, turn: _Turn | None
+    ) -> tuple[_Heads, _Result | None]:
+        """Sum gradients together with what ranks tell; they count if ranks turn out to be alike.
+
+        Numbers are told in pieces of 16 bits, which float32 holds exactly.
+        """
+        n, rows = len(view.ranks), len(view.ranks) * _WIDTH
+        flat = self._room(ahead.size + 4 * rows + len(ahead.used), ahead.dtype)
+        payload, told, used = torch.split(flat, [ahead.size, 4 * rows, len(ahead.used)])
+        told.copy_(torch.from_numpy(numbers[:rows].view(np.uint16).astype(np.float32)))
+        used.copy_(torch.from_numpy(numbers[rows:]))
+        if turn is None:
+            payload.zero_()
+        else:
+            turn.fill(payload, ahead.used)
+        found: list[Any] = []
+
+        def then() -> None:
+            pieces = told.numpy().astype(np.uint16).view(np.float64)
+            heads = _Heads(np.concatenate([pieces, used.numpy().astype(np.float64)]), n)
+            result = None
+            if ahead.suits(heads):
+                result = _Result(heads, payload)
+                self._count(result, view)
+            found.extend((heads, result))
+
+        self._member.sum(view, flat, then)
+        return found[0], found[1]
 
     def _note_pace(self, pace: float) -> None:
         self._paces = [*self._paces[1 - _PACES :], pace]
@@ -658,7 +709,8 @@ class ReactiveDataParallel:
         kept = None if self._kept is None else self._kept.payload
         for at in (0, 1):
             there = self._memory.get((at, size))
-            if there is not None and there.dtype == dtype and there is not kept:
+            free = there is not None and (kept is None or there.data_ptr() != kept.data_ptr())
+            if there is not None and there.dtype == dtype and free:
                 return there
             if there is None or there.dtype != dtype:
                 self._memory = {key: t for key, t in self._memory.items() if key[1] == size}
@@ -713,6 +765,25 @@ class _Heads:
         begin = len(_NAMES) + 1 + _SUMS
         pairs = self.rows[:, begin:].astype(np.int64).reshape(len(self.rows), -1, 2)
         return [[(a, b) for a, b in row if b > a] for row in pairs.tolist()]
+
+
+class _Layout:
+    """What the last sum of a view consisted of."""
+
+    def __init__(self, view: View, used: Array, payload: torch.Tensor) -> None:
+        self.view, self.used = view, used
+        self.size, self.dtype = len(payload), payload.dtype
+
+    def suits(self, heads: _Heads) -> bool:
+        """Whether a sum that went round with `heads` is that of a whole batch."""
+        if not ((heads.of("kind") == _SUM) & (heads.of("rides") > 0)).all():
+            return False
+        for name in _ALIKE:
+            told = heads.of(name)[heads.of(name) >= 0]
+            if (told[1:] != told[:-1]).any():
+                return False
+        counted, free = shares.settle(int(heads.of("batch")[0]), heads.parts())
+        return all(counted) and not free and bool((heads.used == self.used).all())
 
 
 class _Result:
@@ -855,18 +926,23 @@ class _Turn:
         rdp, used = self._rdp, heads.used
         parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
         wide = any(p.dtype == torch.float64 for p in parameters)
-        tail = rdp._buffers.size if used[-1] else 0
-        size = sum(p.numel() for p in parameters) + tail
+        size = sum(p.numel() for p in parameters) + (rdp._buffers.size if used[-1] else 0)
         flat = rdp._room(size, torch.float64 if wide else torch.float32)
+        self.fill(flat, used)
+        return flat
+
+    def fill(self, flat: torch.Tensor, used: Array) -> None:
+        """Write gradients of the parameters in use, and changes of buffers."""
+        rdp = self._rdp
+        parameters = [p for p, there in zip(rdp._parameters, used, strict=False) if there]
         for p, view in zip(parameters, views(flat, parameters), strict=True):
             if p.grad is None:
                 view.zero_()
             else:
                 view.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
-        if tail:
+        if used[-1] and rdp._buffers.size:
             weight = shares.length(self._had) / self.size
-            rdp._buffers.put(flat[-tail:], self._restore_at, weight)
-        return flat
+            rdp._buffers.put(flat[-rdp._buffers.size :], self._restore_at, weight)
 
     def take(self, result: _Result | None) -> Any:
         """Turn a sum into gradients and a loss."""

@@ -158,6 +158,42 @@ def test_backward_gives_the_gradient_of_the_whole_batch(count, calls):
     assert len(check(Ranks(count, training(calls=calls)).end(), calls)) == count
 
 
+def test_backward_sums_once_after_the_first_step(monkeypatch):
+    """Gradients go round with what ranks tell, in one collective, while ranks and modules stay."""
+    calls, sum_ = [], member.Member.sum
+
+    def counted(self, *rest):
+        calls.append(self.rank)
+        return sum_(self, *rest)
+
+    monkeypatch.setattr(member.Member, "sum", counted)
+    check(Ranks(2, training()).end())
+    assert calls.count(0) == calls.count(1) == 1 + 2 + (STEPS - 1) + 1  # begin, step 0, others, end
+
+
+def test_backward_takes_parameters_into_use_in_turn():
+    """What is not used in a step has no gradient, though the sum has room for it."""
+
+    def run(rank, life, options):
+        modules = torch.nn.ModuleList([net(), net()])
+        with ReactiveDataParallel(modules, **options) as rdp:
+            for step in rdp.steps(6):
+                modules.zero_grad()
+                use = modules if step in (2, 5) else modules[:1]
+                rdp.backward(lambda i, use=use: sum(loss(each, i) for each in use), batch(step))
+                true = (loss(modules[0], batch(step)) / BATCH).backward
+                found = [flat(p.grad for p in each.parameters()) for each in use]
+                assert all(torch.equal(found[0], each) for each in found)
+                assert (modules[1][0].weight.grad is None) == (len(use) == 1)
+                modules[0].zero_grad()
+                true()
+                again = flat(p.grad for p in modules[0].parameters())
+                torch.testing.assert_close(found[0], again, rtol=1e-4, atol=1e-6)
+        return rdp.step
+
+    assert list(Ranks(2, run).end().values()) == [6, 6]
+
+
 def dies(*deaths):
     def trouble(when, rank, life, step):
         time.sleep(0.02)
