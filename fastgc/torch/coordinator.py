@@ -115,7 +115,7 @@ class Coordinator:
             self._know |= {each.rank for each in self.lives.values()}
         elif what == "bye":
             others = [each for each in self.lives.values() if each is not life]
-            self._tell(others, ["gone", life.rank, told[0]])
+            self._tell(others, ["gone", life.rank, *told])
             self.closed(line, now)
             self._send(line, None)
         self._decide(now)

@@ -386,7 +386,7 @@ class Member:
         elif what == "welcome":
             self.rank = told[0]
         elif what == "gone":
-            _LOG.warning("rank %d has left at step %d: the others go on", told[0], told[1])
+            _LOG.warning("rank %d has left at step %d, and the others go on: %s", *told)
         elif what == "left":
             self._fail(LeftOutError(f"rank {self.rank} was left out: {told[0]}"))
         elif what == "lost":

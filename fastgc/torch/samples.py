@@ -15,7 +15,9 @@ from .batches import Feed, Loader
 class Sharing(Protocol):
     """A `ReactiveDataParallel`, as far as samples know it."""
 
-    step: int
+    @property
+    def step(self) -> int:
+        """Return the step that is computed."""
 
     def likely_share(self, batch: Any) -> Any:
         """Return what this rank will compute of a batch."""

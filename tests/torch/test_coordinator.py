@@ -103,7 +103,7 @@ class Life:
             self.cross(current)
         elif self.kind == "leave":  # the others see that it leaves
             self.left = True
-            self.says.append(["bye", self.at])
+            self.says.append(["bye", self.at, "why"])
         elif "leave" in kinds:
             self.after = own[0]
 
