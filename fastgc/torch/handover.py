@@ -1,11 +1,13 @@
 """The state that a newcomer gets from a running rank: over one connection, tensor by tensor.
 
 Neither end holds a copy of the whole state: the sender reads one tensor at a time, and the receiver
-fills the tensors that its objects then load.
+fills the tensors that its objects then load. A newcomer gets the state twice, and tells what it has
+of those tensors that its step alone left as they were: frozen layers go over the line once.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import socket
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 
 _HEAD = struct.Struct("!Q")
+_DIGEST = 16  # bytes
 
 
 class _Pickler(pickle.Pickler):
@@ -50,25 +53,68 @@ def send(line: socket.socket, state: Any) -> None:
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(state)
+    known = bytes(_read_sized(line))
     line.sendall(_HEAD.pack(file.tell()))
     line.sendall(file.getbuffer())
-    for each in pickler.tensors:
-        if each.numel():
+    for at, each in enumerate(pickler.tensors):
+        has = known[at * _DIGEST : (at + 1) * _DIGEST]
+        same = has.strip(b"\0") != b"" and has == _digest(each)
+        line.sendall(b"=" if same else b"!")
+        if not same and each.numel():
             line.sendall(_bytes(each.cpu().contiguous()))
     if line.recv(1) != b"!":
         raise ConnectionError("the newcomer is gone")
 
 
-def receive(line: socket.socket) -> Any:
-    """Receive a state. Raises OSError if the other end is gone."""
-    (size,) = _HEAD.unpack(_read(line, memoryview(bytearray(_HEAD.size))))
-    unpickler = _Unpickler(io.BytesIO(_read(line, memoryview(bytearray(size)))))
+def receive(line: socket.socket, before: Any = None, known: bytes = b"") -> Any:
+    """Receive a state. Raises OSError if the other end is gone.
+
+    `before` is the state that this end has, and `known` what `kept` returned of it.
+    """
+    line.sendall(_HEAD.pack(len(known)) + known)
+    old = _tensors(before)
+    unpickler = _Unpickler(io.BytesIO(_read_sized(line)))
     state = unpickler.load()
-    for each in unpickler.tensors:
-        if each.numel():
+    for at, each in enumerate(unpickler.tensors):
+        if bytes(_read(line, memoryview(bytearray(1)))) == b"=":
+            each.data.copy_(old[at])
+        elif each.numel():
             _read(line, _bytes(each.detach()))
     line.sendall(b"!")
     return state
+
+
+def digests(state: Any) -> bytes:
+    """Return what most likely differs if any bit of a state's tensors differs."""
+    return b"".join(map(_digest, _tensors(state)))
+
+
+def kept(first: bytes, second: bytes) -> bytes:
+    """Return those of the second digests that are also the first ones, and zeros."""
+    parts = [second[at : at + _DIGEST] for at in range(0, len(second), _DIGEST)]
+    same = [
+        each if first[at * _DIGEST :].startswith(each) else bytes(_DIGEST)
+        for at, each in enumerate(parts)
+    ]
+    return b"".join(same)
+
+
+def _tensors(state: Any) -> list[torch.Tensor]:
+    pickler = _Pickler(io.BytesIO())
+    pickler.dump(state)
+    return pickler.tensors
+
+
+def _digest(tensor: torch.Tensor) -> bytes:
+    """Return what most likely no other tensor has."""
+    kind = repr((tensor.dtype, tuple(tensor.shape))).encode()
+    data = _bytes(tensor.cpu().contiguous()) if tensor.numel() else b""
+    return hashlib.blake2b(data, digest_size=_DIGEST, key=kind[:64]).digest()
+
+
+def _read_sized(line: socket.socket) -> memoryview:
+    (size,) = _HEAD.unpack(_read(line, memoryview(bytearray(_HEAD.size))))
+    return _read(line, memoryview(bytearray(size)))
 
 
 def _bytes(tensor: torch.Tensor) -> memoryview:

@@ -179,6 +179,7 @@ class ReactiveDataParallel:
         self._known = _Known([], [], [])
         self._seconds: list[float] = []  # of the last steps
         self._begun = 0.0
+        self._same = b""  # of the state that this newcomer has got: what a step has not changed
         self._tried: int | None = None  # the step in which losses were tried
         self._kept: Result | None = None  # of the last sum, for ranks that lack it
         self._ahead: Layout | None = None  # of the last sum in a view: the next is like it
@@ -431,7 +432,7 @@ class ReactiveDataParallel:
         if self._fresh:
             try:
                 with self._member.accept(view.number, self._member.hang) as line:
-                    self._load(handover.receive(line))
+                    self._load(handover.receive(line, self._whole_state(), self._same))
             except OSError:
                 self._member.say("broken", view.number, False)
                 raise BrokenViewError from None
@@ -484,10 +485,12 @@ class ReactiveDataParallel:
                 break
             except OSError:  # its source died: there will be another
                 continue
+        first = handover.digests(self._whole_state())
         if self.step < until:
             self.alone, self._inside, self._replica.turn = True, True, 0
             yield self.step
             self.alone = self._inside = False
+        self._same = handover.kept(first, handover.digests(self._whole_state()))
         self._member.warm()
 
     def _leave(self) -> None:

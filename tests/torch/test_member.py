@@ -1,6 +1,7 @@
 """A rank's line to the coordinator, groups of views, and the connection that brings the state."""
 
 import contextlib
+import functools
 import os
 import socket
 import threading
@@ -169,11 +170,50 @@ def test_ends_of_other_connections_are_not_those_of_a_group(server):
                 assert there.recv(1) == b"!"
 
 
+def test_what_a_step_leaves_as_it_was_goes_over_the_line_once():
+    frozen, other = torch.arange(1000.0), torch.zeros(3, 2)
+    state = {"a": frozen, "b": [other, torch.ones(()), torch.zeros(0)]}
+    first = handover.digests(state)
+    own = {"a": frozen.clone(), "b": [other + 1, torch.ones(()), torch.zeros(0)]}
+    known = handover.kept(first, handover.digests(own))
+    state["b"][0] = other - 1
+    for has, sizes in ((known, (0, 600)), (b"", (4000, 4700))):
+        sent = []
+        here, there = socket.socketpair()
+
+        class Counting:
+            recv, recv_into = there.recv, there.recv_into
+
+            @staticmethod
+            def sendall(data, there=there, sent=sent):
+                sent.append(len(data))
+                there.sendall(data)
+
+        with here, there:
+            found, error = together(
+                functools.partial(handover.receive, here, own, has),
+                functools.partial(handover.send, Counting, state),
+            )
+        assert error is None
+        assert torch.equal(found["a"], frozen)
+        assert torch.equal(found["b"][0], other - 1)
+        assert found["a"] is not own["a"]
+        assert sizes[0] <= sum(sent) <= sizes[1]
+
+
+def test_a_tensor_of_another_shape_or_dtype_is_not_kept():
+    a, b = torch.zeros(6), torch.zeros(2, 3)
+    assert handover.digests([a]) != handover.digests([b])
+    assert handover.digests([a]) != handover.digests([a.int()])
+    assert not handover.kept(handover.digests([a]), handover.digests([b])).strip(b"\0")
+    assert handover.kept(b"", handover.digests([a])) == bytes(16)
+
+
 def test_receive_says_if_the_sender_is_gone():
     here, there = socket.socketpair()
-    with here:
-        with there:
-            there.sendall(b"\0" * 7)
+    with here, there:
+        there.sendall(b"\0" * 7)
+        there.shutdown(socket.SHUT_WR)
         with pytest.raises(ConnectionError, match="gone"):
             handover.receive(here)
 
