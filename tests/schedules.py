@@ -246,7 +246,7 @@ class Run:
 
     def kill(self, *ranks):
         self.note("kill", *ranks)
-        for rank in ranks:
+        for rank in set(ranks) & set(self.pids):
             self.forget(rank)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pids[rank], signal.SIGKILL)

@@ -104,29 +104,6 @@ def test_backward_sums_once_after_the_first_step(monkeypatch):
     assert calls.count(0) == calls.count(1) == 1 + 2 + (STEPS - 1) + 1  # begin, step 0, others, end
 
 
-def test_backward_takes_parameters_into_use_in_turn():
-    """What is not used in a step has no gradient, though the sum has room for it."""
-
-    def run(rank, life, options):
-        modules = torch.nn.ModuleList([net(), net()])
-        with ReactiveDataParallel(modules, **options) as rdp:
-            for step in rdp.steps(6):
-                modules.zero_grad()
-                use = modules if step in (2, 5) else modules[:1]
-                rdp.backward(lambda i, use=use: sum(loss(each, i) for each in use), batch(step))
-                true = (loss(modules[0], batch(step)) / BATCH).backward
-                found = [flat(p.grad for p in each.parameters()) for each in use]
-                assert all(torch.equal(found[0], each) for each in found)
-                assert (modules[1][0].weight.grad is None) == (len(use) == 1)
-                modules[0].zero_grad()
-                true()
-                again = flat(p.grad for p in modules[0].parameters())
-                torch.testing.assert_close(found[0], again, rtol=1e-4, atol=1e-6)
-        return rdp.step
-
-    assert list(Ranks(2, run).end().values()) == [6, 6]
-
-
 def dies(*deaths):
     def trouble(when, rank, life, step):
         time.sleep(0.02)
@@ -285,45 +262,6 @@ def test_a_rank_that_comes_too_late_and_one_that_finds_nobody():
     results = Ranks(2, run, hang=1.0).end()
     assert isinstance(results[0, 1], LostError)
     assert isinstance(results[1, 1], LostError)
-
-
-def test_several_modules_are_trained_in_turn():
-    """A GAN: each call moves the gradients of one of two modules."""
-
-    def run(rank, life, options):
-        one, other = net(), torch.nn.Linear(1, 1)
-        with torch.no_grad():
-            other.weight.fill_(0.5), other.bias.fill_(0.1)
-        with ReactiveDataParallel([one, other], **options) as rdp:
-            for step in rdp.steps(3):
-                rdp.backward(lambda i: (other(one(X[i]).detach()) ** 2).sum(), batch(step))
-                assert all(p.grad is None for p in one.parameters())
-                true = torch.autograd.grad(
-                    (other(one(X[batch(step)]).detach()) ** 2).mean(), other.parameters()
-                )
-                torch.testing.assert_close([p.grad for p in other.parameters()], list(true))
-                other.zero_grad()
-                rdp.backward(lambda i: loss(one, i), batch(step))
-                assert all(p.grad is None for p in other.parameters())
-                one.zero_grad()
-        return rdp.step
-
-    assert list(Ranks(3, run).end().values()) == [3, 3, 3]
-
-
-def test_buffers_become_the_mean_over_ranks():
-    def run(rank, life, options):
-        module = net(norm=True)
-        with ReactiveDataParallel(module, **options) as rdp:
-            for step in rdp.steps(4):
-                rdp.backward(lambda i: loss(module, i), batch(step))
-        return module.state_dict()
-
-    found = list(Ranks(3, run).end().values())
-    for name, value in found[0].items():
-        assert all(torch.equal(value, each[name]) for each in found), name
-    assert found[0]["1.num_batches_tracked"] == 4
-    assert found[0]["1.running_mean"].abs().min() > 0
 
 
 def test_shares_follow_paces_and_times_are_written(tmp_path):

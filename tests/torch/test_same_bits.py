@@ -1,16 +1,11 @@
 """Ranks that die at random have the weights of one process, to the last bit, with ``shares=``."""
 
-import itertools
-import random
-
-import numpy as np
 import programs
 import pytest
 from strength import much
 
 torch = pytest.importorskip("torch")
 
-from fastgc.torch import ReactiveDataParallel  # noqa: E402
 
 STEPS = 30
 # A job, and its ranks: forks of a process that has imported torch, as imports take seconds.
@@ -124,70 +119,3 @@ def test_ranks_that_die_have_the_weights_of_one_process(alone, ranks, kills, tmp
         found = ends(tmp_path, ranks, kills, 0.03, seed)
         assert len(found) >= ranks - kills
         assert set(found) == {alone}
-
-
-def one_step(module, compute, batch, **options):
-    """Return the loss of a step in this process; gradients are left in the module."""
-    found = []
-    with ReactiveDataParallel(module, **options) as rdp:
-        for _ in rdp.steps(1):
-            found.append(rdp.backward(compute, batch))
-    return found[0]
-
-
-@pytest.mark.parametrize("batch", [range(20), range(5), torch.arange(3)])
-def test_shares_have_the_gradient_of_the_whole_batch(batch):
-    """Also if there are more shares than samples, and parameters that nobody uses."""
-    torch.manual_seed(0)
-    module = torch.nn.ModuleList([torch.nn.Linear(4, 3), torch.nn.Linear(2, 2)])
-    x, calls = torch.randn(20, 4), []
-
-    def compute(indices):
-        calls.append(len(indices))
-        return module[0](x[indices]).square().sum(), torch.tensor(float(len(indices)))
-
-    loss, count = one_step(module, compute, batch, shares=7)
-    ends = [j * len(batch) // 7 for j in range(8)]
-    assert calls[3:] == [b - a for a, b in itertools.pairwise(ends) if b > a]  # 3: losses are tried
-    truth = module[0](x[: len(batch)]).square().sum() / len(batch)
-    assert (loss, count) == (pytest.approx(truth.item()), len(batch))
-    parameters = list(module[0].parameters())
-    for p, true in zip(parameters, torch.autograd.grad(truth, parameters), strict=True):
-        torch.testing.assert_close(p.grad, true)
-    assert all(p.grad is None for p in module[1].parameters())
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_is_nan(bad):
-    module, x = torch.nn.Linear(4, 3, bias=False), torch.ones(20, 4)
-    x[13, 2] = bad
-    loss = one_step(module, lambda indices: module(x[indices]).square().sum(), range(20), shares=4)
-    assert loss != loss
-    assert module.weight.grad.isnan().all()
-
-
-def test_random_numbers_follow_from_seed_step_call_and_share():
-    """Those of the program are left as they were."""
-    module, drawn = torch.nn.Linear(1, 1), []
-
-    def compute(indices):
-        if torch.is_grad_enabled():  # not while losses are tried
-            drawn.append((torch.rand(()).item(), random.random(), np.random.rand()))  # noqa: NPY002
-        return module(torch.ones(len(indices), 1)).sum()
-
-    def draw(seed):
-        drawn.clear()
-        torch.manual_seed(5)
-        with ReactiveDataParallel(module, shares=3, seed=seed) as rdp:
-            for _ in rdp.steps(2):
-                for _ in range(2):
-                    rdp.backward(compute, range(6))
-        return list(drawn), torch.rand(()).item()
-
-    first, after = draw(0)
-    assert len(set(first)) == len(first) == 12
-    assert draw(0) == (first, after)
-    other, _ = draw(1)
-    assert not set(first) & set(other)
-    torch.manual_seed(5)
-    assert after == torch.rand(()).item()
