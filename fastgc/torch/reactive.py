@@ -441,7 +441,9 @@ class ReactiveDataParallel:
         elif view.slot == source:
             for slot in np.flatnonzero(fresh):
                 _, name, address = view.lives[slot]
-                self._send_state(name, address, view.number)
+                if not self._send_state(name, address, view.number):  # so that nobody waits for it
+                    self._member.say("broken", view.number, False)
+                    raise BrokenViewError
         self._watch = _WATCHED
 
     def _serve_states(self) -> None:
@@ -501,7 +503,7 @@ class ReactiveDataParallel:
                 heads = self._exchange(view, LEAVE)
                 if self._at_odds(view, heads) is not None:
                     continue
-                if (heads.of("kind") == LEAVE).all():
+                if (heads.of("kind")[heads.of("fresh") == 0] == LEAVE).all():
                     self._member.finish(self.step)
                 else:
                     self._member.say("bye", self.step, "its loop has ended")

@@ -131,24 +131,27 @@ def test_a_death_costs_no_step(deaths):
     assert sum(isinstance(each, DeadError) for each in results.values()) == len(deaths)
 
 
-def test_a_rank_that_dies_before_it_hands_over_stalls_nobody(monkeypatch):
-    """The newcomer turns to the next view at once: it does not wait for the dead for `hang`."""
-    call = member.Member.call
+@pytest.mark.parametrize("error", [DeadError, TimeoutError])
+def test_a_state_that_is_not_handed_over_stalls_nobody(error, monkeypatch):
+    """As its sender dies, or does not reach the newcomer: nobody waits for `hang`."""
+    call, failed = member.Member.call, []
 
-    def dies_if_first(self, name, address, number):
+    def fails_if_first(self, name, address, number):
         # For a step alone the last rank sends the state, for the view the first one.
-        if self.rank == 0:
-            raise DeadError
+        if self.rank == 0 and not failed:
+            failed.append(number)
+            raise error
         return call(self, name, address, number)
 
-    monkeypatch.setattr(member.Member, "call", dies_if_first)
+    monkeypatch.setattr(member.Member, "call", fails_if_first)
 
     def run(rank, life, options):
         return None if life and not rank else training(trouble, pause=0.1)(rank, life, options)
 
     trouble = dies(("before", 2, 2))
     results = Ranks(3, run, hang=1000.0).end()
-    assert isinstance(results[0, 0], DeadError)
+    assert failed[0] > 0
+    assert isinstance(results[0, 0], DeadError) == (error is DeadError)
     check({key: each for key, each in results.items() if each is not None})
 
 
