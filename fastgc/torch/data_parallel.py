@@ -333,7 +333,7 @@ class CodedDataParallel:
     def _try(self, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
         feed, device = self._feed, self._device
-        with restored(device), plainly(device=device.type):
+        with restored(device), plainly():
             # By a copy, as workers have it: nothing here is changed.
             module, loss = copied(self._module, self._loss)
             before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}

@@ -111,6 +111,7 @@ def copied(*things: Any) -> Any:
 def losses(loss: Loss, module: torch.nn.Module, batch: Any) -> tuple[torch.Tensor, list[float]]:
     """Return a loss's tensor of one number, and its further sums; TypeError if it has neither."""
     values = loss(module, batch)
+    torch.clear_autocast_cache()  # inside another autocast, backward needs these copies only once
     first, *sums = values if isinstance(values, tuple | list) else (values,)
     if not isinstance(first, torch.Tensor):
         raise TypeError(
@@ -399,7 +400,7 @@ class _Replica:
         layout, tail = self._layout, np.zeros(self._layout.numbers)
         flat, parts = self._tensors(out)
         self._target = parts if self._flat is None else self._there
-        with plainly(self._job.default_dtype, self._device.type):
+        with plainly(self._job.default_dtype):
             while not self._backward(jobs, tail):
                 tail[:] = 0.0
         for used, view in zip(self._used, self._target, strict=True):
@@ -473,34 +474,18 @@ CHANGES = (
 
 
 @contextlib.contextmanager
-def plainly(dtype: torch.dtype | None = None, device: str = "cpu") -> Iterator[None]:
+def plainly(dtype: torch.dtype | None = None) -> Iterator[None]:
     """Compute as in a process that has just started: with gradients, and without any mode.
 
     `dtype` is the default dtype meanwhile. A loss may still choose modes of its own.
     """
     before = torch.get_default_dtype()
-    if dtype is not None and dtype != before:
-        torch.set_default_dtype(dtype)
+    torch.set_default_dtype(dtype or before)
     try:
-        with contextlib.ExitStack() as modes:
-            modes.enter_context(torch.inference_mode(False))
-            modes.enter_context(torch.enable_grad())
-            # Only if it is on: inside this one, an autocast of the loss's own would keep its copies
-            # of parameters to the end, and add up all partitions' gradients in less precision.
-            for kind in {"cpu", device}:
-                if _casts(kind):
-                    modes.enter_context(torch.autocast(kind, enabled=False))
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
             yield
     finally:
         torch.set_default_dtype(before)
-
-
-def _casts(kind: str) -> bool:
-    """Whether autocast is on for a kind of device."""
-    try:
-        return torch.is_autocast_enabled(kind)
-    except TypeError:  # before PyTorch 2.4
-        return torch.is_autocast_cpu_enabled() if kind == "cpu" else torch.is_autocast_enabled()
 
 
 def moved(batch: Any, device: torch.device) -> Any:
