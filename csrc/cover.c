@@ -21,12 +21,17 @@ fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, doubl
         const int first = !came[cell];
         came[cell] = 1;
         weight += first ? of->weight[cell] : 0;
-        out[l] = first;
+        if (of->inverse) {
+            out[2 * l] = first ? of->inverse[2 * i] : 0;
+            out[2 * l + 1] = first ? of->inverse[2 * i + 1] : 0;
+        } else {
+            out[l] = first;
+        }
     }
     if (weight < of->need)
         return FGC_TOO_FEW;
     if (of->whole > 0 && of->whole != (double)weight)
-        for (int64_t l = 0; l < f; l++)
+        for (int64_t l = 0; l < (of->inverse ? 2 : 1) * f; l++)
             out[l] *= of->whole / (double)weight;
     return FGC_OK;
 }

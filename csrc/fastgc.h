@@ -272,13 +272,15 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *del
                           int64_t *computations);
 
 /* Messages that are each the sum over one cell of the partitions. Distinct cells that weigh `need` together
- * suffice. If `whole` is not 0, their sum is multiplied by `whole` over their weight. */
+ * suffice. If `whole` is not 0, their sum is multiplied by `whole` over their weight. With `inverse`, messages
+ * are that sum times a complex number, of which inverse[2 m], inverse[2 m + 1] is the inverse. */
 typedef struct {
     int64_t messages, cells;
     const int64_t *cell;   /* of each message */
     const int64_t *weight; /* of each cell */
     int64_t need;
     double whole;
+    const double *inverse; /* or NULL */
 } fgc_cells;
 
 /* Messages that are each the sum over an interval: edges between the points where intervals end. Point p
@@ -289,8 +291,8 @@ typedef struct {
     const int64_t *first, *point, *other, *message; /* of each edge: its two ends, and its message */
 } fgc_tiling;
 
-/* out[l] = 1, or the factor by `whole`, for the first message of each cell; 0 for others. `work`: one
- * byte for each message and each cell. Returns FGC_OK, FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_TOO_FEW. */
+/* out[l] = 1, or the factor by `whole`, for the first message of each cell; 0 for others. With `inverse`,
+ * out[2l], out[2l+1] = that times the inverse. `work`: one byte for each message and each cell. Returns FGC_OK, FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_TOO_FEW. */
 fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work,
                             int64_t f);
 

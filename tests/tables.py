@@ -102,7 +102,7 @@ LARGE = [
     fastgc.LagrangeCode(40, load=4, messages=4, nodes="roots"),
     fastgc.LagrangeCode(100, load=10, messages=5, nodes="roots"),
     fastgc.Grouped(
-        [fastgc.ReedSolomon(40, stragglers=4)] * 2 + [fastgc.BinaryCode(60, stragglers=7)]
+        [fastgc.ReedSolomon(41, stragglers=4)] * 2 + [fastgc.BinaryCode(60, stragglers=7)]
     ),
     fastgc.GraphCode(200, degree=6),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -47,9 +47,11 @@ from ..coding.near_exact import (
 )
 from ..coding.precision import Precision
 from ..coding.rules import Blocks
-from ..coding.scheme import Scheme, VectorFunction
+from ..coding.scheme import Scheme, VectorFunction, size_of, vector_function
 from ..coding.trust import UNSTABLE, check_stability
+from ..errors import NotDecodableError
 from ..kernels import fourier
+from ..kernels.cover import CellsPlan
 from ..kernels.cyclic import (
     LOCATOR,
     LOOKUP,
@@ -137,9 +139,11 @@ class ReedSolomon(Code):
 
     Notes
     -----
-    Any n - s survivors decode (with clusters, enough in each). Some smaller sets would decode by
-    chance, for instance if their supports tile the partitions. This decoder does not use them and
-    calls them not decodable.
+    Any n - s survivors decode (with clusters, enough in each). If workers hold the same partitions,
+    or none in common, far fewer do: one of each kind. It is so if k = n and s + 1 divides n. Then
+    the method "auto" takes one message of each kind. All other methods, and all codes otherwise,
+    need n - s. There may be smaller sets that would decode, if columns of B are alike or by chance;
+    they are not used.
 
     With more survivors than needed there are many decoding vectors, and some make the gradient more
     precise than others. One of these methods computes the vector:
@@ -235,6 +239,8 @@ class _Precision(Precision):
     def typical_error(self) -> float:
         """As for any code, but from a sample of the survivors' coefficients: a few milliseconds."""
         scheme = self.scheme
+        if scheme._cells is not None:  # a message is only divided by its coefficient
+            return DOUBLE * math.sqrt(scheme.load + 2)
         largest = max(scheme.parts, key=lambda c: c.m)
         s = -(-scheme.stragglers * largest.m // scheme.n)  # its share; all, if there is no other
         return typical_error(largest, s, scheme._good_enough)
@@ -263,6 +269,8 @@ class _Precision(Precision):
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """The residual, computed by transforms, with what their rounding adds."""
         scheme = self.scheme
+        if scheme._cells is not None:  # coefficients of a cell may differ by more than a rounding
+            return size_of(self.deviation(survivors, vector))
         with np.errstate(over="ignore", invalid="ignore"):
             found = lacking(scheme.parts, survivors, vector)
             left = np.linalg.norm(found.real if scheme.layout == "complex" else found)
@@ -350,7 +358,33 @@ class ReedSolomonScheme(Scheme):
         return self.n - self.stragglers
 
     @cached_property
+    def _cells(self) -> Ints | None:
+        """The cell of each worker if every worker has one column of B but for copies, or None.
+
+        A message is then a multiple of the sum over its cell. So the gradient is determined if and
+        only if a message of each cell came. In a code with k = n it is so if s + 1 divides n.
+        """
+        cuts = [c.cells for c in self.parts]
+        if any(each is None for each in cuts):
+            return None
+        sizes = np.concatenate([np.diff(each) for each in cuts if each is not None])
+        return np.repeat(np.arange(sizes.size), sizes)
+
+    @cached_property
+    def _scales(self) -> Complexes:
+        """For each worker, the coefficient by which its message is the sum over its cell."""
+        sizes = [(c, np.diff(c.cells).tolist()) for c in self.parts if c.cells is not None]
+        return np.concatenate([tau(c.m, d, c.q) for c, each in sizes for d in each])
+
+    @cached_property
     def rule(self) -> Blocks:
+        if self._cells is None:
+            return self._whole
+        return Blocks(self._cells, np.ones(self._cells[-1] + 1, dtype=np.int64))
+
+    @cached_property
+    def _whole(self) -> Blocks:
+        """The rule of all methods but "auto": n - s messages, in each cluster."""
         sizes = [c.m for c in self.parts]
         block = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
         return Blocks(block, self._plan.tables.need)
@@ -358,6 +392,23 @@ class ReedSolomonScheme(Scheme):
     def bind_vector(
         self, survivors: Ints, vector: Complexes, unit: float = DOUBLE
     ) -> VectorFunction:
+        if self._cells is None:
+            return self._bind_formulas(survivors, vector, unit)
+        formulas = cache(partial(self._bind_formulas, survivors, vector, unit))
+        need = self.rule.need
+        plan = CellsPlan(self._cells, need, need.size, 0.0, 1 / self._scales)
+        by_cells = vector_function(
+            self, kernels.unchecked.bind_cells(plan, survivors, vector), survivors
+        )
+
+        def fill(f: int, method: str) -> None:
+            by_cells(f, method) if method == "auto" else formulas()(f, method)
+
+        vars(fill)["decoder"] = vars(by_cells)["decoder"]
+        return fill
+
+    def _bind_formulas(self, survivors: Ints, vector: Complexes, unit: float) -> VectorFunction:
+        """`bind_vector` by the formulas for n - s survivors, or more."""
         longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.fourier.Fourier | None = None
@@ -391,7 +442,7 @@ class ReedSolomonScheme(Scheme):
             if (way := ways.get(method)) is not None:
                 status = way(f)
                 if status and (method == "auto" or status != Status.IMPRECISE):
-                    self._raise(Status(status), where[0], survivors[:f])
+                    self._raise(Status(status), where[0], survivors[:f], method)
             elif method in self.methods:
                 vector[:f] = self._anew(survivors[:f], method, unit)
             else:
@@ -406,15 +457,15 @@ class ReedSolomonScheme(Scheme):
     def _anew(self, survivors: Ints, method: str, unit: float) -> Complexes:
         """The vector by "near-exact", or by a method that solves the system."""
         chosen = self.check_survivors(survivors)
-        if self.rule.missing(chosen):
-            self.raise_too_few(chosen)
+        if missing := self._whole.missing(chosen):
+            self._raise(Status.TOO_FEW, missing, chosen, method)
         if method == "near-exact":
             found = nearer_vector(self.parts, chosen, unit, precision=self._good_enough)
         else:
             found = by_system(self.parts, chosen, method)
         beyond = ~np.isfinite(found)
         if beyond.any():
-            self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen)
+            self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen, method)
         return found
 
     @cached_property
@@ -467,36 +518,53 @@ class ReedSolomonScheme(Scheme):
         return good
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
-        """For each cluster the moments ``sum_i a_i x_i^l c_i``, l = 1 .. number of spare messages.
+        """For each block the moments ``sum_i a_i x_i^l c_i``, l = 1 .. number of spare messages.
 
         x_i are the roots and a_i the locator form, ``prod_(j in S) (1 - alpha^(i-j)) / m``. Up to a
         factor, ``a_i x_i`` are the barycentric weights of the survivors' roots. B_F's columns are
         the values of polynomials of degree below `need`. Divided differences of order f - 1 vanish
-        on these, times ``x^(l-1)``.
+        on these, times ``x^(l-1)``. Divided by their scales, the messages of a cell are the values
+        of a constant at any roots: here, of as many as it has workers.
         """
         a = np.empty(survivors.size, dtype=np.complex128)
         run, _ = kernels.unchecked.bind_decoding_vector(self._any_plan, survivors, a)
         if run(LOCATOR, survivors.size) == Status.OVERFLOW:
             return Parity.none()
+        if self._cells is not None:
+            a /= self._scales[survivors]
         block, need = self.rule
         checks = []
-        for b, c in enumerate(self.parts):
+        for b, (m, q) in enumerate(self._circles):
             at = np.flatnonzero(block[survivors] == b)
             moments = np.arange(1, min(at.size - int(need[b]), most) + 1)
-            exponent = c.q * (survivors[at] - c.first_worker) * moments[:, None] % c.m
-            checks.append((Parity.of(a[at] * roots(c.m)[exponent]), at))
+            place = survivors[at] - self._any_plan.tables.start[b]
+            exponent = q * place * moments[:, None] % m
+            checks.append((Parity.of(a[at] * roots(m)[exponent]), at))
         return Parity.beside(checks)
+
+    @property
+    def _circles(self) -> list[tuple[int, int]]:
+        """Number of roots and q of each block of the rule, for `parity`."""
+        if self._cells is None:
+            return [(c.m, c.q) for c in self.parts]
+        return [(size, 1) for size in np.bincount(self._cells).tolist()]
 
     @cached_property
     def _any_plan(self) -> CyclicPlan:
-        """As `_plan`, but for any number of survivors."""
-        return CyclicPlan(cyclic_tables([(c.m, c.q, 0) for c in self.parts]))
+        """Tables of `_circles`, for any number of survivors."""
+        return CyclicPlan(cyclic_tables([(m, q, 0) for m, q in self._circles]))
 
-    def _raise(self, status: Status, where: int, survivors: Ints) -> None:
+    def _raise(self, status: Status, where: int, survivors: Ints, method: str) -> None:
         if status in (Status.OUT_OF_RANGE, Status.DUPLICATE):
             self.check_survivors(survivors)
         if status == Status.TOO_FEW:
-            self.raise_too_few(survivors)
+            if self.rule.missing(survivors):
+                self.raise_too_few(survivors)
+            raise NotDecodableError(
+                f"the method {method!r} needs {where} more messages than these "
+                f'{survivors.size}: "auto" decodes them',
+                where,
+            )
         if status == Status.NO_MEMORY:
             raise MemoryError("no memory for the decoding vector's work space")
         raise OverflowError(

@@ -50,6 +50,16 @@ class Cluster(NamedTuple):
         return _columns(self.m, self.k, self.w)
 
     @property
+    def cells(self) -> Ints | None:
+        """Where cells of workers begin, and the end, if each worker has one column but for copies.
+
+        The first column begins at worker 0, and each of the others where one before it ends. So if
+        no two that differ share a worker, they cut the circle into arcs, and none wraps.
+        """
+        first, weight = np.unique(np.stack(self.columns()), axis=1)
+        return np.append(first, self.m) if weight.sum() == self.m else None
+
+    @property
     def weights(self) -> list[int]:
         """Weights of columns, at most two; the weight of most columns comes last."""
         light, heavy = divmod(self.m * self.w, self.k)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Floats, Ints
+from .._base.arrays import Complexes, Floats, Ints
 
 
 class CellsPlan(NamedTuple):
@@ -21,12 +21,15 @@ class CellsPlan(NamedTuple):
         The weight that distinct cells must have together.
     whole : float
         The sum of the cells that came is multiplied by `whole` over their weight; 0: it is not.
+    inverse : (M,) complex128 array, optional
+        Each message is the sum over its cell divided by this. Default: it is the sum.
     """
 
     cell: Ints
     weight: Ints
     need: int
     whole: float
+    inverse: Complexes | None = None
 
 
 class TilingPlan(NamedTuple):

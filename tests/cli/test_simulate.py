@@ -83,8 +83,8 @@ def test_simulate_table(drawn):
 
 
 def test_simulate_tells_what_approximate_codes_leave_out(drawn):
-    """All codes wait for 7 of 9 workers: their lines coincide, but their gradients differ."""
-    asked = "simulate", "rs,rs:root=1,ignore", "-n", "9", "-s", "2", "--rounds", "200"
+    """All codes wait for 8 of 10 workers: their lines coincide, but their gradients differ."""
+    asked = "simulate", "rs,rs:root=1,ignore", "-n", "10", "-s", "2", "--rounds", "200"
     found = figures(*asked)
     assert len({each["mean"] for each in found.values()}) == 1
     left = 100 * found["ignore"]["residual"]

@@ -59,7 +59,7 @@ def test_compare_writes_table_history_and_plot(tmp_path, drawn):
     assert {len(r["rounds"]) for r in runs} == {3}
     coded, everyone, _ = runs
     assert coded["rounds"][-1]["loss"] == pytest.approx(everyone["rounds"][-1]["loss"], rel=1e-9)
-    assert {len(r["survivors"]) for r in coded["rounds"]} == {3}
+    assert {len(r["survivors"]) for r in coded["rounds"]} <= {2, 3}
     assert {len(r["survivors"]) for r in everyone["rounds"]} == {4}
     assert drawn["runs.svg"].axes[0].get_title().startswith("50% error: ")
     assert " 50% " in result.stdout

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strength import much
+from tables import spans
 
 from fastgc import NotDecodableError, ReedSolomon
 from fastgc.codes import reed_solomon
@@ -142,11 +143,16 @@ def test_impossible_codes(arguments, error, says):
 
 
 def test_methods_refuse():
-    code = ReedSolomon(8, stragglers=3)
+    code = ReedSolomon(9, stragglers=3)
     for method in code.scheme.methods:
-        with pytest.raises(NotDecodableError) as caught:
-            code.decoding_vector([0, 1, 2], method)
+        with pytest.raises(NotDecodableError, match="any 6 of 9 workers suffice") as caught:
+            code.decoding_vector([0, 1, 2, 8], method)
         assert caught.value.missing == 2
+    code = ReedSolomon(8, stragglers=3)
+    assert code.decodable([0, 4, 1])
+    for method in code.scheme.methods[1:]:
+        with pytest.raises(NotDecodableError, match=f"'{method}' needs 2 more .* than these 3"):
+            code.decoding_vector([0, 4, 1], method)
     with pytest.raises(ValueError, match="'lu'"):
         code.decoding_vector(range(8), "lu")
 
@@ -333,7 +339,6 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
         methods = "locator", "lookup", "spread"
         locator, lookup, spread = (code.decoding_vector(F, m) for m in methods)
         assert np.abs(spread @ B[F] - 1).max() < 1e-9 * np.linalg.norm(spread)
-        np.testing.assert_array_equal(spread, code.decoding_vector(F))
         for b in range(need.size):
             mine = block[F] == b
             norms = [np.linalg.norm(vector[mine]) for vector in (locator, spread)]
@@ -362,7 +367,7 @@ def test_spread_is_an_exact_and_shorter_vector(n, k, s):
 def test_spread_chooses_as_the_oracle(code, F):
     """Norms of 1 and equal distances differ only by rounding, which must not decide."""
     made = code()
-    found = made.decoding_vector(F)
+    found = made.decoding_vector(F, "spread")
     expected = oracles.decoding.decoding_vector(made.scheme.tables, oracles.decoding.SPREAD, F)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
 
@@ -378,3 +383,49 @@ def test_spread_of_many_stragglers():
         [dict(zip(*code.scheme.row(i), strict=True)).get(1234, 0) for i in F.tolist()]
     )
     assert abs(auto @ column - 1) < 1e-12
+
+
+# ------------------------------------------------------- fewer than n - s survivors that suffice
+
+
+# Each with a mean number of workers, in random order, that is not to be exceeded.
+SMALLER = [
+    (ReedSolomon(20, stragglers=4), 6.9),  # s + 1 divides n: one message of each of four cells
+    (ReedSolomon(12, stragglers=3), 4.6),
+    (ReedSolomon(60, stragglers=9), 13.5),
+    (ReedSolomon(60, stragglers=9, root=1, packed=False), 13.5),
+    (ReedSolomon(20, 40, stragglers=4), 6.9),
+    (ReedSolomon(7, 3, load=1), 4.5),  # cells of 3, 2 and 2 workers
+    (ReedSolomon(24, stragglers=3, clusters=3), 11.8),
+]
+
+
+@pytest.mark.parametrize(("code", "most"), SMALLER, ids=repr)
+def test_sets_decode_as_soon_as_their_rows_span_the_sum(code, most):
+    rng, p, heard = np.random.default_rng(3), 50, []
+    partials = rng.standard_normal((code.k, p))
+    messages = np.array([code.encode(i, partials[code.partitions(i)]) for i in range(code.n)])
+    bound, rnd = code.bind(messages, p=p), code.round(p)
+    for _ in range(40):
+        order = rng.permutation(code.n)
+        rnd.reset()
+        ready = [rnd.receive(int(i), messages[i]) for i in order]
+        f = ready.index(True) + 1
+        F = order[:f]
+        assert spans(code, F)
+        assert not spans(code, F[:-1])
+        assert code.decodable(F)
+        assert not code.decodable(F[:-1])
+        heard.append(f)
+        trusted = code.trust(F).relative_error
+        for gradient in (code.decode(F, messages[F], p=p), bound(F), code.decode(F, messages[F])):
+            error = np.linalg.norm(gradient[:p] - partials.sum(axis=0))
+            assert error < 30 * trusted * np.linalg.norm(partials.sum(axis=0))
+        assert trusted < 1e-12
+        assert code.residual(F) < 1e-12
+        mask = np.isin(np.arange(code.n), F)
+        np.testing.assert_array_equal(
+            code.decoding_vectors(mask[None])[0, np.sort(F)], code.decoding_vector(np.sort(F))
+        )
+    assert np.mean(heard) < most
+    assert code.recovery(400).workers < most

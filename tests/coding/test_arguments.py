@@ -13,8 +13,8 @@ from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncode
 from fastgc.coding.arguments import Recorded, arguments_of, check_sizes, shown, unasked
 
 P = 5
-PACKED = ReedSolomon(6, stragglers=2)
-EXPANDED = ReedSolomon(6, stragglers=2, packed=False)
+PACKED = ReedSolomon(6, 5, stragglers=2)  # reads every message that came
+EXPANDED = ReedSolomon(6, 5, stragglers=2, packed=False)
 PLAIN = Uncoded(6, 12, tolerance=0.5)
 EVERY_CODE = pytest.mark.parametrize(
     "code", [PACKED, EXPANDED, PLAIN], ids=["packed", "expanded", "uncoded"]

@@ -43,7 +43,7 @@ def test_more_messages_make_it_more_precise():
 
 
 def test_round_refuses_and_stays_as_it_was():
-    code = ReedSolomon(6, stragglers=2)
+    code = ReedSolomon(6, 5, stragglers=2)
     partials = partial_gradients(code, 5)
     messages = encoded(code, partials)
     received = code.round(5)
@@ -409,7 +409,7 @@ def test_every_kind_of_round_keeps_the_protocol(kind):
 
 
 def test_chosen_messages_must_suffice_and_come_from_those_asked():
-    code = ReedSolomon(6, stragglers=2)
+    code = ReedSolomon(6, 5, stragglers=2)
     everyone = frozenset(range(6))
     with pytest.raises(NotDecodableError):
         Chosen(code.round(P), [0, 3, 5], everyone, "raise")

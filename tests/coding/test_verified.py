@@ -84,7 +84,7 @@ def messages_awaited(code, verify):
 
 
 def test_no_more_are_awaited_than_needed():
-    code = ReedSolomon(12, stragglers=3)
+    code = ReedSolomon(13, stragglers=3)
     assert messages_awaited(code, True) == messages_awaited(code, False) + 20
     code = FractionalRepetition(12, stragglers=3)
     assert messages_awaited(code, False) < messages_awaited(code, True) < 20 * 10
@@ -371,7 +371,7 @@ def test_corrupt_workers_are_dropped_once_they_are_known(code, sent, ready, corr
 
 def test_nobody_left_to_tell_of_some():
     """One group's corrupt worker is named and dropped; another group's cannot be named."""
-    code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, stragglers=1)])
+    code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, 3, stragglers=1)])
     job = Job(code)
     rnd = code.round(job.p, verify=True)
     for i in range(9):

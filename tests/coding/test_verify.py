@@ -503,9 +503,10 @@ def changes_by(kind, job, liars, rng, last):
 
 
 PROOF = [
-    (ReedSolomon(12, stragglers=5), 1),
-    (ReedSolomon(12, stragglers=5), 2),
+    (ReedSolomon(13, stragglers=5), 1),
+    (ReedSolomon(13, stragglers=5), 2),
     (ReedSolomon(14, stragglers=8, packed=True), 3),
+    (ReedSolomon(15, stragglers=4), 2),  # copies, but for a factor
     (CyclicRepetition(10, stragglers=4), 2),
     (LagrangeCode(15, load=3), 2),
     (FractionalRepetition(12, stragglers=2), 1),
@@ -552,7 +553,7 @@ def test_no_adaptive_attack_is_missed(code, e, projections):
             assert not rnd.verified
             assert lied
             assert not suspects or lied & suspects
-        if not isinstance(code, FractionalRepetition):
+        if code.scheme.rule.need.size == 1:
             spare = came.size - code.threshold
             assert spare < e + len(lied) or set(rnd.corrupt) == lied, (kind, liars, came)
             assert spare < e or lied or rnd.verified

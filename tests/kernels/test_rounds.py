@@ -126,7 +126,7 @@ def test_what_the_kernels_draw_is_what_models_draw():
             self.draw, self.sample, self.per = model.draw, model.sample, model.per
             self.tail_indices = model.tail_indices
 
-    code = ReedSolomon(12, stragglers=3)
+    code = ReedSolomon(13, stragglers=4)
     for seed, model in enumerate([*LAWS, ShiftedExponential(0.1, 2.0)]):
         settings = {"cost": 0.01, "rounds": much(4000, 2000), "seed": seed}
         ours, theirs = (simulate(code, each, **settings) for each in (model, Same(model)))

@@ -20,15 +20,15 @@ def bind_cells(plan, survivors, out):
     """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
 
     Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
-    or the plan's factor, for the first message of each cell, and 0 for others. If its status is
-    `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out` means nothing. Pointers are
-    taken once, here.
+    or the plan's factor, times the plan's inverse, for the first message of each cell, and 0 for
+    others. If its status is `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out`
+    means nothing. Pointers are taken once, here.
 
     Parameters
     ----------
     plan : CellsPlan
     survivors : (M,) int64 array
-    out : (M,) float64 array
+    out : (M,) float64 array, or complex128 if the plan has inverses
     """
 
     def fill(f):
@@ -40,6 +40,8 @@ def bind_cells(plan, survivors, out):
             return Status.TOO_FEW
         out[:f] = 0
         out[first] = plan.whole / weight if plan.whole > 0 and weight else 1
+        if plan.inverse is not None:
+            out[:f] *= plan.inverse[survivors[:f]]
         return Status.OK
 
     return fill
@@ -131,11 +133,16 @@ def _heard(rng, plan, messages):
     return {"plan": plan, "survivors": survivors, "out": np.full(survivors.size, 7.0)}
 
 
-def _cells(rng, size, count, dtype):
+def _cells(rng, size, count, dtype, inverse=False):
     weight = rng.integers(1, 5, count + 1)
     cell, need = rng.integers(count + 1, size=size), int(rng.integers(weight.sum() + 1))
     whole = float(weight.sum() * rng.integers(2))
-    return _heard(rng, kernels.cover.CellsPlan(cell, weight, need, whole), size)
+    plan = kernels.cover.CellsPlan(cell, weight, need, whole)
+    if not inverse:
+        return _heard(rng, plan, size)
+    turned = np.exp(rng.standard_normal(size) + 1j * rng.random(size))
+    given = _heard(rng, plan._replace(inverse=turned), size)
+    return given | {"out": given["out"].astype(np.complex128)}
 
 
 def _intervals(rng, size, count, dtype):
@@ -177,12 +184,13 @@ KERNELS = [
         check,
         ("out",),
         shapes((1, 2, 3, 5, 8, 13, 30), (1, 2, 3, 4, 6)),
+        cases=cases,
         call=lambda function, given: function(**given)(given["survivors"].size),
         wide=False,
     )
-    for name, make, check in (
-        ("bind_cells", _cells, _same_sum),
-        ("bind_tiling", _intervals, _same_sum),
-        ("bind_edges", _edges, _same_edges),
+    for name, make, check, cases in (
+        ("bind_cells", _cells, _same_sum, ({"inverse": False}, {"inverse": True})),
+        ("bind_tiling", _intervals, _same_sum, ({},)),
+        ("bind_edges", _edges, _same_edges, ({},)),
     )
 ]

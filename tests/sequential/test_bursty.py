@@ -267,11 +267,11 @@ def test_srsgc_tasks_are_repeated_by_as_few_as_suffice():
 
 
 def test_srsgc_tolerable_puts_off_no_more_than_the_model_may_leave():
-    schedule = SRSGC(6, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon).schedule()
+    schedule = SRSGC(7, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon).schedule()
     assert schedule.scheme.s == 2
     schedule.begin()
-    assert schedule.enough([0, 1])  # two of four messages are missing: lambda - s
-    assert not schedule.enough([0])
+    assert schedule.enough([0, 1, 2])  # two of five messages are missing: lambda - s
+    assert not schedule.enough([0, 1])
 
 
 def test_srsgc_tasks_spare_the_dead():

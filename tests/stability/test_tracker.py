@@ -33,7 +33,7 @@ def papers_code(n=64, s=16):
 
 
 def test_rounds_are_taken_down():
-    code = ReedSolomon(12, stragglers=3)
+    code = ReedSolomon(11, stragglers=2)
     partials, messages = messages_of(code)
     tracker = StabilityTracker(measure_every=2)
     received = code.round(5, tracker=tracker)
@@ -41,7 +41,7 @@ def test_rounds_are_taken_down():
     sets = []
     for _ in range(5):
         received.reset()
-        for worker in rng.permutation(12).tolist():
+        for worker in rng.permutation(11).tolist():
             if received.receive(worker, messages[worker]):
                 break
         gradient = received.gradient()
@@ -219,7 +219,7 @@ def test_training_is_tracked():
     assert [record.rounding for record in history.rounds] == tracker.predicted.tolist()
     np.testing.assert_array_equal(np.flatnonzero(tracker.measured >= 0), [0, 3, 6])
     assert np.nanmax(tracker.measured) < 1e-13
-    assert (tracker.amplification >= 8).all()
+    assert (tracker.amplification >= 8 - 1e-12).all()
     untracked = fastgc.train(BinaryCode(3, stragglers=1), rounds=1)
     assert math.isnan(untracked.rounds[0].rounding)
 

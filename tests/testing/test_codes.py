@@ -42,7 +42,7 @@ class Graph(Scheme):
         return held, np.ones(3) / 3
 
 
-MDS = fastgc.ReedSolomon(6, stragglers=2)  # any four of six decode
+MDS = fastgc.ReedSolomon(6, 5, stragglers=2)  # any four of six decode
 REAL = fastgc.CyclicRepetition(6, stragglers=2)  # likewise, and no fewer span the sum
 ONE = fastgc.CyclicRepetition(6, stragglers=1)
 COPIES = fastgc.FractionalRepetition(6, stragglers=2)
@@ -72,7 +72,7 @@ def test_check_counts_sets_of_a_code_of_which_any_four_decode(reports):
     for code in (MDS, REAL):
         said = reports[code]
         assert len(said) == len(checks.CHECKS) + 1
-        assert said["rows are whole"] == "n=6, k=6, load 3, 6 messages"
+        assert said["rows are whole"] == f"n=6, k={code.k}, load 3, 6 messages"
         assert counts(said["too few are refused"]) == [63 - 22]
         assert "approximate" not in said["residuals are true"]
         assert counts(said["verbs agree"]) == [22, code.message_size(37), 37]
@@ -82,9 +82,7 @@ def test_check_counts_sets_of_a_code_of_which_any_four_decode(reports):
         assert said["copies are the same"] == repr(code)
         assert said["simulation is its rounds"].startswith("4.0 messages")
         assert said["engines run it"] == "simulated; messages of 1 gradients"
-    spans = "decodable is what spans"
-    assert reports[REAL][spans] == "22 of 63 sets of messages suffice"
-    assert reports[MDS][spans].startswith("22 of 63 sets of messages suffice; the rule waits for")
+        assert said["decodable is what spans"] == "22 of 63 sets of messages suffice"
 
 
 def test_check_says_of_an_approximate_code_what_it_leaves_out(reports):
@@ -101,10 +99,10 @@ def test_check_says_of_an_approximate_code_what_it_leaves_out(reports):
 def test_subject_takes_all_sets_of_a_small_code():
     subject = Subject(MDS, 0)
     assert len({tuple(F) for F in map(np.sort, subject.sets)}) == len(subject.sets) == 63
-    large = Subject(fastgc.ReedSolomon(12, stragglers=3), 0)
+    large = Subject(fastgc.ReedSolomon(13, stragglers=4), 0)
     assert len(large.sets) == checks.SETS
     sizes = np.array([F.size for F in large.sets])
-    assert (sizes == 12).any()
+    assert (sizes == 13).any()
     assert min((sizes == 9).sum(), (sizes == 8).sum()) > 90  # just sufficient, and one less
     assert len(large.ready) == (sizes >= 9).sum()
     assert [len(large.some(large.sets, most)) for most in (1, 7, 299, 1000)] == [1, 7, 299, 300]
@@ -379,7 +377,7 @@ def test_planning_takes_it_wants_the_code_once(monkeypatch):
 
     monkeypatch.setattr(checks.planning, "plan", wrong)
     with pytest.raises(AssertionError, match="knows 0 choices"):
-        checks.planning_takes_it(Subject(MDS, 0))
+        checks.planning_takes_it(Subject(REAL, 0))
 
 
 def test_training_goes_as_without_code_compares_parameters(monkeypatch):

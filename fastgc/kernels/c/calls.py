@@ -136,12 +136,13 @@ pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def struct_of(name: str, **fields: Any) -> Any:
-    """Make a struct from numbers, pointers and arrays. It keeps the arrays alive."""
+    """Make a struct from numbers, pointers and arrays; None is NULL. It keeps the arrays alive."""
     values = {
         field: ffi.from_buffer(_C_TYPES.get(value.dtype.char, "int64_t[]"), value)
         if isinstance(value, np.ndarray)
         else value
         for field, value in fields.items()
+        if value is not None
     }
     struct = ffi.new(f"{name} *", values)
     pointed_to[struct] = values
@@ -497,7 +498,7 @@ def _decoder(given, mode, rows, out, check, **method):
 
 
 def _bound(
-    function: Any, rule: int, struct: Any, work: int, survivors: Ints, out: Floats
+    function: Any, rule: int, struct: Any, work: int, survivors: Ints, out: Array
 ) -> Callable[[int], int]:
     """Bind a function of C to a plan and to `work` bytes of work space."""
     given = {
@@ -512,19 +513,19 @@ def _bound(
     return run
 
 
-def bind_cells(plan: CellsPlan, survivors: Ints, out: Floats) -> Callable[[int], int]:
+def bind_cells(plan: CellsPlan, survivors: Ints, out: Array) -> Callable[[int], int]:
     """Prepare the decoding vector of messages that are sums over cells, on two fixed buffers.
 
     Returns a function ``fill(f) -> status`` that reads ``survivors[:f]`` and writes ``out[:f]``: 1,
-    or the plan's factor, for the first message of each cell, and 0 for others. If its status is
-    `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out` means nothing. Pointers are
-    taken once, here.
+    or the plan's factor, times the plan's inverse, for the first message of each cell, and 0 for
+    others. If its status is `Status.OUT_OF_RANGE`, `Status.DUPLICATE` or `Status.TOO_FEW`, `out`
+    means nothing. Pointers are taken once, here.
 
     Parameters
     ----------
     plan : CellsPlan
     survivors : (M,) int64 array
-    out : (M,) float64 array
+    out : (M,) float64 array, or complex128 if the plan has inverses
     """
     messages, cells = plan.cell.size, plan.weight.size
     struct = struct_of("fgc_cells", **plan._asdict(), messages=messages, cells=cells)

@@ -114,11 +114,11 @@ def z_score(found, mean):
 
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_mean_times(method):
-    code = ReedSolomon(20, 40, stragglers=4)
+    code = ReedSolomon(19, 38, stragglers=4)
     found = simulate(code, PARETO, cost=1e-4, rounds=ROUNDS[method], seed=1, method=method)
-    mean = PARETO.order_statistic_mean(16, 20) + 1e-4 * code.load
+    mean = PARETO.order_statistic_mean(15, 19) + 1e-4 * code.load
     assert abs(z_score(found, mean)) < 4
-    assert abs(z_score(found, PARETO.order_statistic_mean(17, 20) + 1e-4 * code.load)) > 8
+    assert abs(z_score(found, PARETO.order_statistic_mean(16, 19) + 1e-4 * code.load)) > 8
     exponential = Exponential(0.01)
     found = simulate(Uncoded(12), exponential, rounds=ROUNDS[method], seed=2, method=method)
     assert abs(z_score(found, exponential.order_statistic_mean(12, 12))) < 4
@@ -168,7 +168,7 @@ def test_messages_sent_together_cover_by_eq_16(method):
 @pytest.mark.parametrize("method", ["kernel", "round"])
 def test_no_computation_is_lost_beside_a_long_delay(method):
     """None is lost, even though most digits of the time since the delay's end are."""
-    code = ReedSolomon(6, stragglers=2)
+    code = ReedSolomon(6, 5, stragglers=2)
     for scale, cost in ((1.0, 1e-8), (100.0, 1e-6), (0.01, 0.0)):
         delays = Pareto(scale, 1.5)
         found = simulate(code, delays, cost=cost, receive=1e-9, rounds=200, method=method)
@@ -203,7 +203,7 @@ def test_every_round_has_its_own_delays(monkeypatch):
 
 
 def test_delays_of_a_seed():
-    small, large = ReedSolomon(20, stragglers=1), ReedSolomon(20, stragglers=8)
+    small, large = ReedSolomon(19, stragglers=1), ReedSolomon(19, stragglers=8)
     settings = {"rounds": 200, "seed": 9}
     few, many = (simulate(code, PARETO, **settings) for code in (small, large))
     assert (many.times <= few.times).all()  # `large` waits for fewer of the same delays
