@@ -197,7 +197,7 @@ typedef enum {
     FGC_TILING, /* intervals that, as edges between their ends, connect 0 and k */
     FGC_EDGES,  /* edges of a graph such that each component has a cycle of odd length, or two sides with
                  * equally many vertices */
-    FGC_SPAN    /* rows that span: the messages that did not come can be spared */
+    FGC_SPAN    /* rows that span a target */
 } fgc_rule;
 
 /* A decoder that is bound to its arrays. */
@@ -233,10 +233,11 @@ typedef struct {
     const int64_t *need;          /* messages needed of each block; weight of each cell */
     int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k; FGC_EDGES: vertices */
     int64_t wait;                 /* all messages of so many workers suffice in any case; 0: no limit */
-    int64_t width;                /* FGC_SPAN: message m has `width` numbers, spare[m width ..]. A set of */
-    const double *spare;          /* messages can be spared if, over the set, the first numbers are a
-                                   * combination of the columns of the others. Over all messages, these
-                                   * columns are orthonormal; the largest of the first numbers is 1. */
+    int64_t width, ways;          /* FGC_SPAN: message m has `ways` rows of `width` numbers, from */
+    const double *spare;          /* spare[m ways width] on. A set of messages can be spared if, over its
+                                   * rows, the first column is a combination of the others. Over all rows,
+                                   * these are orthonormal; the largest of the first numbers is 1. */
+    int forwards;                 /* Or a set suffices if the first column is none; rows have norm 1. */
 } fgc_completion_plan;
 
 /* How late workers are in a round, and how long they work. For worker i, with h exponential of mean 1,

@@ -7,7 +7,7 @@
  *   that need one message if no cell can be left out, as in all repetition codes.
  * - Tallies: all other rules take messages in order of arrival, from a heap of workers, until they suffice.
  *   FGC_SPAN goes backwards: the first message, from the latest on, that cannot be spared is the one that
- *   the round waits for.
+ *   the round waits for. If rows are shorter than messages to spare are many, it goes forwards instead.
  *
  * Every backend and level rounds alike, so that their counts agree even where times tie: this file is
  * compiled without fused multiply-adds. */
@@ -202,17 +202,17 @@ static double tally_ready(rounds *r)
     return INFINITY;
 }
 
-/* Return whether message m can be spared together with those that already are, and if so add its row to
- * the basis, by Gram-Schmidt. The basis is orthonormal in all columns but the first, which takes part in
- * the same steps: a row that becomes 0 in the others can be spared only if it becomes 0 there, too. */
-static int can_spare(rounds *r, int64_t m)
+/* Return whether the first column of the rows so far, and of a further one, is a combination of the others.
+ * The row is added to the basis, by Gram-Schmidt. The basis is orthonormal in all columns but the first,
+ * which takes part in the same steps. If a row becomes 0 in the others, it must become 0 there, too. */
+static int combines(rounds *r, const double *added)
 {
     enum { PASSES = 2 }; /* one pass leaves the rounding errors of what it subtracts */
     static const double ZERO = 1e-9, SOLVED = 1e-6;
     const int64_t width = r->plan->width;
     double *const row = r->basis + r->held * width;
-    memcpy(row, r->plan->spare + m * width, (size_t)width * sizeof *row);
-    double square = 0;
+    memcpy(row, added, (size_t)width * sizeof *row);
+    double square = 0, most = 1;
     for (int pass = 0; pass < PASSES; pass++) {
         for (int64_t b = 0; b < r->held; b++) {
             const double *const other = r->basis + b * width;
@@ -221,32 +221,44 @@ static int can_spare(rounds *r, int64_t m)
                 along += other[j] * row[j];
             for (int64_t j = 0; j < width; j++)
                 row[j] -= along * other[j];
+            most = fmax(most, fabs(along * other[0]));
         }
         square = 0;
         for (int64_t j = 1; j < width; j++)
             square += row[j] * row[j];
     }
-    if (square <= ZERO * ZERO)
-        return fabs(row[0]) <= SOLVED;
-    const double scale = 1 / sqrt(square);
-    for (int64_t j = 0; j < width; j++)
-        row[j] *= scale;
-    r->held++;
+    const double size = sqrt(square), first = fabs(row[0]);
+    if (r->plan->forwards) { /* the first number is what a row has of the target, the others what it has beside */
+        if (first > ZERO * most && size <= SOLVED * first)
+            return 0;
+    } else if (size <= ZERO && first > SOLVED) {
+        return 0;
+    }
+    if (size > ZERO) {
+        for (int64_t j = 0; j < width; j++)
+            row[j] /= size;
+        r->held++;
+    }
     return 1;
 }
 
-/* Spare messages from the latest one backwards. Returns the arrival of the first that cannot be spared. */
+/* Add the rows of messages as long as the first column is a combination of the others: backwards from the
+ * latest, or forwards. Returns the arrival of the first message with which it is none. */
 static double span_ready(rounds *r)
 {
+    const fgc_completion_plan *plan = r->plan;
     int64_t came = 0;
     r->held = 0;
     start_queue(r);
     while (r->waiting)
         r->order[came++] = take_next(r);
-    while (came--)
-        if (!can_spare(r, r->order[came]))
-            return r->arrival[r->order[came]];
-    return 0;
+    for (int64_t l = 0; l < came; l++) {
+        const int64_t m = r->order[plan->forwards ? l : came - 1 - l];
+        for (int64_t way = 0; way < plan->ways; way++)
+            if (!combines(r, plan->spare + (m * plan->ways + way) * plan->width))
+                return r->arrival[m];
+    }
+    return plan->forwards ? INFINITY : 0;
 }
 
 /* ------------------------------------------------------------------------------------- rounds */

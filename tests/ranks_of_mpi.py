@@ -122,10 +122,10 @@ def machines_are_asked_for():
             assert MPICluster.serve(part)
             return
         said = []
-        for code in (ReedSolomon(4, stragglers=1), Uncoded(4)):
+        for code in (ReedSolomon(4, 3, stragglers=1), Uncoded(4)):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                with MPICluster(code, [1.0] * 4, np.multiply, size=1, comm=part) as made:
+                with MPICluster(code, [1.0] * code.k, np.multiply, size=1, comm=part) as made:
                     assert made.hosts == ["", "node1", "node1", "node2"]
             said.append([str(each.message) for each in caught])
     finally:

@@ -21,6 +21,8 @@ FEATURES, OUTPUTS = 3, 2
 # Small enough to try every set of messages.
 SMALL = [
     fastgc.ReedSolomon(7, stragglers=2),
+    fastgc.ReedSolomon(6, stragglers=1),
+    fastgc.ReedSolomon(8, 7, load=3),  # the columns of B are dependent
     fastgc.ReedSolomon(6, 8, stragglers=1, clusters="auto"),
     fastgc.ReedSolomon(5, 6, stragglers=2, packed=False, root=2),
     fastgc.FractionalRepetition(6, 7, stragglers=1),
@@ -86,6 +88,8 @@ WAITING = [
 LARGE = [
     fastgc.ReedSolomon(200, stragglers=20),
     fastgc.ReedSolomon(200, stragglers=20, clusters="auto"),
+    fastgc.ReedSolomon(60, stragglers=8),
+    fastgc.ReedSolomon(30, stragglers=3, packed=False),
     fastgc.FractionalRepetition(200, stragglers=19),
     fastgc.CyclicRepetition(60, stragglers=6),
     fastgc.CyclicRepetition(200, stragglers=5),
@@ -182,6 +186,8 @@ def spans(code, survivors):
     ):  # any 2K - 1 values determine h; for points in general position, fewer do not
         return len(survivors) >= code.threshold
     B = code.matrix()[list(survivors)]
+    if code.scheme.layout == "complex":  # of a_F B_F, only the real part counts
+        B = np.concatenate([B.real, -B.imag])
     a = np.linalg.lstsq(B.T, np.ones(code.k), rcond=None)[0]
     return bool(np.linalg.norm(a @ B - 1) < 1e-8)
 
@@ -189,12 +195,11 @@ def spans(code, survivors):
 def claims_all_that_spans(code):
     """Whether the code promises to decode whenever a linear decoder can.
 
-    Reed-Solomon codes need n - s messages (in each cluster) and Lagrange codes 2K - 1. They make no
-    use of smaller sets that happen to suffice.
+    Lagrange codes need 2K - 1 messages, and make no use of smaller sets that happen to suffice.
     """
     if isinstance(code, fastgc.Grouped):
         return all(claims_all_that_spans(inner) for inner in code.codes)
-    return not isinstance(code, fastgc.ReedSolomon | fastgc.LagrangeCode)
+    return not isinstance(code, fastgc.LagrangeCode)
 
 
 # Schemes across rounds, by kind, burst, window and stragglers.

@@ -131,7 +131,8 @@ class LinearScheme(Scheme):
         return inverse, U[:, rank:].conj().T
 
     def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
-        if self.wait is not None:  # the rest is for sets that determine the gradient
+        # The rest is for sets that determine the gradient by complex combinations.
+        if self.wait is not None or self.layout == "complex":
             return super()._solve(survivors, unit)
         inverse, null = self._null
         sizes = self._sizes[survivors]

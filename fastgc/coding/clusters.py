@@ -25,6 +25,10 @@ from .arguments import check_between, check_stragglers
 DIRECT, EVEN = 1 << 26, 1e3
 
 
+# Most entries of the columns that differ, for workers to be told by their rank if they suffice.
+SPANNED = 1 << 17
+
+
 class Cluster(NamedTuple):
     """One code of the direct sum: Algorithms 1, 2 and 4 on its own workers and partitions."""
 
@@ -56,8 +60,42 @@ class Cluster(NamedTuple):
         The first column begins at worker 0, and each of the others where one before it ends. So if
         no two that differ share a worker, they cut the circle into arcs, and none wraps.
         """
-        first, weight = np.unique(np.stack(self.columns()), axis=1)
+        first, weight, _ = self.kinds()
         return np.append(first, self.m) if weight.sum() == self.m else None
+
+    @property
+    def deficient(self) -> bool:
+        """Whether columns span less than all polynomials of degrees up to `m - tolerance - 1`.
+
+        Column j has the values of a polynomial t_j of such a degree at the m roots, and t_j(0) = 1.
+        If their span, V, has all, fewer survivors than its dimension never suffice: the product of
+        ``1 - z / alpha^i`` over them is in V, vanishes at all of them, and is 1 at 0. As a sum of
+        ``x_j t_j`` it shows an x with ``B_F x = 0`` and ``sum(x) = 1``.
+
+        Columns of one weight d begin at all multiples of ``g = gcd(d, m)``, and there are m / g
+        that differ. Then V is spanned by the parts of t_0 whose exponents are equal modulo m / g.
+        No coefficient of t_0 up to its degree m - d is 0: it is a Gaussian binomial of alpha. So
+        V has the dimension ``min(m / g, m - d + 1)``. For two weights it is computed.
+        """
+        differ, need = self.kinds()[0].size, self.m - self.tolerance
+        if differ < need or len(self.weights) == 1:
+            return differ < need
+        if self.m * differ > SPANNED:
+            return False
+        rank = np.linalg.matrix_rank(self.distinct())
+        return int(rank) < need
+
+    def kinds(self) -> tuple[Ints, Ints, Ints]:
+        """Return the first row and the weight of columns that differ, and how many of each."""
+        return _kinds(self.m, self.k, self.w)
+
+    def distinct(self) -> Complexes:
+        """The columns that differ, each times the root of how many there are."""
+        rows = np.zeros((self.m, self.kinds()[0].size), dtype=np.complex128)
+        kinds = zip(*map(np.ndarray.tolist, self.kinds()), strict=True)
+        for at, (first, d, count) in enumerate(kinds):
+            rows[(first + np.arange(d)) % self.m, at] = tau(self.m, d, self.q) * math.sqrt(count)
+        return rows
 
     @property
     def weights(self) -> list[int]:
@@ -124,6 +162,12 @@ def _columns(m: int, k: int, w: int) -> tuple[Ints, Ints]:
     weight = np.where(j < heavy, d_high, d_low)
     offset.flags.writeable = weight.flags.writeable = False
     return offset, weight
+
+
+@lru_cache(maxsize=64)
+def _kinds(m: int, k: int, w: int) -> tuple[Ints, Ints, Ints]:
+    kinds, count = np.unique(np.stack(_columns(m, k, w)), axis=1, return_counts=True)
+    return kinds[0], kinds[1], count
 
 
 def load_and_stragglers(

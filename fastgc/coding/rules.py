@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .. import kernels
 from .._base.arrays import Bools, Floats, Ints
 from ..numerics.graphs import Network, components, parallel
-from ..numerics.solve import SOLVED, Equations
+from ..numerics.solve import SOLVED, Equations, least_squares, row_sizes
 from .arguments import check_between
 
 
@@ -450,8 +450,8 @@ def _stacked(numbers: Sequence[Ints], sizes: Sequence[int]) -> Ints:
 # grows with every message is less precise than a decomposition of all of them.
 LIKELY = 1e-4
 
-# Most entries of rows for which `Span.spare` is computed: half a second.
-SPARED = 1 << 18
+# Most real entries of rows for which `Span.spare` is computed, half a second, and `Span.turned`.
+SPARED, TURNED = 1 << 18, 1 << 20
 
 # Least singular value, relative to the largest, at which it is clear that it is not zero.
 CLEAR = 1e-5
@@ -479,34 +479,75 @@ class Span(NamedTuple):
         largest = (self.equations(rest).rows != 0).sum(axis=1).max()
         return max(1, -(-int(lacking.sum()) // max(int(largest), 1)))
 
+    def _reals(self, most: int) -> tuple[Floats, Floats] | None:
+        """Real rows, as many for each message, that span the target as the messages' rows do.
+
+        A complex row is two of twice the length. If only real parts count, it is two as well. None
+        if there are more than `most` entries, or some beyond float64.
+        """
+        given = self.equations(np.arange(0))
+        wide = given.rows.dtype.kind == "c" and not given.real_part
+        if self.messages * given.target.size * (4 if wide else 1 + given.real_part) > most:
+            return None
+        given = self.equations(np.arange(self.messages))
+        x, y = given.rows.real, given.rows.imag
+        target = np.append(given.target, np.zeros(given.target.size * wide))
+        rows = [np.hstack([x, y]), np.hstack([-y, x])] if wide else [x, -y][: 1 + given.real_part]
+        found = np.stack(rows, axis=1).reshape(-1, target.size)
+        return (found, target) if np.isfinite(found).all() else None
+
     def spare(self) -> Floats | None:
         """Return numbers that tell quickly, from missing messages S, whether the others suffice.
 
         Let a be the shortest vector of all messages, and N a basis of what can be added to it. The
         others suffice if there is a y with ``a_S + N_S y = 0``. The first column here is a, scaled
         to a largest entry of 1; the other columns are N, which is orthonormal. So the others
-        suffice if, in the rows S, the first column is a combination of the other columns. If even
-        all messages do not suffice, return a column of ones: none can be spared. Return None if
-        rows are complex, too many, or so nearly dependent that their rank is unclear.
+        suffice if, in the rows S, the first column is a combination of the other columns. Complex
+        messages have two rows. If even all messages do not suffice, return a column of ones: none
+        can be spared. Return None if rows are too many, or so nearly dependent that their rank is
+        unclear.
         """
-        given = self.equations(np.arange(0))
-        if self.messages * given.target.size > SPARED:
+        if (given := self._reals(SPARED)) is None:
             return None
-        given = self.equations(np.arange(self.messages))
-        if given.real_part or given.rows.dtype.kind == "c" or not np.isfinite(given.rows).all():
-            return None
-        left, sizes, right = np.linalg.svd(given.rows)
-        least = max(given.rows.shape) * np.finfo(np.float64).eps
+        rows, target = given
+        left, sizes, right = np.linalg.svd(rows)
+        least = max(rows.shape) * np.finfo(np.float64).eps
         rank = int((sizes > least * sizes[0]).sum())
         if rank == 0 or sizes[rank - 1] < CLEAR * sizes[0]:
             return None
-        own = right[:rank] @ given.target
-        if np.linalg.norm(given.target - own @ right[:rank]) > SOLVED * np.linalg.norm(
-            given.target
-        ):
-            return np.ones((self.messages, 1))
+        own = right[:rank] @ target
+        if np.linalg.norm(target - own @ right[:rank]) > SOLVED * np.linalg.norm(target):
+            return np.ones((len(rows), 1))
         shortest = left[:, :rank] @ (own / sizes[:rank])
         return np.column_stack([shortest / np.abs(shortest).max(), left[:, rank:]])
+
+    def turned(self) -> Floats | None:
+        """Return rows that tell quickly whether the messages that came suffice.
+
+        They are those of the messages, of length 1, turned so that the target lies along the first
+        axis. Messages suffice if, over all of their rows, the first column is *not* a combination
+        of the others: then some combination of rows is 0 in all columns but the first. Return None
+        if rows are too many.
+        """
+        if (given := self._reals(TURNED)) is None:
+            return None
+        rows, target = given
+        together = rows.reshape(self.messages, -1)
+        rows = (together / row_sizes(together)[:, None]).reshape(rows.shape)
+        axis = target / np.linalg.norm(target)
+        axis[0] -= 1  # a reflection takes the target to the first axis
+        turned: Floats = rows - np.outer(rows @ axis, axis * (2 / (axis @ axis or 1)))
+        return turned
+
+    def whole(self) -> Span:
+        """The rule that complex sums are met, not only their real parts: all that checks see."""
+        if not self.equations(np.arange(0)).real_part:
+            return self
+
+        def equations(survivors: Ints) -> Equations:
+            return self.equations(survivors)._replace(real_part=False)
+
+        return Span(equations, lambda came: least_squares(equations(came))[1], self.messages)
 
     def tally(self) -> Tally:
         return _SpanTally(self)
@@ -547,22 +588,21 @@ class _SpanTally:
         if self._open:
             return False
         for each in self._ahead:
-            self._span(self._rule.equations(np.array([each])).rows[0])
+            given = self._rule.equations(np.array([each]))
+            size = float(np.linalg.norm(given.rows))
+            for row in given.split().rows if 0 < size < np.inf else ():
+                self._span(row / size)
         self._ahead.clear()
         if np.linalg.norm(self._left) <= LIKELY * self._whole:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
         return self._ready
 
-    def _span(self, row: NDArray[np.number]) -> None:
-        size = np.linalg.norm(row)
-        if not 0 < size < np.inf:
-            return
-        new = row / size
+    def _span(self, new: NDArray[np.number]) -> None:
         basis = self._basis[: self._rank]
         for _ in range(2):  # one pass leaves rounding errors of the size of what it took away
             new = new - (basis @ new.conj()).conj() @ basis
         rest = np.linalg.norm(new)
-        if rest > len(row) * np.finfo(np.float64).eps:
+        if rest > len(new) * np.finfo(np.float64).eps:
             new = new / rest
             self._keep(new)
             self._left = self._left - (self._left @ new.conj()) * new
@@ -609,10 +649,12 @@ def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
 
     Return `most` at most, and -1 if even all survivors do not suffice. It is a lower bound if the
     rule is a `Span` or unknown, or workers share edges of a `Tiling`, and there are too many sets
-    to try. `sender` is the worker of each message of the code.
+    to try. `sender` is the worker of each message of the code. Complex messages are taken whole.
     """
     if isinstance(rule, Waiting):
         return withstands(rule.rule, survivors, sender, most)
+    if isinstance(rule, Span):
+        rule = rule.whole()
     if isinstance(rule, Groups):
         found = most
         for g, (each, came) in enumerate(rule.parts(survivors)):

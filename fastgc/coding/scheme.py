@@ -351,7 +351,8 @@ class Scheme(Recorded, ABC):
 
     def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
         """The shortest vector of these messages, or a near-exact one, and its residual."""
-        return near_exact_solution(*self.equations(survivors)[:2], unit)
+        rows, target, real_part = self.equations(survivors)
+        return near_exact_solution(rows, target, unit, real_part)
 
     def residual(self, survivors: ArrayLike, vector: Array | None = None) -> float:
         """See `fastgc.Code.residual`."""

@@ -90,7 +90,7 @@ from .._base.arrays import Array, Bools, Floats, Ints, least_number, unit_roundo
 from ..errors import CorruptMessageError, UnverifiedError
 from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, blame
 from .format import Format
-from .rules import Blocks, withstands
+from .rules import Blocks, Span, withstands
 from .scheme import Scheme, message_row
 
 # Largest number of liars that a round looks for.
@@ -330,7 +330,10 @@ class Inspector:
         """
         scheme, most = self._scheme, self.liars if most is None else most
         least = -1
-        if not scheme.approximate and scheme.stragglers:
+        # Checks see complex messages whole. A code that is found to need only their real parts may
+        # tolerate more stragglers than they do.
+        found = isinstance(scheme.rule, Span) and scheme.layout == "complex"
+        if not (scheme.approximate or found) and scheme.stragglers:
             sent = np.bincount(self._senders[survivors], minlength=scheme.n)
             least = int((sent == scheme.messages.counts).sum()) - scheme.n + scheme.stragglers
         if least >= most:

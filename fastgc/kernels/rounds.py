@@ -13,7 +13,7 @@ BLOCKS = 0  # any `need` messages of each block
 CELLS = 1  # messages of cells that weigh `total` together
 TILING = 2  # intervals that, as edges between their ends, connect 0 and k
 EDGES = 3  # edges of a graph whose components each have an odd cycle, or two sides of one size
-SPAN = 4  # rows that span: the messages that did not come can be spared
+SPAN = 4  # rows that span a target
 
 
 class CompletionPlan(NamedTuple):
@@ -41,10 +41,12 @@ class CompletionPlan(NamedTuple):
         ``CELLS``: weight needed, each cell counted once; ``TILING``: k; ``EDGES``: vertices.
     wait : int
         All messages of so many workers suffice in any case; 0: no such limit.
-    spare : (M, q + 1) or (0, 0) float64 array
-        ``SPAN``: messages can be spared if, in their rows, the first column is a combination of the
-        others. Over all rows the others are orthonormal, and the largest number of the first column
-        is 1. C-contiguous.
+    spare : (M rows, q + 1) or (0, 0) float64 array
+        ``SPAN``: each message has as many rows. Messages can be spared if, in their rows, the first
+        column is a combination of the others. Over all rows the others are orthonormal, and the
+        largest number of the first column is 1. C-contiguous.
+    forwards : bool
+        Instead, messages suffice if the first column is none. Rows have norm 1.
     """
 
     kind: int
@@ -57,6 +59,7 @@ class CompletionPlan(NamedTuple):
     total: int
     wait: int = 0
     spare: Floats = np.empty((0, 0))
+    forwards: bool = False
 
 
 class Completion(NamedTuple):

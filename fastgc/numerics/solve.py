@@ -48,21 +48,30 @@ class Equations(NamedTuple):
     target: Floats
     real_part: bool = False
 
+    def split(self) -> Equations:
+        """The same where all counts: if it is the real part, of twice as many real numbers."""
+        if not self.real_part:
+            return self
+        return Equations(np.concatenate([self.rows.real, -self.rows.imag]), self.target)
+
+    def joined(self, vector: NDArray[np.number]) -> NDArray[np.number]:
+        """The vector of these equations that stands for one of those that are `split`."""
+        if not self.real_part:
+            return vector
+        real, imaginary = np.split(vector, 2)
+        joined: NDArray[np.number] = real + 1j * imaginary
+        return joined
+
 
 def least_squares(given: Equations) -> tuple[NDArray[np.number], float]:
     """Return the shortest vector that minimises ``||vector @ rows - target||``, and the residual.
 
     The residual is relative to the target's norm.
     """
-    rows = given.rows
-    if given.real_part:  # rows to be combined with real numbers
-        rows = np.concatenate([rows.real, -rows.imag])
-    vector = np.linalg.lstsq(rows.T, given.target)[0]
-    left = np.linalg.norm(rows.T @ vector - given.target) / np.linalg.norm(given.target)
-    if given.real_part:
-        f = len(given.rows)
-        vector = vector[:f] + 1j * vector[f:]
-    return vector, float(left)
+    rows, target, _ = given.split()
+    vector = np.linalg.lstsq(rows.T, target)[0]
+    left = np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target)
+    return given.joined(vector), float(left)
 
 
 def row_sizes(rows: NDArray[np.number]) -> Floats:
@@ -154,15 +163,28 @@ def near_exact_of(
 
 
 def near_exact_solution(
-    rows: NDArray[np.number], target: NDArray[np.number], unit: float = DOUBLE
+    rows: NDArray[np.number],
+    target: Floats,
+    unit: float = DOUBLE,
+    real_part: bool = False,
 ) -> tuple[NDArray[np.number], float]:
-    """As `near_exact_vector`, for rows alone: least squares finds the shortest vector."""
+    """As `near_exact_vector`, for `Equations`: least squares finds the shortest vector."""
+    if real_part:  # messages are rounded by their size, whatever their part
+        given = Equations(rows, target, real_part)
+        vector, bias = _shortest(given.split().rows, np.tile(row_sizes(rows), 2), target, unit)
+        return given.joined(vector), bias
     if rows.size >= _LARGE and rows.dtype.kind == "f":
         line, column = np.nonzero(rows)
         found = _sparse_solution(rows.shape, line, column, rows[line, column], target, unit)
         if found is not None:
             return found
-    sizes = row_sizes(rows)
+    return _shortest(rows, row_sizes(rows), target, unit)
+
+
+def _shortest(
+    rows: NDArray[np.number], sizes: Floats, target: NDArray[np.number], unit: float
+) -> tuple[NDArray[np.number], float]:
+    """`near_exact_vector` by least squares."""
     scaled = (rows / sizes[:, None]).T
 
     def solve(wanted: NDArray[np.number]) -> NDArray[np.number]:

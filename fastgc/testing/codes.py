@@ -45,7 +45,7 @@ from ..coding.trust import UNSTABLE
 from ..delays import Exponential
 from ..engines import find_engine
 from ..errors import CorruptMessageError, InstabilityWarning, NotDecodableError
-from ..numerics.solve import SOLVED, least_squares
+from ..numerics.solve import SOLVED, Equations, least_squares
 from ..planning.simulation import simulate
 from ..stability.precision import Experiment
 from ..training.data import Dataset
@@ -101,9 +101,8 @@ class Subject:
         """Return the share of the gradient that least squares leaves out."""
         if self.code.scheme.data.coded:
             return least_squares(self.code.scheme.equations(survivors))[1]
-        rows, target = self._system(survivors)
-        vector = np.linalg.lstsq(rows.T, target)[0]
-        return float(np.linalg.norm(rows.T @ vector - target) / np.linalg.norm(target))
+        real_part = self.code.scheme.layout == "complex"
+        return least_squares(Equations(*self._system(survivors), real_part))[1]
 
     def left_by(self, survivors: Ints, vector: Array) -> float:
         """Return the share of the gradient that a vector leaves out."""

@@ -14,6 +14,7 @@ from tables import spans
 
 from fastgc import NotDecodableError, ReedSolomon
 from fastgc.codes import reed_solomon
+from fastgc.coding.rules import Blocks, Waiting
 from fastgc.kernels import fourier
 from fastgc.kernels.fourier import transform_length
 
@@ -330,7 +331,8 @@ def test_rows_of_a_large_code_are_made_by_themselves():
 def test_spread_is_an_exact_and_shorter_vector(n, k, s):
     code = ReedSolomon(n, k, stragglers=s, clusters="auto")
     B = code.matrix()
-    block, need = code.scheme.rule
+    start, need = code.scheme.tables.start, code.scheme.tables.need
+    block = np.repeat(np.arange(need.size), np.diff(start))
     rng = np.random.default_rng(n)
     decoded_anew = 0
     for trial in range(30):
@@ -388,6 +390,59 @@ def test_spread_of_many_stragglers():
 # ------------------------------------------------------- fewer than n - s survivors that suffice
 
 
+def determined(n, k, w):
+    """Return all sets of survivors as rows of bools, and whether each determines the gradient.
+
+    By the rank of their rows, exactly: numbers are integers modulo a prime p = 1 mod n, where alpha
+    is an n-th root of unity. (Ranks modulo a prime are smaller only if it divides a determinant.)
+    """
+    p = next(p for p in itertools.count((1 << 30) // n * n + 1, n) if is_prime(p))
+    alpha = next(
+        a
+        for a in (pow(x, (p - 1) // n, p) for x in range(2, p))
+        if len({pow(a, t, p) for t in range(n)}) == n
+    )
+    mask = np.unique(algorithm_4(n, k, w), axis=1)
+    dense = np.zeros((n, mask.shape[1] + 1), dtype=np.int64)
+    for j, i in itertools.product(range(mask.shape[1]), range(n)):
+        others = [r for r in range(n) if not mask[r, j]]  # t_j(x) is 1 at 0, and 0 at these
+        dense[i, j] = math.prod(1 - pow(alpha, i - r, p) for r in others) % p
+    sets = np.array(list(itertools.product([False, True], repeat=n)))
+    rows = np.where(sets[:, :, None], dense, 0)
+    target = np.ones((len(sets), 1, mask.shape[1] + 1), dtype=np.int64)
+    rows = np.concatenate([rows, target], axis=1)  # the last row is to be a sum of the others
+    rows[:, -1, -1] = 0
+    each = np.arange(len(sets))
+    for j in range(mask.shape[1]):
+        at = np.argmax(rows[:, :-1, j] != 0, axis=1)
+        pivot = rows[each, at].copy()
+        lead = pivot[:, j]
+        rows[each[lead != 0], at[lead != 0]] = 0
+        scaled = np.where(lead[:, None] != 0, pivot, 0)
+        rows = (
+            rows * np.where(lead, lead, 1)[:, None, None] - rows[:, :, j, None] * scaled[:, None]
+        ) % p
+    return sets, ~rows[:, -1].any(axis=1)
+
+
+def is_prime(p):
+    return all(p % d for d in range(2, math.isqrt(p) + 1))
+
+
+def test_decodable_is_what_the_exact_rank_says():
+    """Every set of survivors, of all codes of few workers."""
+    kinds = set()
+    for n, k, w in valid(*much((14, 18), (6, 8))):
+        code = ReedSolomon(n, k, load=w)
+        sets, exactly = determined(n, k, w)
+        found = [code.decodable(each) for each in sets]
+        np.testing.assert_array_equal(found, exactly, err_msg=repr(code))
+        kinds.add(type(code.scheme.rule))
+        enough = sets.sum(axis=1) >= code.threshold
+        assert exactly[enough].all()
+    assert kinds == {Blocks, Waiting}
+
+
 # Each with a mean number of workers, in random order, that is not to be exceeded.
 SMALLER = [
     (ReedSolomon(20, stragglers=4), 6.9),  # s + 1 divides n: one message of each of four cells
@@ -397,6 +452,11 @@ SMALLER = [
     (ReedSolomon(20, 40, stragglers=4), 6.9),
     (ReedSolomon(7, 3, load=1), 4.5),  # cells of 3, 2 and 2 workers
     (ReedSolomon(24, stragglers=3, clusters=3), 11.8),
+    (ReedSolomon(60, stragglers=8), 24.5),  # any 52, but columns are shifts of 20 by three workers
+    (ReedSolomon(60, stragglers=29, root=1), 14),
+    (ReedSolomon(12, 9, load=4), 7.1),
+    (ReedSolomon(15, stragglers=5, clusters=2), 8),
+    (ReedSolomon(30, stragglers=3, packed=False), 17.5),  # of which 15 have 30 real parts
 ]
 
 

@@ -150,7 +150,7 @@ def test_random_small_sets_of_large_codes(code):
         seen.add(ready)
         if claims_all_that_spans(code):
             assert ready == spans(code, F)
-        elif getattr(code.scheme, "clusters", 1) == 1:
+        else:
             assert ready == (size >= code.threshold)
         if not ready:
             with pytest.raises(NotDecodableError, match=f"{size} messages do not determine"):

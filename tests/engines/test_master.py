@@ -351,7 +351,7 @@ def test_patience_begins_with_the_first_death_that_matters(passing):
     with pytest.raises(NotDecodableError, match=r"^workers \[0, 1, 2\] have died") as caught:
         cluster.step(np.ones(1), np.empty(1))
     assert now[0] == pytest.approx(12.0)
-    assert caught.value.missing == 2
+    assert caught.value.missing == 1  # of worker 0 or 1
 
 
 def test_one_message_is_waited_for_if_an_approximation_may_do(passing):
@@ -512,7 +512,7 @@ def test_too_few_are_asked_dead_or_alive():
     code = ReedSolomon(4, stragglers=1)
     cluster = script(code, [[Event(Kind.DIED, 0)]])
     with pytest.raises(NotDecodableError, match=r"^2 messages do not determine"):
-        cluster.collect(np.ones(1), code.round(1), [0, 2])
+        cluster.collect(np.ones(1), code.round(1), [0, 1])
     assert cluster.done == []
 
 

@@ -334,9 +334,9 @@ def test_what_comes_at_the_timeout_is_in_time():
 
 
 def test_a_timeout_in_simulated_time():
-    code = fastgc.ReedSolomon(4, stragglers=1)
+    code = fastgc.ReedSolomon(4, 3, stragglers=1)
     delays = Delays([1.0, 2.0, 3.0, NEVER], [1.0, NEVER, 4.0, NEVER], [1.0, 2.0, 3.5, 9.0])
-    cluster = SimulatedCluster(code, [1.0] * 4, np.multiply, 1, delays=delays, timeout=3.25)
+    cluster = SimulatedCluster(code, [1.0] * 3, np.multiply, 1, delays=delays, timeout=3.25)
     out = np.zeros(1)
     assert cluster.step(np.ones(1), out).wait_seconds == 3.0
     for number in (1, 2):
@@ -346,7 +346,7 @@ def test_a_timeout_in_simulated_time():
         assert out == 0
     assert cluster.clock() == 3.0
     cluster.step(np.ones(1), out)  # without delays
-    np.testing.assert_allclose(out, 4.0)
+    np.testing.assert_allclose(out, 3.0)
     # Too few workers are asked, so the engine does not wait for the timeout.
     with pytest.raises(fastgc.NotDecodableError) as caught:
         cluster.collect(np.ones(1), code.round(1), [1, 3])

@@ -221,8 +221,9 @@ def test_plan_of_a_slow_link_prefers_few_messages():
     both = planning.plan(13, None, 1e-9, codes=names, p=1000, bandwidth=8e6, rounds=5)
     for s, choice in times_of(both, "rs").items():
         assert choice.wait == pytest.approx((13 - s) * 1e-3, rel=1e-3)
+        # But they are two real equations each, so seven may determine 13 partitions.
         twice = times_of(both, "rs:packed=no")[s]
-        assert twice.wait == pytest.approx(2 * choice.wait, rel=1e-3)
+        assert 0.999 * min(13 - s, 7) < twice.wait / 2e-3 < 1.001 * (13 - s)
 
 
 def test_best_is_no_useless_code():

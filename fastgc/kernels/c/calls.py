@@ -457,6 +457,7 @@ def completion(
         "workers": plan.loads.size,
         "groups": plan.need.size,
         "width": plan.spare.shape[1],
+        "ways": len(plan.spare) // len(plan.share),
     }
     status = lib.fgc_completion(
         struct_of("fgc_completion_plan", **fields),

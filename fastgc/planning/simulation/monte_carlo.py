@@ -411,10 +411,15 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
             return None
         wait, rule = rule.wait, rule.rule
     spare: Floats | None = np.empty((0, 0))
+    forwards = False
     if isinstance(rule, Span) and wait:
-        if (spare := rule.spare()) is None:
+        # A step takes as long as rows are, or as many as can be spared.
+        forwards = 2 * rule.equations(np.arange(0)).target.size <= rule.messages
+        if (spare := rule.turned() if forwards else rule.spare()) is None:
             return None
-        if spare.shape[1] == 1 and np.abs(spare).min() > SOLVED:  # every message is needed
+        if (
+            not forwards and spare.shape[1] == 1 and np.abs(spare).min() > SOLVED
+        ):  # every message is needed
             rule = Blocks.one(rule.messages, rule.messages)
     group = other = need = np.empty(0, dtype=np.int64)
     total = 0
@@ -444,6 +449,7 @@ def kernel_rule(code: Code) -> CompletionPlan | None:
         int(total),
         wait,
         np.ascontiguousarray(spare),
+        forwards,
     )
 
 
