@@ -89,8 +89,9 @@ class ReactiveDataParallel:
         differ, the other one is left out before anybody uses its gradient. This takes one pass more
         in these steps. Gradients differ if they are apart by more than 1e-3 of their norm.
     times : path, optional
-        A CSV file of the seconds that each rank computed in each step: a row for each step, a
-        column for each rank. ``fastgc plan --recorded`` reads it.
+        A CSV file of the seconds in which each rank would compute an equal share of the batch, from
+        those that it took for its own: a row for each step, a column for each rank. ``fastgc plan
+        --recorded times.csv --per computation`` reads it. Rows are added to a file that is there.
     rank : int, optional
         Default: that of torchrun; without torchrun the coordinator gives a number.
     ranks : int, optional
@@ -606,7 +607,7 @@ class ReactiveDataParallel:
         had = [shares.length(each) for each in heads.parts()]
         self._known = _Known(heads.names, heads.of("pace").tolist(), had)
         if self._times is not None:
-            self._times.add(heads.ranks, heads.of("seconds").tolist())
+            self._times.add(heads.ranks, heads.of("seconds").tolist(), had)
 
     def _plan(self, view: View, size: int) -> list[shares.Intervals]:
         """Deal a batch out to the ranks of a view."""

@@ -1,4 +1,4 @@
-"""The seconds that each rank computed in each step, as ``fastgc plan --recorded`` reads them."""
+"""How long each rank would compute an equal share, as ``fastgc plan --recorded`` reads it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ class Times:
         self._path = Path(path)
         self._found: dict[int, float] = {}
 
-    def add(self, ranks: Sequence[int], seconds: Sequence[float]) -> None:
-        """Add the seconds of a sum."""
-        for rank, each in zip(ranks, seconds, strict=True):
-            self._found[rank] = self._found.get(rank, 0.0) + each
+    def add(self, ranks: Sequence[int], seconds: Sequence[float], sizes: Sequence[int]) -> None:
+        """Add the seconds of a sum, in which shares had these sizes."""
+        equal = sum(sizes) / len(sizes)
+        for rank, each, size in zip(ranks, seconds, sizes, strict=True):
+            if size:
+                self._found[rank] = self._found.get(rank, 0.0) + each * equal / size
 
     def end_step(self, writes: bool) -> None:
         """End a step; the first rank writes it."""

@@ -287,6 +287,8 @@ def test_shares_follow_paces_and_times_are_written(tmp_path):
     times = np.loadtxt(tmp_path / "times.csv", delimiter=",")
     assert times.shape == (15, 2)
     assert np.isfinite(fastgc.delays.Empirical(times).mean())
+    ratios = times[5:, 1] / times[5:, 0]  # of equal shares, though rank 1 has computed a third
+    assert 2 < np.median(ratios) < 4
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
