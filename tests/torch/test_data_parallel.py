@@ -399,11 +399,7 @@ def lines_of_the_plain_loop(steps=60, size=256, parts=8):
             yield whole, hits
 
 
-# The others run the script above, which is short.
-LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("simulated", "mpi", "ray")]
-
-
-@pytest.mark.parametrize("engine", ["local", "torch", *LONG])
+@pytest.mark.parametrize("engine", ["local", "torch"])  # the others run the script above
 def test_the_example_is_the_plain_loop_by_any_engine(engine, tmp_path):
     pytest.importorskip("sklearn")
     path, workers = EXAMPLE, 8

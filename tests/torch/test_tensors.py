@@ -101,28 +101,6 @@ def test_decoded_gradient_is_the_full_batch(code, dtype, classes):
             assert all((w.grad != 7).any() for w in job.parameters)
 
 
-@pytest.mark.parametrize("code", [REAL[0], REAL[2], COMPLEX[0]], ids=repr)
-def test_training_reaches_the_loss_of_plain_training(code):
-    losses = []
-    for coded in (False, True):
-        job = Job()
-        optimizer = torch.optim.SGD(job.model.parameters(), lr=2.0 / len(job.X), momentum=0.9)
-        shards, messages = code.encode_data(job.X, job.y), job.room(code)
-        decode = code.bind(messages, job.gradient)
-        for _ in range(25):
-            if coded:
-                survivors = torch.randperm(code.n)[: code.threshold]
-                for i in survivors.tolist():
-                    job.send(code, shards, i, messages[i])
-                decode(survivors)
-            else:
-                job.gradient[:] = job.whole()
-            optimizer.step()
-        losses.append(job.loss(job.X, job.y).item() / len(job.X))
-    assert losses[0] < 0.8  # it began at 2.3
-    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
-
-
 @pytest.mark.parametrize("code", [REAL[0], COMPLEX[0]], ids=repr)
 def test_parameters_may_be_views_of_the_optimizer_of_fastgc(code):
     """A step in place, with a decoded tensor, moves the module."""
