@@ -27,7 +27,7 @@ import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, IterableDataset
 
 from .._base.arrays import Ints, at_least
 from ..engines.memory import Memory
@@ -80,7 +80,8 @@ class Batches:
                 else f"the dataset has {self._samples} samples, too few for {partitions} partitions"
             )
         self._seed = at_least("seed", seed, 0)
-        self._sampler: Any = sampler
+        self._permutes = sampler is None
+        self._sampler: Any = _Permuted(self._seed, self._samples) if sampler is None else sampler
         self._ahead = ahead
         self._begin(0)
 
@@ -88,13 +89,12 @@ class Batches:
         self.step = step  # batches taken so far
         self._coming: deque[Ints] = deque()
         self._wrong: Exception | None = None  # why there are no batches after these
-        self._batches = self._permuted(step) if self._sampler is None else self._sampled(step)
+        epoch, skipped = divmod(step, self.per_epoch) if self._permutes else (0, step)
+        self._batches = itertools.islice(self._drawn(epoch), skipped, None)
 
     @property
     def per_epoch(self) -> int:
         """Batches of an epoch."""
-        if self._sampler is None:
-            return self._samples // self.size
         if not isinstance(self._sampler, Sized):
             raise TypeError(f"the sampler, {type(self._sampler).__name__}, has no length")
         return len(self._sampler) // self.size
@@ -118,38 +118,21 @@ class Batches:
         self.step += 1
         return found
 
-    def _permuted(self, step: int) -> Iterator[Ints]:
-        first, at = divmod(step, self.per_epoch)
+    def _drawn(self, first: int) -> Iterator[Ints]:
+        """Return the batches of this epoch and of all after it."""
         for epoch in itertools.count(first):
-            order = np.random.default_rng((self._seed, epoch)).permutation(self._samples)
-            for batch in range(at, self.per_epoch):
-                yield order[batch * self.size : (batch + 1) * self.size]
-            at = 0
-
-    def _sampled(self, step: int) -> Iterator[Ints]:
-        for epoch in itertools.count():
             if hasattr(self._sampler, "set_epoch"):
                 self._sampler.set_epoch(epoch)
-            drawn, given = iter(self._sampler), 0
-            while len(taken := list(itertools.islice(drawn, self.size))) == self.size:
-                given += 1
-                step -= 1
-                if step < 0:
-                    yield self._checked(taken)
-            if not given:
+            taken: list[Any] = []
+            for taken in BatchSampler(self._sampler, self.size, drop_last=True):
+                indices = np.array(taken)
+                if indices.ndim != 1 or indices.dtype.kind not in "iu":
+                    raise TypeError(
+                        f"the sampler must give indices, one at a time, not {taken[0]!r}"
+                    )
+                yield indices
+            if not taken:
                 raise ValueError(f"the sampler gives fewer than batch_size = {self.size} indices")
-
-    def _checked(self, taken: Sequence[Any]) -> Ints:
-        try:
-            indices = np.array([int(i) for i in taken], np.int64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"the sampler must give indices, one at a time, not {taken[0]!r}"
-            ) from None
-        if indices.min() < 0 or indices.max() >= self._samples:
-            wrong = indices[(indices < 0) | (indices >= self._samples)][0]
-            raise ValueError(f"the sampler gave index {wrong} of {self._samples} samples")
-        return indices
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position for `load_state_dict`."""
@@ -164,6 +147,23 @@ class Batches:
             if name != "step" and state[name] != own:
                 raise ValueError(f"the state is of a run with {name} = {state[name]}, not {own}")
         self._begin(at_least("step", state["step"], 0))
+
+
+class _Permuted:
+    """The order of samples without a sampler: another permutation in each epoch."""
+
+    def __init__(self, seed: int, samples: int) -> None:
+        self._seed, self._samples, self._epoch = seed, samples, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.random.default_rng((self._seed, self._epoch)).permutation(self._samples)
+        return iter(order.tolist())
 
 
 class Feed:
