@@ -146,9 +146,9 @@ class ReedSolomon(Code):
     s + 1 divides n, workers hold the same partitions or none in common, and one of each kind is
     enough: on average 6.7 of 20 workers with 4 stragglers, instead of 16. The rank of the rows says
     which messages suffice. So it does if messages are not packed, as each is then two equations for
-    real gradients. (In codes of more than 2^17 numbers, n times the columns that differ, it takes
-    too long: there, n - s messages are waited for.) Only the method "auto" decodes from fewer than
-    n - s, by one message of each kind, or by the shortest vector.
+    real gradients. (If more than 128 columns differ, that takes too long, and rounds wait for n - s
+    messages.) Only the method "auto" decodes from fewer than n - s, by one message of each kind, or
+    by the shortest vector.
 
     With more survivors than needed there are many decoding vectors, and some make the gradient more
     precise than others. One of these methods computes the vector:
@@ -400,8 +400,8 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def _affordable(self) -> bool:
-        """Whether a table of the columns that differ, or systems of them, are."""
-        return self.n * sum(c.kinds()[0].size for c in self.parts) <= SPANNED
+        """Whether few enough columns differ for systems of them to be solved in each round."""
+        return sum(c.kinds()[0].size for c in self.parts) <= SPANNED
 
     @cached_property
     def _spans(self) -> bool:
@@ -474,11 +474,15 @@ class ReedSolomonScheme(Scheme):
         def choose(f: int) -> int:
             by_transforms = least <= f <= most
             status: int = transform(f, longest_by_transforms) if by_transforms else run(direct, f)
-            if status == Status.TOO_FEW and self._solved(survivors[:f], vector[:f], unit):
-                return Status.OK
-            if status and self._replace(status, survivors[:f], vector[:f], unit, longest):
-                return Status.OK
-            return status
+            return status and retry(status, f)
+
+        def retry(status: int, f: int) -> int:
+            came, found = survivors[:f], vector[:f]
+            if status == Status.TOO_FEW:
+                good = self._solved(came, found, unit)
+            else:
+                good = self._replace(status, came, found, unit, longest)
+            return Status.OK if good else status
 
         # Methods that fill the vector by kernels, and return a status. The others solve the system.
         ways: dict[str, Callable[[int], int]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,10 @@ _BIASED = 8
 # rounding.
 _LARGE, _DENSE = 1 << 14, 1 / 8
 _FLAT, _STEPS, _BIAS = 1e-14, 3000, 1e-6
+
+
+# What normal equations may leave of a target, for a second step to find it all.
+_HALF = 1e-8
 
 
 class Equations(NamedTuple):
@@ -184,8 +189,23 @@ def near_exact_solution(
 def _shortest(
     rows: NDArray[np.number], sizes: Floats, target: NDArray[np.number], unit: float
 ) -> tuple[NDArray[np.number], float]:
-    """`near_exact_vector` by least squares."""
+    """`near_exact_vector` by least squares.
+
+    If there are more rows than unknowns, the normal equations take a tenth of the time. They lose
+    twice the digits. If more than half of these are lost, a decomposition of the rows does better.
+    """
     scaled = (rows / sizes[:, None]).T
+    if len(rows) > target.size:
+        with suppress(np.linalg.LinAlgError):
+            inverse = np.linalg.inv(scaled @ scaled.conj().T)
+
+            def by_normal(wanted: NDArray[np.number]) -> NDArray[np.number]:
+                found: NDArray[np.number] = scaled.conj().T @ (inverse @ wanted)
+                return found / sizes
+
+            left = target - rows.T @ by_normal(target)
+            if np.linalg.norm(left) <= _HALF * np.linalg.norm(target):
+                return near_exact_vector(by_normal, rows, sizes, target, unit)
 
     def solve(wanted: NDArray[np.number]) -> NDArray[np.number]:
         shortest: NDArray[np.number] = np.linalg.lstsq(scaled, wanted)[0]
