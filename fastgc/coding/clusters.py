@@ -25,8 +25,8 @@ from .arguments import check_between, check_stragglers
 DIRECT, EVEN = 1 << 26, 1e3
 
 
-# Most columns that differ, for the rank of rows to tell which workers suffice. A vector of 128 takes
-# a millisecond, and to follow a round 0.03 of one for each message; with 250 it is 200 and 1.
+# Most columns that differ, for the rank of rows to tell which workers suffice. With 128 a vector
+# takes a millisecond, and to follow a round 0.03 ms a message; with 250 it is 200 ms and 1 ms.
 SPANNED = 128
 
 
