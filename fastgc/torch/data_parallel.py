@@ -26,7 +26,6 @@ from .job import (
     check_sum,
     copied,
     losses,
-    moved,
     plainly,
     weights_losses,
 )
@@ -155,7 +154,6 @@ class CodedDataParallel:
             raise SystemExit(0)
         self._module = module
         self._parameters = trainable(module)
-        self._device = self._parameters[0].device
         if not callable(loss):
             raise TypeError(f"loss must be callable, loss(module, batch), not {loss!r}")
         _check_code(code)
@@ -189,7 +187,7 @@ class CodedDataParallel:
         # The first vector is for gradients that become .grad, a second one for those added to it.
         self._outs = [np.empty(layout.message_size, dtype)]
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
-        job, shards = Job(*what, device, threads, ahead), [None] * code.scheme.data.shards
+        job, shards = Job(*what, device, threads), [None] * code.scheme.data.shards
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
         # Parameters are views of the vector that is sent; all else must not change.
         self._last: tuple[int, Ints] | None = None
@@ -332,15 +330,14 @@ class CodedDataParallel:
 
     def _try(self, buffers: str) -> tuple[list[str], int]:
         """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
-        feed, device = self._feed, self._device
-        with restored(device), plainly():
+        with restored(torch.device("cpu")), plainly():
             # By a copy, as workers have it: nothing here is changed.
             module, loss = copied(self._module, self._loss)
             before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
             written = [p._version for p in trainable(module)]
 
             def compute(few: range) -> tuple[torch.Tensor, list[float]]:
-                return losses(loss, module, moved(feed(few), device))
+                return losses(loss, module, self._feed(few))
 
             def gradients() -> tuple[int, list[torch.Tensor | None]]:
                 seed_all(0)

@@ -184,8 +184,8 @@ class Job:
     """What all workers need. It is pickled by value if it cannot be imported.
 
     `scale` multiplies the loss, and so the gradients. `buffers` names the buffers that forward may
-    change. `fetching` is the number of processes that fetch samples, for each worker. All else is
-    as in `fastgc.torch.CodedDataParallel`.
+    change. As many processes fetch samples as batches are sent ahead. All else is as in
+    `fastgc.torch.CodedDataParallel`.
     """
 
     modules = ("torch", __name__)  # imported in the process from which workers are forked
@@ -201,7 +201,6 @@ class Job:
     buffers: Sequence[str]
     device: Device
     threads: int
-    fetching: int
     default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)
     _own: _Replica | None = None
     _taken: bool = False  # whether a worker in this process computes with the module itself
@@ -233,7 +232,8 @@ class Job:
         code, first, self._taken = task.code, not self._taken, True
         torch.set_num_threads(self.threads)
         # The loader forks its processes before this touches a device: forks cannot use one.
-        loader = Loader(self.feed, self.seed, self.fetching) if first and self.fetching else None
+        ahead = self.layout.ahead if first else 0
+        loader = Loader(self.feed, self.seed, ahead) if ahead else None
         device = self.device(number) if callable(self.device) else self.device
         module = self.module if first else copy.deepcopy(self.module)
         messages = range(int(code.scheme.messages.counts[number]))

@@ -35,17 +35,12 @@ def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
                 "before that"
             )
     dtypes = {p.dtype for p in found.values()}
-    if any(d.is_complex for d in dtypes):
-        raise TypeError(
-            "parameters must be real: keep complex ones as pairs of real numbers "
-            "(torch.view_as_real), and make them complex in forward (torch.view_as_complex)"
-        )
     if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(d) for d in dtypes))
         raise TypeError(
             f"parameters must be all float32 or all float64, not {names}: keep them in float32 "
-            "(module.float()), compute in less inside the loss (torch.autocast), and send less by "
-            'message_dtype="bfloat16"'
+            "(module.float()), complex ones as pairs (torch.view_as_real), compute in less inside "
+            'the loss (torch.autocast), and send less by message_dtype="bfloat16"'
         )
     return list(found.values())
 
