@@ -12,6 +12,10 @@
 #error "the kernels use vector extensions of C: compile them with GCC or Clang"
 #endif
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "compile the kernels without -ffast-math: they tell numbers from NaN and Inf, and round as written"
+#endif
+
 #ifdef FGC_SANITIZED /* with the sanitizers' checks, forced inlining takes minutes to compile */
 #define FGC_INLINE inline
 #else

@@ -1,6 +1,7 @@
 """``python -m fastgc`` and the command ``fastgc``."""
 
 import codecs
+import contextlib
 import io
 import os
 import signal
@@ -35,9 +36,10 @@ def main() -> None:
             stream.reconfigure(errors="fastgc")
 
     # so that module:Class finds files of the current folder, as `python -m` does
-    here = os.getcwd()
-    if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    with contextlib.suppress(FileNotFoundError):  # the folder was removed
+        here = os.getcwd()
+        if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
+            sys.path.insert(0, here)
     app(prog_name="fastgc")
 
 

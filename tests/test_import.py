@@ -1,5 +1,7 @@
 """The cost and the names of an import, and the choice of kernels."""
 
+import shlex
+
 import programs
 import pytest
 
@@ -68,3 +70,12 @@ def test_environment_chooses_kernels(name):
 def test_unknown_kernels_are_refused():
     result = python("import fastgc; fastgc.backend()", FASTGC_BACKEND="fortran")
     assert "FASTGC_BACKEND must be c or numba, not 'fortran'" in result.stderr
+
+
+def test_version_in_a_folder_that_was_removed(tmp_path):
+    gone = tmp_path / "gone"
+    command = shlex.join(programs.python("-m", "fastgc", "--version"))
+    go = f"mkdir {gone} && cd {gone} && rmdir {gone} && exec {command}"
+    done = programs.run(["/bin/sh", "-c", go])
+    assert done.stdout.startswith("fastgc ")
+    assert "Traceback" not in done.stderr

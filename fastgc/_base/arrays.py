@@ -299,6 +299,21 @@ def check_vector(
     return checked
 
 
+def read_only(data: Any) -> Any:
+    """Return data whose NumPy arrays cannot be written to; what contains them is made anew."""
+    if isinstance(data, np.ndarray):
+        view = data.view()
+        view.flags.writeable = False
+        return view
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(read_only, data))
+    if type(data) in (tuple, list):
+        return type(data)(map(read_only, data))
+    if type(data) is dict:
+        return {name: read_only(each) for name, each in data.items()}
+    return data
+
+
 def check_output(what: str, array: Output, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """Return a view of `array`, if results of this dtype and shape can be written into it."""
     if type(array) is not np.ndarray:

@@ -140,6 +140,10 @@ class Empirical(Distribution):
         """Whether whole rounds are drawn."""
         return self.samples.ndim == 2
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is computed again when it is needed."""
+        return {"samples": self.samples, "per": self.per}
+
     @cached_property
     def _sorted(self) -> Floats:
         return np.sort(self.samples, axis=None)

@@ -16,7 +16,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._base.arrays import Array, Floats, Ints, check_dtype, check_index, check_vector
+from .._base.arrays import Array, Floats, Ints, check_dtype, check_index, check_vector, read_only
 from ..codes import Code, ReactiveRound, Round, Share
 from ..coding.format import Format
 from ..coding.round import Chosen, Gathering, Host
@@ -110,7 +110,7 @@ class RoundLoop:
             self._decoded = np.empty(self._size, dtype=sent.gradient_dtype)
         self._task = Task(
             code,
-            shards,
+            [read_only(shard) for shard in shards],
             gradient,
             run.batch,
             self._size,

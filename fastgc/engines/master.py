@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import weakref
 from collections import deque
@@ -49,7 +50,7 @@ class Master(RoundLoop):
         The gradient code, for ``code.n`` workers.
     shards : sequence of length ``code.scheme.data.shards``
         The data of each partition, as ``code.encode_data`` returns them: anything that can be
-        pickled.
+        pickled. NumPy arrays in them are read-only to `gradient`.
     gradient : callable
         ``gradient(theta, shard, out)`` writes the partial gradient of a shard at the read-only
         parameters ``theta`` to all of ``out``, which holds NaN, and returns None or ``out``. It is
@@ -107,6 +108,7 @@ class Master(RoundLoop):
         # Whether each message may show that the lost are needed in place of the corrupt, or that an
         # approximation does without them.
         self._hopes_anew = bool(self._options.verify) or self._options.partial != "raise"
+        self._pid = os.getpid()
         self.transport = self._open(self._task)
         self._can_ask = getattr(self.transport, "asks", False)
         self._exposed = getattr(self.transport, "exposed", False)
@@ -193,6 +195,14 @@ class Master(RoundLoop):
                 raise WorkerFailedError(
                     f"worker {event.worker} died while it started{event.text}", event.worker
                 )
+
+    def _opened(self, theta: Array) -> Array:
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                f"the workers belong to process {self._pid}, of which this one is a fork: make a "
+                "cluster in the process that uses it"
+            )
+        return super()._opened(theta)
 
     def _hand_out(self, run: Run, theta: Array) -> None:
         self._stale = self._refused = 0

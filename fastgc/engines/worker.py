@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array
+from .._base.arrays import Array, read_only
 from .interface import Gradient, Kind, Messages, Question, Task
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
@@ -172,6 +172,7 @@ class Worker:
     ) -> None:
         self.number, self.message_count = number, task.code.scheme.messages.counts[number]
         self._together = bool(task.code.scheme.messages.together[number])
+        data = [[(partition, read_only(shard)) for partition, shard in part] for part in data]
         data, others = data[: self.message_count], data[self.message_count :]
         # Other workers' data that it holds, and what computes their messages once it is asked.
         self._others = dict(zip(task.code.scheme.holders.held_for[number], others, strict=False))

@@ -403,9 +403,7 @@ class Interpolator:
                 *self._prepared, values, points, self._scale, found
             )
         if not done:  # also for points that `at` refuses, and for non-finite values
-            matrix = self.at(points).matrix
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = np.dot(matrix, values)
+            found = self.at(points)(values)
             if target is not None:
                 target[...] = found
         result: Any = found[0] if single else found
@@ -519,15 +517,29 @@ class Evaluator:
         ):
             values = _values(values, *self._size)
         if out is None:
-            found: Array = np.dot(self.matrix, values)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found: Array = np.dot(self.matrix, values)
+            self._mend(values, found)
             return found
         kind = np.result_type(self._dtype, values)
         shape = (len(self.matrix), *values.shape[1:])
         target = check_output("out", out, kind, shape)
         if np.may_share_memory(target, values) or np.may_share_memory(target, self.matrix):
             raise ValueError("out shares memory with values, or with the matrix")
-        np.dot(self.matrix.astype(kind, copy=False), values.astype(kind, copy=False), out=target)
+        matrix, values = self.matrix.astype(kind, copy=False), values.astype(kind, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.dot(matrix, values, out=target)
+        self._mend(values, target)
         return out  # type: ignore[no-any-return]
+
+    def _mend(self, values: Array, found: Array) -> None:
+        """At a node, write its value: a sum with another value that is NaN or Inf is NaN."""
+        if np.vdot(found, found).real < np.inf:
+            return
+        rows = np.flatnonzero(np.count_nonzero(self.matrix, axis=1) == 1)
+        nodes = self.matrix[rows].argmax(axis=1)
+        there = self.matrix[rows, nodes] == 1
+        found[rows[there]] = values[nodes[there]]
 
 
 def _values(values: ArrayLike, m: int) -> Array:

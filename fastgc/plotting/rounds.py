@@ -325,7 +325,7 @@ def _legend(*axes: Axes) -> None:
 
 
 def _length(shown: list[_Shown]) -> float:
-    return shown[-1].end - shown[0].begin
+    return (shown[-1].end - shown[0].begin) or 1e-6  # rounds without delays take no simulated time
 
 
 def _check_messages(shown: list[_Shown], counts: Sequence[int], code: Coded | None) -> None:

@@ -52,6 +52,7 @@ _OWN: dict[str, Any] = {"error": CheckpointError, "links": False}  # how to read
 _DTYPE = re.compile(r"[<>|][biufc]\d+")
 _NUMBER = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SCALAR = re.compile(r"np\.(?:float|int|uint)\d+\(([^()]*)\)")  # as NumPy 2 writes its numbers
 
 
 class Checkpoint:
@@ -407,6 +408,7 @@ def _plain(value: Any) -> Any:
 
 def _text(value: object) -> str:
     text = _ADDRESS.sub("", value if isinstance(value, str) else repr(value))
+    text = _SCALAR.sub(r"\1", text)
     return _NUMBER.sub(lambda number: f"{float(number[0]):.9g}", text)
 
 

@@ -206,6 +206,19 @@ class History:
                 said.append(f"deaths {self.rounds[-1].deaths}")
         return f"History({self.name!r}, {self.code}, {self.data}: {', '.join(said)})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        told = [
+            {**vars(each), "theta": None, "rounds": [vars(r) for r in each.rounds]}
+            for each in (self, other)
+        ]
+        # By repr, in which NaN equals NaN.
+        alike = repr(told[0]) == repr(told[1])
+        return alike and np.array_equal(self.theta, other.theta, equal_nan=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def _measured(self, error: float) -> str:
         return f"{100 * error:.3g}%" if self.measure == MISCLASSIFIED else short(error)
 

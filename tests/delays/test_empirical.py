@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import pickle
 import sys
 
 import numpy as np
@@ -417,3 +418,13 @@ def test_fit_of_any_times(times):
 def test_fit_refused(times, options, message):
     with pytest.raises(ValueError, match=message):
         fit(times, **options)
+
+
+def test_use_leaves_the_pickle_as_it_was():
+    trace = Empirical(np.random.default_rng(0).random((50, 20)), per="computation")
+    before = pickle.dumps(trace)
+    trace.cdf([0.5]), trace.quantile([0.5]), trace.mean()
+    assert len(pickle.dumps(trace)) == len(before)
+    again = pickle.loads(pickle.dumps(trace))
+    assert again.quantile([0.5]) == trace.quantile([0.5])
+    assert again.per == "computation"

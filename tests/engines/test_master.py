@@ -801,3 +801,22 @@ def test_machines_that_the_others_cannot_spare_are_warned_of():
     assert "if a (workers 0, 1) or b (workers 2, 3) is lost" in said
     for hosts in (["a"] * 6, ["a", "b", "c", "d", "e", "f"], [""] * 6):
         assert said_of_machines(code, hosts) == [], hosts
+
+
+def test_a_fork_that_uses_the_cluster_is_refused():
+    """Its parent goes on."""
+    with LocalCluster(Uncoded(2), [1.0, 2.0], np.multiply, 2) as cluster:
+        out = np.empty(2)
+        cluster.step(np.ones(2), out=out)
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                cluster.step(np.ones(2), out=out)
+            except RuntimeError as error:
+                status = 0 if "is a fork" in str(error) else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        cluster.step(np.full(2, 5.0), out=out)
+        assert out.tolist() == [15.0, 15.0]

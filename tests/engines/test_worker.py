@@ -1,6 +1,7 @@
 """What a worker computes: messages, their energies, answers, and what it reports of errors."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -392,3 +393,33 @@ def test_failure_names_the_partition_and_keeps_the_end():
     for each in (text, unknown):
         assert len(each) == TRACEBACK_BYTES
         assert each.endswith(b" the end\n")
+
+
+class Pair(NamedTuple):
+    X: object
+    y: object
+
+
+def test_shards_are_read_only():
+    """Whatever contains the arrays; what is no array is given as it is."""
+    other = object()
+    a = np.ones(3)
+    shards = [a, (a, [a, 1]), {"x": a}, Pair(a, "y"), other]
+    seen = []
+
+    def gradient(theta, shard, out):
+        seen.append(shard)
+        out[:] = 0
+
+    code = Uncoded(5)
+    for number in range(5):
+        task = task_of(code, shards, gradient)
+        Worker(number, task, task.data(number)).message(np.ones(3), 0, 0)
+    arrays = [seen[0], seen[1][0], seen[1][1][0], seen[2]["x"], seen[3].X]
+    for array in arrays:
+        assert np.shares_memory(array, a)
+        with pytest.raises(ValueError, match="read-only"):
+            array += 1
+    assert type(seen[3]) is Pair
+    assert seen[4] is other
+    a += 1  # the program's own array stays as it was

@@ -127,3 +127,18 @@ def test_a_build_without_them_says_so(monkeypatch, tmp_path):
         fastgc.get_include()
     with pytest.raises(FileNotFoundError, match=r"no lib/libfastgc\.a"):
         fastgc.get_library()
+
+
+@needs["cc"]
+@pytest.mark.parametrize(("option", "status"), [("-ffast-math", 1), ("-O2", 0)])
+def test_kernels_are_not_compiled_with_fast_math(option, status):
+    """By which NaN and Inf would pass every check."""
+    check = ["cc", option, "-fsyntax-only", "-DFGC_LEVEL=x", "-I", ROOT / "csrc"]
+    done = subprocess.run(
+        [*map(str, check), str(ROOT / "csrc" / "fixed.c")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert ("NaN and Inf" in done.stderr) == bool(status)

@@ -418,7 +418,7 @@ def test_interpolator_of_other_kinds():
         np.testing.assert_allclose(constant([3.0], [z]), 3, rtol=1e-15)
     found = interpolation.Interpolator([0, 1])([np.inf, 1], [0.5, 1])
     assert found[0] == np.inf
-    assert np.isnan(found[1])
+    assert found[1] == 1
 
 
 @pytest.mark.parametrize(
@@ -469,3 +469,18 @@ def test_functionals_bound_to_buffers():
     for numbers, room in ((chosen.astype(np.int32), out), (chosen, out[:4]), (chosen, out + 0j)):
         with pytest.raises((TypeError, ValueError)):
             of.bind(numbers, room)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, complex(0, np.nan)])
+def test_value_at_a_node_is_its_own_whatever_others_are(bad):
+    nodes = np.array([-1.0, 0.0, 0.5, 2.0])
+    values = np.array([1, bad, 3, 4])
+    curve = interpolation.Interpolator(nodes)
+    points = [2.0, 0.25, -1.0, 0.0]
+    out, at = np.empty(4, values.dtype), curve.at(points)
+    for found in (curve(values, points), at(values), at(values, out=out)):
+        assert (found[0], found[2]) == (4, 1)
+        assert not np.isfinite(found[[1, 3]]).any()
+    several = curve(np.stack([values, values[::-1]], axis=1), points)
+    assert several[0].tolist() == [4, 1]
+    assert several[2].tolist() == [1, 4]

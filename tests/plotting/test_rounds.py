@@ -329,3 +329,11 @@ def test_timeline_shows_who_computes_anothers_share():
     }
     dots = sorted(np.round(ax.lines[0].get_xydata(), 9).tolist())
     assert dots == [[1, 0], [1, 2], [1, 3], [3, helper]]
+
+
+def test_timeline_of_rounds_that_take_no_time():
+    run = fastgc.train(fastgc.BinaryCode(4, stragglers=1), rounds=3, engine="simulated")
+    assert run.rounds[-1].time == 0
+    ax = plotting.timeline(run)
+    ax.figure.canvas.draw()
+    assert plotting.timeline_figure({"a": run, "b": run}).axes

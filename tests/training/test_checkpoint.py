@@ -792,3 +792,11 @@ def test_describe_start_and_schedule(tmp_path):
 if __name__ == "__main__":
     method, dtype, folder = sys.argv[1:]
     sweep(method, np.dtype(dtype), Path(folder))
+
+
+def test_describe_numbers_of_numpy_are_numbers(tmp_path):
+    run(checkpoint=tmp_path / "run", delays=fastgc.delays.Exponential(0.01))
+    same = fastgc.delays.Exponential(np.float64(0.01))
+    run(checkpoint=tmp_path / "run", delays=same)
+    with pytest.raises(CheckpointError, match="of another run"):
+        run(checkpoint=tmp_path / "run", delays=fastgc.delays.Exponential(np.float32(0.02)))

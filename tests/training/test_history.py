@@ -1,5 +1,6 @@
 """Histories: what is in a file of them, and what is summed up over rounds."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -206,3 +207,28 @@ def test_repr_of_a_history_tells_its_errors():
     assert repr(made_up()).endswith("rounds 0)")
     told = repr(replace(history.rounds[3], corrupt=(1, 4)))
     assert "loss 0.5, test error 0.125, approximate, residual 0.5, corrupt: workers 1, 4)" in told
+
+
+def test_history_equals_a_copy_and_one_that_is_read(tmp_path):
+    """Also where numbers are NaN; parameters count, which files do not keep."""
+    history = toy_history()
+    assert math.isnan(history.load) or any(math.isnan(r.rounding) for r in history.rounds)
+    same = copy.deepcopy(history)
+    assert history == same
+    assert history in [same]
+    assert history != "history"
+    for other in (
+        replace(history, name="another"),
+        replace(history, theta=history.theta + 1),
+        replace(history, theta=history.theta[:-1]),
+        replace(history, rounds=history.rounds[:-1]),
+        replace(history, rounds=[*history.rounds[:-1], replace(history.rounds[-1], loss=7.0)]),
+    ):
+        assert history != other
+    write_json([history], tmp_path / "one.json")
+    (read,) = read_json(tmp_path / "one.json")
+    assert read == replace(history, theta=read.theta)
+
+
+def toy_history():
+    return fastgc.train(fastgc.BinaryCode(4, stragglers=1), toy(), rounds=3, engine="simulated")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numba
 import numpy as np
@@ -49,10 +49,19 @@ def _or_empty(load: Callable[[], dict[Any, str]]) -> Callable[[], dict[Any, str]
     return index
 
 
+def _disabled(*_: object) -> NoReturn:
+    raise RuntimeError(
+        "NUMBA_DISABLE_JIT is set, and the functions of fastgc.kernels.numba work compiled only: "
+        "unset it, or call fastgc.kernels, whose functions are compiled from C"
+    )
+
+
 def _compiler(**options: Any) -> Callable[[Any], Any]:
     compile_ = numba.njit(nogil=True, cache=True, error_model="numpy", **options)
 
     def decorate(function: Any) -> Any:
+        if numba.config.DISABLE_JIT:
+            return _disabled
         kernel = compile_(function)
         with suppress(AttributeError):  # a Numba with another cache, or with compilation disabled
             kept = kernel._cache._cache_file

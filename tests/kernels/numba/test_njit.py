@@ -1,6 +1,7 @@
 """Compiled code is kept on disk, until its sources change."""
 
 import pickle
+import textwrap
 
 import programs
 import pytest
@@ -60,3 +61,21 @@ def test_what_users_compile_is_kept_on_disk(tmp_path):
     for kept in ("0 1", "1 0"):
         done = programs.run(programs.python("-W", "error", tmp_path / "users.py"), seconds=600)
         assert done.stdout.strip() == kept
+
+
+def test_without_compilation_calls_say_so():
+    source = """
+        import numpy as np
+        from fastgc.kernels import numba as nb
+        for call in (
+            lambda: nb.solve_vandermonde(np.ones(3), np.ones(3), None, False, np.empty(3)),
+            lambda: nb.combine_rows(np.ones(1), np.ones((1, 2)), np.empty(2), np.zeros(1, int)),
+        ):
+            try:
+                call()
+            except RuntimeError as error:
+                assert "NUMBA_DISABLE_JIT" in str(error)
+            else:
+                raise AssertionError
+    """
+    programs.run(programs.python("-c", textwrap.dedent(source)), env={"NUMBA_DISABLE_JIT": "1"})
