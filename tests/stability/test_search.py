@@ -101,3 +101,19 @@ def test_worst_stragglers_are_reproducible_and_checked():
 def test_contiguous_windows_go_around_the_circle():
     windows = [w.tolist() for w in contiguous(5, 3, 8, np.random.default_rng(0))]
     assert windows == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1]]
+
+
+@pytest.mark.parametrize("s", [5, 16])
+def test_worst_stragglers_starts_from_sets_of_distinct_workers(s):
+    """Graded ones fill windows of the circle from an eighth of it up to `s` workers."""
+    sizes, trials = [], 200
+
+    class Watched(ReedSolomon):
+        def decoding_vector(self, survivors, *rest, **options):
+            sizes.append(self.n - len(survivors))
+            return super().decoding_vector(survivors, *rest, **options)
+
+    stability.worst_stragglers(Watched(20, stragglers=16), s, trials=trials)
+    starts = sizes[: -3 * trials]
+    assert len(starts) > 2 * trials
+    assert set(starts) == {min(s, 20 * part // 8) for part in range(1, 9)}
