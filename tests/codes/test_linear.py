@@ -1,5 +1,7 @@
 """Linear codes of any matrix: vectors by null spaces, what they tolerate, and trust."""
 
+import itertools
+
 import numpy as np
 import pytest
 from liars import dense
@@ -30,6 +32,29 @@ def test_finds_what_a_matrix_tolerates(source):
     assert code.scheme.is_complex == source.scheme.is_complex
     for i in range(code.n):
         np.testing.assert_array_equal(np.sort(source.partitions(i)), code.partitions(i))
+
+
+def test_messages_that_are_not_packed_are_two_real_equations_each():
+    """Whatever sums of real and imaginary parts give the gradient suffices, and nothing else."""
+    B = ReedSolomon(7, stragglers=2).matrix()
+    parts, packed = LinearCode(B, packed=False), LinearCode(B)
+    smaller = 0
+    g = np.random.default_rng(0).standard_normal((7, 3))
+    for f in range(8):
+        for F in map(list, itertools.combinations(range(7), f)):
+            rows = np.concatenate([B[F].real, B[F].imag])
+            spanned = f > 0 and np.linalg.matrix_rank(np.vstack([rows, np.ones(7)])) == (
+                np.linalg.matrix_rank(rows)
+            )
+            assert parts.decodable(F) == spanned
+            assert packed.decodable(F) == (f >= 5)
+            if spanned:
+                smaller += f < packed.threshold
+                found = parts.decode(F, [parts.encode(i, g[parts.partitions(i)]) for i in F])
+                error = np.linalg.norm(found - g.sum(axis=0))
+                assert error <= 30 * parts.trust(F).relative_error * np.linalg.norm(g.sum(axis=0))
+                assert parts.residual(F) < 1e-12
+    assert smaller > 20
 
 
 def test_wide_tall_and_rank_deficient():

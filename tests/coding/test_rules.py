@@ -21,6 +21,7 @@ from fastgc import (
     Grouped,
     LinearCode,
     NotDecodableError,
+    ReedSolomon,
     Uncoded,
 )
 from fastgc.codes import Scheme
@@ -367,6 +368,28 @@ def test_spare_says_of_every_set_whether_the_others_suffice():
                 y = np.linalg.lstsq(others, first)[0]
                 alike = np.linalg.norm(others @ y - first) < 1e-9
                 assert alike == (rule.missing(np.setdiff1d(np.arange(6), lost)) == 0)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        LinearCode(ReedSolomon(7, stragglers=3).matrix(), wait=6),
+        LinearCode(ReedSolomon(7, stragglers=3).matrix(), wait=6, packed=False),
+        LinearCode(BinaryCode(6, stragglers=1).matrix(), wait=6),
+    ],
+    ids=["complex", "real parts", "real"],
+)
+def test_turned_says_of_every_set_whether_it_suffices(code):
+    """By least squares: the first column, over the rows of a set, is no sum of the others."""
+    rule = code.scheme.rule.rule
+    rows = rule.turned().reshape(code.n, -1, rule.turned().shape[1])
+    np.testing.assert_allclose((rows**2).sum(axis=(1, 2)), 1)
+    for f in range(1, code.n + 1):
+        for came in map(list, combinations(range(code.n), f)):
+            own = rows[came].reshape(-1, rows.shape[2])
+            first, others = own[:, 0], own[:, 1:]
+            alike = np.linalg.norm(others @ np.linalg.lstsq(others, first)[0] - first) < 1e-9
+            assert alike == (rule.missing(np.array(came)) > 0)
 
 
 def test_spare_of_what_cannot_be_told():

@@ -333,6 +333,25 @@ def test_what_comes_at_the_timeout_is_in_time():
         assert cluster.step(np.ones(1), np.empty(1)).wait_seconds == timeout
 
 
+@pytest.mark.parametrize(
+    ("code", "first"),
+    [
+        (fastgc.ReedSolomon(6, stragglers=2), [5, 3, 0]),  # 3, 4 and 5 hold the same
+        (fastgc.ReedSolomon(9, stragglers=5), [0, 1, 8]),  # three of three columns that differ
+    ],
+    ids=repr,
+)
+def test_rounds_end_as_soon_as_rows_span_the_sum(code, first):
+    delays = np.full(code.n, 9.0)
+    delays[first] = [1.0, 2.0, 3.0]
+    cluster = SimulatedCluster(code, [1.0] * code.k, np.multiply, 1, delays=Delays(delays))
+    out = np.empty(1)
+    report = cluster.step(np.ones(1), out)
+    assert report.survivors.tolist() == first
+    assert report.wait_seconds == 3.0
+    np.testing.assert_allclose(out, code.k, rtol=1e-13)
+
+
 def test_a_timeout_in_simulated_time():
     code = fastgc.ReedSolomon(4, 3, stragglers=1)
     delays = Delays([1.0, 2.0, 3.0, NEVER], [1.0, NEVER, 4.0, NEVER], [1.0, 2.0, 3.5, 9.0])

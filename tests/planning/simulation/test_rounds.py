@@ -132,7 +132,7 @@ def random_rounds(seed, kind, workers, most, rounds, ties, receive, overhead, in
 
 @given(
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(["blocks", "cells", "tiling", "edges", "span"]),
+    kind=st.sampled_from(["blocks", "cells", "tiling", "edges", "span", "span forwards"]),
     workers=st.integers(1, 9),
     most=st.integers(1, 3),
     rounds=st.integers(1, 12),
@@ -164,11 +164,15 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
         most_of_each = np.bincount(group, minlength=3)
         need = rng.integers(0, most_of_each + 2) if kind == "blocks" else np.array([1, 2, 3])
         total = int(rng.integers(1, 7))
-    if kind == "span":
+    if kind in ("span", "span forwards"):
         rows = rng.integers(-1, 2, (messages, int(rng.integers(1, 6)))).astype(float)
         rows[0, 0] = 1  # at least one message holds something
-        rule = span_of(rows)
-        named["spare"] = rule.spare()
+        if rng.random() < 0.5:
+            rows = rows + 1j * rng.integers(-1, 2, rows.shape)
+        rule = span_of(rows, real_part=bool(rng.random() < 0.5))
+        forwards = kind != "span"
+        named |= {"spare": rule.turned() if forwards else rule.spare(), "forwards": forwards}
+        kind = "span"
     kind = getattr(kernels.rounds, kind.upper())
     named |= {"loads": counts + 1, "other": other, "total": total}
     plan = plan_of(kind, counts, group, need, **named)
@@ -178,14 +182,16 @@ def waiting_rounds(seed, kind, workers, most, rounds, receive, interrupted):
     return plan, delay, work, late, truth
 
 
-def span_of(rows):
+def span_of(rows, real_part=False):
     """Return the rule of these rows, by dense least squares."""
 
     def residual(messages):
         return least_squares(equations(messages))[1]
 
     def equations(messages):
-        return Equations(rows[messages], np.ones(rows.shape[1]))
+        return Equations(
+            rows[messages], np.ones(rows.shape[1]), real_part and np.iscomplexobj(rows)
+        )
 
     return Span(equations, residual, len(rows))
 
