@@ -207,8 +207,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     coded = energies.larger * scheme.precision.data_roundings
     squared += unit_roundoff(form.partial_dtype) ** 2 * coded
     if energies.told and rounded:
-        # Each sum was rounded; on average partial sums are half as large as the whole.
-        squared += each**2 * energies.inside * (added / 2 + 1) / 3
+        squared += each**2 * _partial_sums(energies, added, each) / 3
     # Floats are added as floats in groups whose sums are added in float64.
     if message > sums and not is_half(form.message_dtype):
         groups = of_groups(terms) + (rounded and not energies.told) * of_groups(added)
@@ -218,6 +217,25 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
         squared += ROUNDING * message**2 * amplified
     if unit_roundoff(form.gradient_dtype) > sums:
         squared += ROUNDING * unit_roundoff(form.gradient_dtype) ** 2
+    return squared
+
+
+def _partial_sums(energies: Energies, added: float, unit: float) -> float:
+    """Squared norm by which roundings of partial sums of `added` terms err, in squares of `unit`.
+
+    A message's squared norm is more than its energy if its terms have a part in common, which then
+    grows with the square of their number. Parts of random directions grow with the number. So on
+    average over the sums, these are half, and the common part a third, of what they are in the end.
+    Terms that cancel have no common part: their sums are taken to be random.
+
+    If terms are equal, so are the roundings of sums of the same exponent, which then add up like
+    the sums. Whether they are is known as far as the message's norm is.
+    """
+    common = max(energies.amplified - energies.inside, 0.0) * added / max(added - 1, 1.0)
+    random = max(energies.inside - common / max(added, 1.0), 0.0)
+    squared = common * (added / 3 + 1) + random * (added / 2 + 1)
+    if random <= unit * common:
+        squared += common * added**2 / 3
     return squared
 
 

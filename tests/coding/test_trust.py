@@ -472,6 +472,41 @@ def test_trust_of_adding_up():
     assert pickle.loads(pickle.dumps(trust)) == trust
 
 
+@given(
+    code=st.sampled_from(
+        [
+            lambda load: FractionalRepetition(2, load, stragglers=1),
+            lambda load: BinaryCode(4, load, stragglers=1),
+            lambda load: ReedSolomon(4, load, stragglers=1),
+            lambda load: CyclicRepetition(4, load, stragglers=1),
+            lambda load: Uncoded(2, load),
+        ]
+    ),
+    load=st.sampled_from([4, 60, 400, *much((2000, 20_000), (2000,))]),
+    dtypes=st.sampled_from([("f4", None), ("f4", "f2"), ("f4", "f8"), ("f8", None)]),
+    apart=st.sampled_from([0.0, 1e-3, 0.02, 0.3, 3.0]),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=much(300, 60))
+def test_streamed_sums_of_alike_gradients_err_by_no_more_than_trust_says(
+    code, load, dtypes, apart, seed
+):
+    """A common part makes partial sums long; roundings of equal terms add up."""
+    made, rng, (dtype, sent) = code(load), np.random.default_rng(seed), dtypes
+    common = rng.standard_normal(30)
+    g = (common + apart * rng.standard_normal((made.k, 30))).astype(dtype)
+    rnd = made.round(30, dtype, sent)
+    for i in range(made.n):
+        message, energy = streamed(made, i, g, sent)
+        if rnd.receive(i, message, energy=energy):
+            break
+    truth = g.astype(np.longdouble).sum(axis=0)
+    error = np.linalg.norm((rnd.gradient() - truth).astype(float)) / np.linalg.norm(truth)
+    assert error <= 30 * rnd.trust().relative_error
+    if apart >= 0.3:  # more than rounding tells
+        assert rnd.trust().relative_error < 1e-3
+
+
 def test_residual_is_the_expected_error():
     """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
