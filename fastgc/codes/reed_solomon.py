@@ -513,7 +513,8 @@ class ReedSolomonScheme(Scheme):
             return False
         found, residual = self._solution(survivors, unit)
         vector[:] = found
-        return residual <= SOLVED
+        # The best vector for messages of less precision may leave more out.
+        return residual <= SOLVED or not self.rule.missing(survivors)
 
     def _anew(self, survivors: Ints, method: str, unit: float) -> Complexes:
         """The vector by "near-exact", or by a method that solves the system."""
