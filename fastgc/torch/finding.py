@@ -12,7 +12,6 @@ import torch.distributed
 
 from .coordinator import Server
 from .member import own_host
-from .place import own_store
 
 dist: Any = torch.distributed  # type checkers do not see all that it exports
 
@@ -63,6 +62,20 @@ def _told(rank: int | None, port: str | None, restarts: str) -> tuple[str, int]:
         store.set("coordinator", f"{own_host()}:{port}")
     host, _, told = store.get("coordinator").decode().rpartition(":")
     return host, int(told)
+
+
+def own_store() -> Any:
+    """Return the store of the job: that of torchrun, or else of ``init_process_group``."""
+    # The agent's store outlives every rank.
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        return dist.TCPStore(address, port, None, False, wait_for_workers=False)
+    if dist.is_initialized():
+        return dist.distributed_c10d._get_default_store()
+    raise RuntimeError(
+        "there is no store by which ranks find each other: start them by torchrun, or give the "
+        "address of a process that runs python -m fastgc.store"
+    )
 
 
 def _in_time(ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("cloudpickle")
-from fastgc.torch.place import own_store  # noqa: E402
+from fastgc.torch.finding import own_store  # noqa: E402
 
 
 def test_own_store_is_the_agents_or_that_of_the_process_group(monkeypatch):
