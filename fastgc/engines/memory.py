@@ -10,7 +10,6 @@ import fcntl
 import importlib.util
 import io
 import mmap
-import multiprocessing.process
 import os
 import pickle
 import struct
@@ -85,8 +84,7 @@ def main_is_importable() -> bool:
     if spec is not None:
         name: str = spec.name
         return name.rpartition(".")[2] != "__main__"
-    begun_in: str = getattr(multiprocessing.process, "ORIGINAL_DIR", None) or ""
-    return isinstance(file, str) and os.path.isfile(os.path.join(begun_in, file))
+    return isinstance(file, str) and os.path.isfile(file)  # Python makes it absolute
 
 
 def packed_for_ranks(task: Task, ranks: int, command: str, busy: bool) -> tuple[bytes, list[bytes]]:
