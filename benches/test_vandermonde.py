@@ -61,6 +61,42 @@ def test_solve(benchmark, note, m, kind, method):
     note(kind=kind, f=m, solver=method, error=error)
 
 
+KINDS = {
+    "Chebyshev in [-1, 1]": lambda rng, m: np.cos((np.arange(m) + 0.5) * np.pi / m),
+    "even in [-1, 1]": lambda rng, m: np.linspace(-1, 1, m),
+    "random in [0, 1]": lambda rng, m: rng.random(m),
+    "normal": lambda rng, m: rng.standard_normal(m),
+    "-k to k": lambda rng, m: np.arange(m) - float(m // 2),
+    "all roots of unity": lambda rng, m: np.exp(2j * np.pi * np.arange(m) / m),
+    "two clusters": lambda rng, m: np.resize([1.0, -1.0], m) + 1e-3 * rng.random(m),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("m", [1000, 4096])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["linalg", "V^T x", "V x", "V x, one value"])
+def test_thousands_of_nodes(benchmark, note, method, m, kind):
+    """Time systems whose numbers may leave a double's range, by LAPACK where V does not."""
+    rng = np.random.default_rng(m)
+    nodes = KINDS[kind](rng, m)
+    b = rng.standard_normal(m).astype(nodes.dtype)
+    benchmark.group = f"vandermonde, {kind}, m={m:4d}"
+    if method == "linalg":
+        with np.errstate(all="ignore"):
+            V = np.vander(nodes, increasing=True).T.copy()
+        if not np.isfinite(V).all():
+            pytest.skip("powers of the nodes overflow")
+        call, arguments = np.linalg.solve, (V, b)
+    else:
+        if method.endswith("value"):
+            b[1:] = 0
+        call, arguments = vandermonde.solve, (nodes, b, method == "V^T x")
+    with one_blas_thread() if method == "linalg" else nullcontext():
+        found = benchmark.pedantic(call, arguments, rounds=3 if m > 1000 else 9)
+    note(kind=kind, f=m, solver=method, finite=bool(np.isfinite(found).all()))
+
+
 @pytest.mark.parametrize("method", [METHODS[0], METHODS[1], METHODS[3]])
 def test_many_right_hand_sides(benchmark, note, method):
     rng = np.random.default_rng(0)

@@ -575,7 +575,7 @@ static int invert(const int64_t *hit, int64_t m, int complex, double *weights, i
     return 1;
 }
 
-/* Scale all weights by one power of two, so that the largest modulus lies in [1, 2). */
+/* Scale all weights by one power of two, so that the largest modulus lies in [1, 2), up to a rounding. */
 static void put_together(int64_t m, int complex, double *weights, const int64_t *exponent)
 {
     int64_t most = INT64_MIN;

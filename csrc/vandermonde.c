@@ -17,8 +17,8 @@
  * Nodes are divided by a power of two; a solution's digits do not depend on it. In an order that is given,
  * or Leja's, their mean distance becomes about 1: the products of distances that the steps divide by then
  * stay in a double's range for thousands of nodes. A column that leaves the range all the same is found out
- * (overflow leaves numbers that are not finite, and underflow sets a flag of the processor) and on request
- * solved again by the same steps on numbers with exponents of their own. */
+ * (overflow leaves numbers that are not finite, and underflow sets a flag of the processor) and solved again
+ * by `wide` steps: each vector of c then has an exponent of its own. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,23 +39,16 @@
 #define IN_QUOTIENT (complex ? 12.0 : 6.0)
 #define UNIT (0x1p-53 * 1.001)
 
-/* An order is accurate if each number's bound, relative to the number, is at most ACCURATE per node. An
- * error of HARMLESS relative to the largest number does not matter. Nodes are on one ray from 0 if their
- * angles differ by at most RAY. */
-#define ACCURATE 0x1p-48
-#define HARMLESS 0x1p-32
-#define RAY 0x1p-20
+/* An order is accurate if each number's bound, relative to the number, is at most ACCURATE per node. */
+#define ACCURATE 0x1p-40
 
-/* Limits of what `leja` returns: the logarithm (base 2) of a node's mean distance from those before it.
- * Below CLUSTERED, nodes are in clusters or of many scales, and Leja's order may lose every digit. If most
- * values at the nodes are 0 it may below SPREAD, or for real nodes of size up to 1, below FILLED. A circle
- * of radius 1 has 0, an interval of length 2 has -1 if nodes fill it as Chebyshev's do. */
+/* The least of what `leja` returns, the logarithm (base 2) of a node's mean distance from those before it,
+ * for which Leja's order is trusted. Below, nodes are in clusters or of many scales, and it may lose every
+ * digit. A circle of radius 1 has 0, an interval of length 2 has -1 if nodes fill it as Chebyshev's do. */
 #define CLUSTERED -3.5
-#define SPREAD -0.5
-#define FILLED -1.1
 
-/* A column with at most so many values that differ from 0 has an order of its own: see `part`. */
-#define FEW 3
+/* Sums of Lagrange's polynomials are trusted if their terms are at most 2^CANCELS times as large. */
+#define CANCELS 12
 
 /* Nodes in the order of elimination, with LANES readable doubles before and after them. */
 typedef struct {
@@ -63,14 +56,19 @@ typedef struct {
     int64_t vectors;
 } points;
 
+/* Of wide steps, the vector at i is to be multiplied by 2^power[i / LANES]: NOTHING if it is 0. */
 typedef struct {
     double *re, *im, *error;
+    int64_t *power;
 } column;
 
 typedef struct {
     number last[LANES];
     vector error[LANES];
+    int64_t power;
 } carry;
+
+#define NOTHING (-((int64_t)1 << 50))
 
 /* Clear the processor's underflow flag, and read it. KEEP_ORDER has results that are stored before the
  * read computed before it. */
@@ -148,11 +146,62 @@ static FGC_INLINE void differences(points x, int64_t i, int64_t first, number *d
 
 typedef enum { TIMES_NODE, OVER_DIFFERENCE } what;
 
+/* In wide steps, what underflows is an error of less than TINY units, for any vector. */
+#define TINY 0x1p-960
+
+/* Multiply a vector by 2^e; if e < -1022 by 0, which is an underflow unless the vector is 0. */
+static FGC_INLINE void scale_vector(number *v, vector *error, int64_t e, const int bounded, const int complex)
+{
+    const vector by = spread(power_of_two(e < -1022 ? -1022 : e));
+    if (bounded)
+        *error = e < -1022 ? (*error + about(*v, complex)) * TINY : *error * by + TINY;
+    for (int again = 0; again < 1 + (e < -1022); again++) {
+        v->re *= by;
+        if (complex)
+            v->im *= by;
+    }
+}
+
+/* Give a vector and what was kept of its neighbour one power, which it returns: the vector's own, unless the
+ * neighbour's is larger by more than REACH. Products of a panel's factors with 2^REACH do not overflow. */
+static FGC_INLINE int64_t meet(carry *kept, number *v, vector *e, int64_t own, const int bounded,
+                               const int complex)
+{
+    enum { REACH = 400 };
+    const int64_t its = kept->power, power = own > its - REACH ? own : its - REACH;
+    scale_vector(v, e, own - power, bounded, complex);
+    for (int t = 0; t < LANES; t++)
+        scale_vector(&kept->last[t], &kept->error[t], its - power, bounded, complex);
+    kept->power = power;
+    return power;
+}
+
+/* Scale a vector so that its largest part lies in [1, 2). Returns its power, which was `power`. */
+static FGC_INLINE int64_t normalise(number *v, vector *e, int64_t power, const int bounded,
+                                    const int complex)
+{
+    double size = largest_of_lanes(larger(magnitude(v->re), magnitude(complex ? v->im : v->re)));
+    if (bounded && size == 0)
+        size = largest_of_lanes(*e);
+    if (size == 0 || power < NOTHING / 2) {
+        *e = (vector){0};
+        return NOTHING;
+    }
+    const int64_t found = exponent_of(size), up = found < 1022 ? found : 1022;
+    const vector by = spread(power_of_two(-up));
+    v->re *= by;
+    if (complex)
+        v->im *= by;
+    if (bounded)
+        *e = *e * by + TINY;
+    return power + up;
+}
+
 /* Do the panel's steps on the vector at i. `head`: it is the panel's first vector, of which each step
  * leaves some elements alone. */
 static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry *kept,
                              const what factor, const int ascending, const int head,
-                             const int bounded, const int complex)
+                             const int bounded, const int wide, const int complex)
 {
     number f[LANES];
     vector size[LANES];
@@ -166,6 +215,7 @@ static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry
         size[t] = modulus(f[t], complex);
     number v = get(c.re + i, c.im + i, complex);
     vector e = bounded ? load(c.error + i) : (vector){0};
+    const int64_t power = wide ? meet(kept, &v, &e, c.power[i / LANES], bounded, complex) : 0;
     FGC_UNROLL
     for (int step = 0; step < LANES; step++) {
         const int t = ascending ? step : LANES - 1 - step;
@@ -207,10 +257,12 @@ static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry
         if (bounded) {
             if (factor == OVER_DIFFERENCE && ascending)
                 sum = sum * size[t] + IN_QUOTIENT * about(result, complex);
-            sum += about(result, complex);
+            sum += about(result, complex) + (wide ? TINY : 0);
             e = head ? pick(ascending ? after(t) : after(t - 1), sum, known) : sum;
         }
     }
+    if (wide)
+        c.power[i / LANES] = normalise(&v, &e, power, bounded, complex);
     put(c.re + i, c.im + i, v, complex);
     if (bounded)
         store(c.error + i, e);
@@ -219,17 +271,18 @@ static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry
 /* Do all steps k of one kind, ascending or descending, panel by panel. `valid`: the lanes of the last
  * vector that hold elements. */
 static FGC_INLINE void sweep(points x, column c, lanes valid, const what factor, const int ascending,
-                             const int bounded, const int complex)
+                             const int bounded, const int wide, const int complex)
 {
     const int64_t end = x.vectors * LANES;
     for (int64_t panel = 0; panel < end; panel += LANES) {
         carry kept;
+        kept.power = NOTHING;
         for (int t = 0; t < LANES; t++)
             kept.last[t] = (number){{0}, {0}}, kept.error[t] = (vector){0};
         if (ascending) {
-            steps(x, c, panel, panel, &kept, factor, 1, 1, bounded, complex);
+            steps(x, c, panel, panel, &kept, factor, 1, 1, bounded, wide, complex);
             for (int64_t i = panel + LANES; i < end; i += LANES)
-                steps(x, c, i, panel, &kept, factor, 1, 0, bounded, complex);
+                steps(x, c, i, panel, &kept, factor, 1, 0, bounded, wide, complex);
             /* Numbers beyond the end would grow from panel to panel. */
             const number zero = {{0}, {0}};
             double *const re = c.re + end - LANES, *const im = c.im + end - LANES;
@@ -240,23 +293,18 @@ static FGC_INLINE void sweep(points x, column c, lanes valid, const what factor,
         } else {
             const int64_t first = end - LANES - panel;
             for (int64_t i = end - LANES; i > first; i -= LANES)
-                steps(x, c, i, first, &kept, factor, 0, 0, bounded, complex);
-            steps(x, c, first, first, &kept, factor, 0, 1, bounded, complex);
+                steps(x, c, i, first, &kept, factor, 0, 0, bounded, wide, complex);
+            steps(x, c, first, first, &kept, factor, 0, 1, bounded, wide, complex);
         }
     }
 }
 
 /* Solve in place: first the ascending steps, then the descending ones. */
 static FGC_INLINE void solve(points x, column c, lanes valid, const int transpose, const int bounded,
-                             const int complex)
+                             const int wide, const int complex)
 {
-    if (transpose) {
-        sweep(x, c, valid, TIMES_NODE, 1, bounded, complex);
-        sweep(x, c, valid, OVER_DIFFERENCE, 0, bounded, complex);
-    } else {
-        sweep(x, c, valid, OVER_DIFFERENCE, 1, bounded, complex);
-        sweep(x, c, valid, TIMES_NODE, 0, bounded, complex);
-    }
+    sweep(x, c, valid, transpose ? TIMES_NODE : OVER_DIFFERENCE, 1, bounded, wide, complex);
+    sweep(x, c, valid, transpose ? OVER_DIFFERENCE : TIMES_NODE, 0, bounded, wide, complex);
 }
 
 /* Many columns, without bounds. A vector holds one row of LANES columns, so that neighbours are whole
@@ -543,24 +591,27 @@ typedef struct {
     int64_t more;
 } ordering;
 
-/* A solution: numbers and, if wanted, bounds of their errors. For V x = b, row i is still to be multiplied
- * by 2^(-shift i), which makes up for the scale of the nodes; for V^T x = b, row i of b has been. */
+/* A solution: numbers and, if wanted, bounds of their errors. Those of row i are still to be multiplied by
+ * 2^(power[i] - shift i): `power` is NULL where no step was wide, and shift is 0 for V^T x = b, of which row i
+ * of b has been multiplied. */
 typedef struct {
     double *x, *error;
-    int64_t shift;
+    int64_t *power, shift;
 } answer;
 
-/* The number of doubles that solve_in_order and solve_widely need. */
-static int64_t work_size(int64_t m) { return 6 * (padded_size(m) + LANES); }
+/* The number of doubles that solve_in_order needs. */
+static int64_t work_size(int64_t m) { return 7 * (padded_size(m) + LANES); }
 
-/* Solve for a column in one order. Returns whether nothing left a double's range. */
-static int solve_in_order(const task *of, ordering by, int64_t col, int bounded, double *work,
-                          answer *to)
+/* Solve for a column in one order; by wide steps if there is memory for powers, `wide`. Returns whether nothing
+ * left a double's range. In wide steps underflow is an error like others. */
+static int solve_in_order(const task *of, ordering by, int64_t col, int bounded, int64_t *wide,
+                          double *work, answer *to)
 {
     const int transpose = of->transpose, complex = of->complex;
     const int64_t m = of->m, padded = padded_size(m), shift = of->shift + by.more;
     double *const x = work + LANES, *const y = complex ? x + padded + LANES : x;
-    const column c = {y + padded, complex ? y + 2 * padded : y + padded, y + 3 * padded};
+    const column c = {y + padded, complex ? y + 2 * padded : y + padded, y + 3 * padded,
+                      (int64_t *)(y + 4 * padded)};
     const lanes valid = ~after((int)(m - 1 - (padded - LANES)));
     forget_underflow();
     for (int64_t i = -LANES; i < padded; i++) {
@@ -573,9 +624,17 @@ static int solve_in_order(const task *of, ordering by, int64_t col, int bounded,
         if (complex)
             y[i] = scaled(node.im, -by.more);
     }
+    for (int64_t i = 0; wide && i < padded; i++) {
+        int64_t *const top = c.power + i / LANES;
+        const int64_t at = of->width * (i >= m ? 0 : transpose ? i : by.rows[i]) + col;
+        const double size = i < m ? larger_part(number_at(of->b, at, complex), complex) : 0;
+        const double most = i < m && of->bound && size == 0 ? of->bound[at] / UNIT : size;
+        const int64_t power = most == 0 ? NOTHING : exponent_of(most) - (transpose ? shift * i : 0);
+        *top = i % LANES == 0 || power > *top ? power : *top;
+    }
     for (int64_t i = 0; i < padded; i++) {
         const int64_t at = of->width * (i < m ? transpose ? i : by.rows[i] : 0) + col;
-        const int64_t up = transpose ? -shift * i : 0;
+        const int64_t up = (transpose ? -shift * i : 0) - (wide ? c.power[i / LANES] : 0);
         const scalar value = i < m ? number_at(of->b, at, complex) : (scalar){0, 0};
         c.re[i] = scaled(value.re, up);
         if (complex)
@@ -583,22 +642,35 @@ static int solve_in_order(const task *of, ordering by, int64_t col, int bounded,
         if (bounded)
             c.error[i] = i < m && of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
     }
-    /* Constants for the inlined function */
     const points nodes = {x, y, padded / LANES};
-    if (bounded)
-        transpose ? BY_TYPE(solve, nodes, c, valid, 1, 1) : BY_TYPE(solve, nodes, c, valid, 0, 1);
-    else
-        transpose ? BY_TYPE(solve, nodes, c, valid, 1, 0) : BY_TYPE(solve, nodes, c, valid, 0, 0);
-    const int good = !underflowed() && all_finite(c.re, (1 + complex) * padded);
+#define CASE(transpose, bounded, wide)                                                             \
+    case 4 * transpose + 2 * bounded + wide: /* constants for the inlined function */              \
+        BY_TYPE(solve, nodes, c, valid, transpose, bounded, wide);                                 \
+        break
+    switch (4 * transpose + 2 * bounded + (wide != NULL)) {
+        CASE(0, 0, 0);
+        CASE(0, 0, 1);
+        CASE(0, 1, 0);
+        CASE(0, 1, 1);
+        CASE(1, 0, 0);
+        CASE(1, 0, 1);
+        CASE(1, 1, 0);
+        CASE(1, 1, 1);
+    }
+#undef CASE
+    const int good = (wide || !underflowed()) && all_finite(c.re, (1 + complex) * padded);
     /* From here on bounds are absolute, and Inf where a bound is not a number. */
     for (int64_t i = 0; good && i < m; i++) {
         const int64_t row = transpose ? by.rows[i] : i;
         put_number(to->x, row, (scalar){c.re[i], complex ? c.im[i] : 0}, complex);
+        if (wide)
+            wide[row] = c.power[i / LANES];
         if (bounded) {
             const double e = c.error[i], rounded = UNIT * e + (e > 0 ? 0x1p-1074 : 0);
             to->error[row] = rounded <= DBL_MAX ? rounded : INFINITY;
         }
     }
+    to->power = wide;
     to->shift = transpose ? 0 : shift;
     return good;
 }
@@ -659,158 +731,9 @@ static int solve_many(const task *of, ordering by, int64_t done, int count, doub
     return 1;
 }
 
-/* Numbers that neither over- nor underflow: number i is (re + i im) 2^power, with the larger part in
- * [1, 2), and its error is at most error 2^(power - 53). A 0 has the power of its error, or NOTHING. */
-typedef struct {
-    double *re, *im, *error;
-    int64_t *power;
-} wide;
-
-#define NOTHING (-((int64_t)1 << 50))
-
-/* No difference of nodes multiplied by 2^UP is subnormal, and none overflows. */
-enum { UP = 600 };
-
 static FGC_INLINE scalar scaled_number(scalar x, int64_t e)
 {
     return (scalar){scaled(x.re, e), scaled(x.im, e)};
-}
-
-static FGC_INLINE double wide_size(wide c, int64_t i, const int complex)
-{
-    return larger_part((scalar){c.re[i], complex ? c.im[i] : 0}, complex);
-}
-
-static FGC_INLINE double bound_of(scalar v, const int complex)
-{
-    return complex ? fabs(v.re) + fabs(v.im) : fabs(v.re);
-}
-
-static FGC_INLINE void set_wide(wide c, int64_t i, scalar v, double error, int64_t power,
-                                const int bounded, const int complex)
-{
-    const double part = larger_part(v, complex);
-    const double size = bounded && part == 0 && error < 0x1p900 ? error : part;
-    const int64_t up = exponent_of(size);
-    const double by = size == 0 ? 1 : power_of_two(-up);
-    c.re[i] = v.re * by;
-    if (complex)
-        c.im[i] = v.im * by;
-    if (bounded)
-        c.error[i] = error * by;
-    c.power[i] = size == 0 ? NOTHING : power + up;
-}
-
-/* c[i] -= x 2^power c[j], which is no product if x is NULL: then it stands for 1. */
-static FGC_INLINE void subtract_wide(wide c, int64_t i, int64_t j, const scalar *x, int64_t power,
-                                     const int bounded, const int complex)
-{
-    const int64_t own = c.power[i], its = c.power[j] + power, top = own > its ? own : its;
-    const double down = power_of_two(own - top < -1022 ? -1022 : own - top);
-    const double other = power_of_two(its - top < -1022 ? -1022 : its - top);
-    const scalar a = {c.re[j] * other, complex ? c.im[j] * other : 0};
-    scalar v = {c.re[i] * down, complex ? c.im[i] * down : 0};
-    v.re -= x ? x->re * a.re - x->im * a.im : a.re;
-    v.im -= x ? x->re * a.im + x->im * a.re : a.im;
-    double error = bounded ? c.error[j] * other : 0;
-    if (bounded && x)
-        error = bound_of(*x, complex) * (error + IN_PRODUCT * bound_of(a, complex));
-    if (bounded)
-        error += c.error[i] * down + bound_of(v, complex);
-    set_wide(c, i, v, error, top, bounded, complex);
-}
-
-/* c[i] /= 2^-UP d */
-static FGC_INLINE void divide_wide(wide c, int64_t i, scalar d, const int bounded, const int complex)
-{
-    const int64_t up = exponent_of(larger_part(d, complex));
-    const double by = power_of_two(-up), re = d.re * by, im = d.im * by;
-    const double inverse = 1 / (complex ? re * re + im * im : re);
-    scalar v = {c.re[i] * inverse, 0};
-    if (complex)
-        v = (scalar){(c.re[i] * re + c.im[i] * im) * inverse, (c.im[i] * re - c.re[i] * im) * inverse};
-    double error = 0;
-    if (bounded)
-        error = c.error[i] * (complex ? sqrt(inverse) : fabs(inverse)) + IN_QUOTIENT * bound_of(v, complex);
-    set_wide(c, i, v, error, c.power[i] - up + UP, bounded, complex);
-}
-
-/* Solve for a column in one order, and write it: a number that is too large is Inf. If `bounded`, nothing is
- * written unless bounds prove each number accurate, or too large. Returns whether it has been written. */
-static FGC_INLINE int steps_widely(const task *of, const int64_t *order, int64_t col, double *work,
-                                   const int bounded, const int complex)
-{
-    const int64_t m = of->m, room = padded_size(m) + LANES;
-    const int transpose = of->transpose;
-    double *const re = work, *const im = re + room;
-    const wide c = {im + room, im + 2 * room, im + 3 * room, (int64_t *)(im + 4 * room)};
-    for (int64_t i = 0; i < m; i++) {
-        const scalar x = number_at(of->nodes, order[i], complex);
-        re[i] = x.re * power_of_two(UP);
-        im[i] = x.im * power_of_two(UP);
-        const int64_t at = of->width * (transpose ? i : order[i]) + col;
-        const scalar value = number_at(of->b, at, complex);
-        const int64_t up = larger_part(value, complex) < 1 ? UP : -UP;
-        const double error = of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
-        set_wide(c, i, scaled_number(value, up), error, -up - (transpose ? of->shift * i : 0), bounded,
-                 complex);
-    }
-    for (int64_t step = 0; step < 2 * (m - 1); step++) {
-        const int down = step >= m - 1;
-        const int64_t k = down ? 2 * m - 3 - step : step;
-        if (transpose != down) {
-            const scalar at = {re[k], im[k]};
-            const double size = larger_part(at, complex);
-            const int64_t power = size == 0 ? 0 : exponent_of(size);
-            const scalar x = scaled_number(at, -power);
-            for (int64_t i = k + 1; down && i < m; i++)
-                subtract_wide(c, i - 1, i, &x, power - UP, bounded, complex);
-            for (int64_t i = m - 1; !down && i > k; i--)
-                subtract_wide(c, i, i - 1, &x, power - UP, bounded, complex);
-            continue;
-        }
-        int distinct = 1;
-        for (int64_t at = k + 1; at < m; at++) {
-            const int64_t i = down ? at : m + k - at;
-            const scalar d = {re[i] - re[i - k - 1], im[i] - im[i - k - 1]};
-            distinct &= d.re != 0 || d.im != 0;
-            if (down)
-                divide_wide(c, i, d, bounded, complex);
-            subtract_wide(c, down ? i - 1 : i, down ? i : i - 1, NULL, 0, bounded, complex);
-            if (!down)
-                divide_wide(c, i, d, bounded, complex);
-        }
-        if (!distinct)
-            return 0;
-    }
-    for (int64_t i = 0; i < m; i++)
-        c.power[i] -= transpose ? 0 : of->shift * i;
-    for (int64_t i = 0; bounded && i < m; i++) {
-        const double size = wide_size(c, i, complex), error = UNIT * c.error[i];
-        const int too_large = c.power[i] > 1024 && error < size / 2;
-        if (!(too_large || error <= ACCURATE * (double)m * size))
-            return 0;
-    }
-    for (int64_t i = 0; i < m; i++) {
-        const int64_t at = of->width * (transpose ? order[i] : i) + col;
-        const scalar x = scaled_number((scalar){c.re[i], complex ? c.im[i] : 0}, c.power[i]);
-        put_number(of->out, at, x, complex);
-        if (of->bound) { /* scaling may underflow: an error of at most 2^-1073 */
-            const double size = larger_part(x, complex);
-            const int small = c.power[i] > NOTHING / 2 && size < 0x1p-960;
-            const double error = scaled(UNIT * c.error[i], c.power[i]) + (small ? 0x1p-1073 : 0);
-            of->bound[at] = size <= DBL_MAX ? error : INFINITY;
-        }
-    }
-    return 1;
-}
-
-static FGC_NOINLINE int solve_widely(const task *of, const int64_t *order, int64_t col, double *work,
-                                     int bounded)
-{
-    const int complex = of->complex;
-    return bounded ? BY_TYPE(steps_widely, of, order, col, work, 1)
-                   : BY_TYPE(steps_widely, of, order, col, work, 0);
 }
 
 /* Make up for the scale of the nodes, and write a column and its bounds, if all its numbers are then finite
@@ -820,13 +743,14 @@ static int write_answer(const task *of, const answer *a, int64_t col, int may_ov
     const int complex = of->complex;
     const int64_t m = of->m;
     int finite = 1;
-    for (int64_t i = 0; a->shift && i < m; i++) {
-        const scalar was = number_at(a->x, i, complex), x = scaled_number(was, -a->shift * i);
+    for (int64_t i = 0; (a->shift || a->power) && i < m; i++) {
+        const int64_t up = (a->power ? a->power[i] : 0) - a->shift * i;
+        const scalar was = number_at(a->x, i, complex), x = scaled_number(was, up);
         const int is_finite = x.re - x.re == 0 && x.im - x.im == 0;
         put_number(a->x, i, x, complex);
         finite &= is_finite;
         if (of->bound) { /* scaling may underflow: an error of at most 2^-1073 */
-            const double before = a->error[i], error = scaled(before, -a->shift * i);
+            const double before = a->error[i], error = scaled(before, up);
             const int small = (larger_part(was, complex) != 0 && larger_part(x, complex) < 0x1p-960) ||
                               (before != 0 && error < 0x1p-1000);
             a->error[i] = is_finite ? error + (small ? 0x1p-1073 : 0) : INFINITY;
@@ -842,8 +766,7 @@ static int write_answer(const task *of, const answer *a, int64_t col, int may_ov
     return 1;
 }
 
-/* Return whether by its bounds all numbers of an answer are good to about their last digits: see
- * ACCURATE. */
+/* Return whether by its bounds all numbers of an answer are good: see ACCURATE. */
 static int is_accurate(const answer *a, int64_t m, int complex)
 {
     const double limit = ACCURATE * (double)m;
@@ -853,68 +776,241 @@ static int is_accurate(const answer *a, int64_t m, int complex)
     return all;
 }
 
-typedef enum { WORSE, BETTER, UNDECIDED } verdict;
+static FGC_INLINE vector nearest_integers(vector x) { return (x + 0x1.8p52) - 0x1.8p52; }
 
-/* Compare two answers by the bounds of `a`.
+/* Return 2^e for integers e; the nearest power in a double's range if e is outside. */
+static FGC_INLINE vector powers_of_two(vector e)
+{
+    const vector within = smaller(larger(e, spread(-1022)), spread(1023));
+    return (vector)((lanes)(within + (0x1.8p52 + 1023)) << 52);
+}
+
+static FGC_INLINE number scaled_lanes(number v, vector e, const int complex)
+{
+    const vector by = powers_of_two(e);
+    return (number){v.re * by, complex ? v.im * by : v.im};
+}
+
+/* Sums of numbers and of their moduli, to be multiplied by 2^power. */
+typedef struct {
+    number sum;
+    vector moduli, power;
+} total;
+
+#define LOWEST -0x1p60 /* the power of a sum of nothing */
+
+/* Add a term, to be multiplied by 2^power. */
+static FGC_INLINE void add_term(total *to, number term, vector power, const int complex)
+{
+    const vector top = larger(to->power, power);
+    const number sum = scaled_lanes(to->sum, to->power - top, complex);
+    term = scaled_lanes(term, power - top, complex);
+    to->moduli = to->moduli * powers_of_two(to->power - top) + about(term, complex);
+    to->sum = (number){sum.re + term.re, complex ? sum.im + term.im : sum.im};
+    to->power = top;
+}
+
+/* Return a number's exponent as a double, far below all others for 0. */
+static double log_size(scalar a, int complex)
+{
+    const double size = larger_part(a, complex);
+    return size == 0 ? -0x1p50 : (double)exponent_of(size);
+}
+
+/* Return the products of x - x[j], but for j where it is 0, of which `same` is the number. They are to be
+ * multiplied by 2^power. */
+static FGC_INLINE number distances(points nodes, int64_t m, number x, lanes *power, lanes *same,
+                                   const int complex)
+{
+    number product = {spread(1), {0}};
+    for (int64_t j = 0; j < m; j++) {
+        const number other = {spread(nodes.re[j]), complex ? spread(nodes.im[j]) : (vector){0}};
+        const number d = minus(x, other, complex);
+        const lanes own = complex ? (d.re == 0) & (d.im == 0) : d.re == 0;
+        *same -= own;
+        product = choose(own, product, times(product, d, complex), complex);
+        if (j % 8 == 7 || j == m - 1) {
+            const vector size = larger(magnitude(product.re), magnitude(complex ? product.im : product.re));
+            const lanes e = ((lanes)size >> 52) - 1023;
+            const vector by = (vector)((1023 - e) << 52);
+            *power += e;
+            product = (number){product.re * by, complex ? product.im * by : product.im};
+        }
+    }
+    return product;
+}
+
+/* The number of doubles that solve_by_inverse needs. */
+static int64_t inverse_size(int64_t m)
+{
+    return 10 * (padded_size(m + 1) + 2 * LANES) + m * (int64_t)(sizeof(total) / sizeof(double));
+}
+
+/* Solve for a column by the inverse, whose columns are the coefficients of Lagrange's polynomials: for node x
+ * it is q = w / (t - x) over its value at x, where w is the product of t - x[j], of which a[k] are the
+ * coefficients. Dividing by t - x from the highest power down, q[k-1] = a[k] + x q[k], loses no digits until
+ * |a[k] x^k| is largest, at k = split, nor does dividing from the lowest power up to there (Peters and
+ * Wilkinson, "Practical problems arising in the solution of polynomial equations", 1971).
  *
- * BETTER: they prove that the largest relative error of a number is smaller in `a` than in `other`, and
- * also that its largest error is, or is HARMLESS beside the largest number. UNDECIDED: they only prove
- * that the largest error is smaller, and that the other's is not small. WORSE: neither. */
-static verdict compare(const answer *a, const answer *other, int64_t m, int complex)
+ * A vector holds LANES polynomials. Numbers of any size are kept near 1: q[k] is q 2^level, where 2^level is
+ * about the largest of the terms that q[k] is the sum of.
+ *
+ * Each number is a sum of terms whose errors are of the order of rounding. Returns whether they do not cancel:
+ * see CANCELS. They do for values of a polynomial of low degree. */
+static FGC_INLINE int inverse_steps(const task *of, const int64_t *order, int64_t col, double *work,
+                                    int64_t *power, answer *to, const int complex)
 {
-    double most = 0, most_relative = 0, least = 0, least_relative = 0, largest = 0;
-    for (int64_t i = 0; i < m; i++) {
-        const scalar x = number_at(a->x, i, complex), y = number_at(other->x, i, complex);
-        const double e = a->error[i], size = larger_part(x, complex);
-        const scalar far = {x.re - y.re, x.im - y.im};
-        const double proven = larger_part(far, complex) - e; /* the other's error is no less */
-        if (!(e < size || e == 0))
-            most_relative = INFINITY;
-        else if (e > 0)
-            most_relative = greater(e / (size - e), most_relative);
-        if (proven > 0)
-            least_relative = greater(proven / (1.5 * size + e), least_relative);
-        most = greater(e, most);
-        least = greater(proven, least);
-        largest = greater(size, largest);
+    const int64_t m = of->m, padded = padded_size(m + 1), room = padded + 2 * LANES;
+    const int transpose = of->transpose;
+    total *const sums = (total *)work; /* for V x = b, of each power */
+    double *const re = (double *)(sums + m) + LANES, *const im = complex ? re + room : re;
+    double *const a_re = re + 2 * room, *const a_im = complex ? a_re + room : a_re;
+    double *const b_re = a_re + 2 * room, *const b_im = b_re + room, *const b_power = b_im + room;
+    double *const a_log = b_power + room;
+    int64_t *const a_power = (int64_t *)(a_log + room);
+    const scalar none = {0, 0};
+    const total empty = {{{0}, {0}}, {0}, spread(LOWEST)};
+    for (int64_t i = 0; i < padded; i++) {
+        const int64_t at = i < m ? order[i] : 0, row = transpose ? i : at;
+        const scalar x = i < m ? number_at(of->nodes, at, complex) : none;
+        const scalar given = i < m ? number_at(of->b, of->width * row + col, complex) : none;
+        const double log_b = log_size(given, complex);
+        const scalar b = scaled_number(given, log_b < -2000 ? 0 : -(int64_t)log_b);
+        re[i] = x.re, a_re[i] = i == m;
+        if (complex)
+            im[i] = x.im, a_im[i] = 0;
+        a_power[i / LANES] = i < m ? NOTHING : 0;
+        b_re[i] = b.re, b_im[i] = b.im;
+        b_power[i] = log_b - (transpose ? (double)(of->shift * i) : 0);
+        if (i < m)
+            sums[i] = empty;
     }
-    if (most_relative < least_relative && (most <= least || most <= HARMLESS * largest))
-        return BETTER;
-    return most < least && least > ACCURATE * (double)m * largest ? UNDECIDED : WORSE;
+    const points nodes = {re, im, padded / LANES};
+    forget_underflow();
+    sweep(nodes, (column){a_re, a_im, NULL, a_power}, (lanes){0}, TIMES_NODE, 0, 0, 1, complex);
+    int good = !underflowed();
+    for (int64_t k = 0; k <= m; k++)
+        a_log[k] = log_size((scalar){a_re[k], complex ? a_im[k] : 0}, complex) + (double)a_power[k / LANES];
+    double terms[2] = {-INFINITY, -INFINITY}, largest[2] = {-INFINITY, -INFINITY};
+    for (int64_t next = 0; next < m;) {
+        int64_t at[LANES], count = 0; /* nodes whose polynomials matter; then the last one again */
+        for (; count < LANES && next < m; next++)
+            if (transpose || b_re[next] != 0 || b_im[next] != 0)
+                at[count++] = next;
+        number x = {{0}, {0}}, by = x, q = x;
+        vector log_x = {0}, by_power = {0};
+        for (int t = 0; count && t < LANES; t++) {
+            at[t] = at[t < count ? t : count - 1];
+            x.re[t] = re[at[t]], x.im[t] = complex ? im[at[t]] : 0;
+            const double modulus = complex ? hypot(x.re[t], x.im[t]) : fabs(x.re[t]);
+            log_x[t] = modulus == 0 ? -0x1p40 : t < count ? log2(modulus) : log_x[count - 1];
+            good &= modulus == 0 || modulus > 0x1p-1000;
+        }
+        lanes value_power = {0}, same = {0}, split = {0};
+        const number value = distances(nodes, m, x, &value_power, &same, complex);
+        for (int t = 0; t < count; t++) {
+            const scalar d = {value.re[t], complex ? value.im[t] : 0};
+            const scalar b = transpose ? (scalar){1, 0} : (scalar){b_re[at[t]], b_im[at[t]]};
+            const double square = complex ? d.re * d.re + d.im * d.im : d.re;
+            by.re[t] = complex ? (b.re * d.re + b.im * d.im) / square : b.re / square;
+            by.im[t] = (b.im * d.re - b.re * d.im) / square;
+            by_power[t] = (transpose ? 0 : b_power[at[t]]) - (double)value_power[t];
+            good &= same[t] == 1;
+        }
+        vector highest = spread(-INFINITY), level = {0}, last = {0};
+        for (int64_t k = 0; k <= m; k++) {
+            const vector high = a_log[k] + (double)k * log_x;
+            split = (lanes)pick(high > highest, (vector)((lanes){0} + k), (vector)split);
+            highest = larger(high, highest);
+        }
+        split &= ~(log_x == -0x1p40); /* for a node at 0, q[k-1] = a[k] */
+        int64_t down = 0, up = 0; /* how far the two divisions go */
+        for (int t = 0; t < count; t++) {
+            down = m - split[t] > down ? m - split[t] : down;
+            up = split[t] > up ? split[t] : up;
+        }
+        const vector log_size_x = nearest_integers(log_x);
+        x = scaled_lanes(x, -log_size_x, complex);
+        const vector inverse = reciprocal(complex ? square(x, 1) : x.re);
+        const number over_x = {complex ? x.re * inverse : inverse, -x.im * inverse};
+        total of_node = empty; /* for V^T x = b */
+        for (int64_t step = 0; step < down + up; step++) {
+            const int rises = step >= down;
+            const int64_t k = rises ? step - down : m - 1 - step, from = rises ? k : k + 1;
+            if (step == 0 || step == down)
+                q = empty.sum, level = spread(LOWEST);
+            if (rises)
+                level = larger(level, spread(a_log[k])) - log_x;
+            else
+                level = larger(level + log_x, spread(a_log[from]));
+            const vector now = nearest_integers(level), before = rises ? now + log_size_x : now;
+            number a = {spread(a_re[from]), complex ? spread(a_im[from]) : (vector){0}};
+            a = scaled_lanes(a, (double)a_power[from / LANES] - before, complex);
+            q = scaled_lanes(q, last - before + (rises ? (vector){0} : log_size_x), complex);
+            if (rises)
+                q = times(minus(q, a, complex), over_x, complex);
+            else
+                q = minus(a, times(q, minus(empty.sum, x, complex), complex), complex);
+            last = now;
+            const lanes known = (lanes){0} + k >= split, wanted = rises ? ~known : known;
+            const number b = transpose ? (number){spread(b_re[k]), spread(b_im[k])} : by;
+            const vector size = now + (transpose ? spread(b_power[k]) : by_power);
+            add_term(transpose ? &of_node : sums + k,
+                     choose(wanted, times(q, b, complex), empty.sum, complex),
+                     pick(wanted, size, empty.power), complex);
+        }
+        for (int t = 0; transpose && t < count; t++) {
+            const number product = times(of_node.sum, by, complex);
+            const vector moduli = of_node.moduli * about(by, complex);
+            const scalar found = {product.re[t], complex ? product.im[t] : 0};
+            const int64_t row = order[at[t]];
+            put_number(to->x, row, found, complex);
+            power[row] = (int64_t)(of_node.power[t] + by_power[t]);
+            terms[0] = greater(log_size((scalar){moduli[t], 0}, 0) + (double)power[row], terms[0]);
+            largest[0] = greater(log_size(found, complex) + (double)power[row], largest[0]);
+        }
+    }
+    for (int64_t k = 0; !transpose && k < m; k++) {
+        const double top = largest_of_lanes(sums[k].power);
+        const vector less = sums[k].power - top;
+        const number sum = scaled_lanes(sums[k].sum, less, complex);
+        const double moduli = sum_of_lanes(sums[k].moduli * powers_of_two(less));
+        const scalar found = {sum_of_lanes(sum.re), complex ? sum_of_lanes(sum.im) : 0};
+        put_number(to->x, k, found, complex);
+        power[k] = (int64_t)top;
+        for (int scale = 0; scale < 2; scale++) { /* of the nodes as they are, or of size 1 */
+            const double more = top - (double)(scale * of->shift * k);
+            terms[scale] = greater(log_size((scalar){moduli, 0}, 0) + more, terms[scale]);
+            largest[scale] = greater(log_size(found, complex) + more, largest[scale]);
+        }
+    }
+    to->power = power;
+    to->shift = transpose ? 0 : of->shift;
+    for (int scale = 0; scale < 2 - transpose; scale++)
+        good &= terms[scale] <= CANCELS + largest[scale];
+    return good && all_finite(to->x, (1 + complex) * m);
 }
 
-/* Lower the bounds of `a`: a number's error is at most its distance from the number in `by`, plus that
- * one's bound. */
-static void tighten(const answer *a, const answer *by, int64_t m, int complex)
+static FGC_NOINLINE int solve_by_inverse(const task *of, const int64_t *order, int64_t col, int64_t *power,
+                                         answer *to)
 {
-    for (int64_t i = 0; i < m; i++) {
-        const scalar x = number_at(a->x, i, complex), y = number_at(by->x, i, complex);
-        const double far = 1.001 * (fabs(x.re - y.re) + fabs(x.im - y.im) + by->error[i]);
-        if (far < a->error[i])
-            a->error[i] = far;
-    }
+    const int complex = of->complex;
+    void *const memory = malloc((size_t)(inverse_size(of->m) + 8) * sizeof(double));
+    const int solved = memory && BY_TYPE(inverse_steps, of, order, col, aligned(memory), power, to);
+    free(memory);
+    return solved;
 }
 
-/* Return whether all nodes lie on one ray from 0, or nearly so. key[i] becomes the larger part of node
- * i. */
-static int are_on_ray(const double *nodes, int64_t m, double *key, int complex)
+/* Return whether all nodes are real and of one sign. key[i] becomes the modulus of node i. */
+static int are_of_one_sign(const double *nodes, int64_t m, double *key)
 {
-    scalar far = {0, 0};
+    int above = 0, below = 0;
     for (int64_t i = 0; i < m; i++) {
-        const scalar x = number_at(nodes, i, complex);
-        key[i] = larger_part(x, complex);
-        if (key[i] > larger_part(far, complex))
-            far = x;
+        key[i] = fabs(nodes[i]);
+        above |= nodes[i] > 0;
+        below |= nodes[i] < 0;
     }
-    for (int64_t i = 0; i < m; i++) {
-        const scalar x = number_at(nodes, i, complex);
-        if (!complex && (far.re < 0 ? x.re > 0 : x.re < 0))
-            return 0;
-        const double along = x.re * far.re + x.im * far.im;
-        if (complex && !(fabs(x.im * far.re - x.re * far.im) <= RAY * along))
-            return 0;
-    }
-    return 1;
+    return !(above && below);
 }
 
 /* Write the rising order of the keys, by Shell's sort. Equal keys keep their order. */
@@ -939,26 +1035,6 @@ static void find_rising(const double *key, int64_t m, int64_t *order)
             }
             order[at] = moved;
         }
-}
-
-static int is_value(const task *of, int64_t i, int64_t col)
-{
-    const scalar value = number_at(of->b, of->width * i + col, of->complex);
-    return value.re != 0 || value.im != 0;
-}
-
-/* Write the order in which the nodes come first at which a column's values are 0. The polynomial is w q,
- * and the roots of w are these nodes. No difference of nodes divides anything but 0 until the few others
- * come. What remains is to expand w, whose roots are in Leja's order (Calvetti and Reichel, "On the
- * evaluation of polynomial coefficients", 2003). Leja's order of all nodes can lose every digit of such
- * a polynomial. */
-static void part(const task *of, const int64_t *order, int64_t col, int64_t *to)
-{
-    int64_t at = 0;
-    for (int last = 0; last < 2; last++)
-        for (int64_t i = 0; i < of->m; i++)
-            if (is_value(of, order[i], col) == last)
-                to[at++] = order[i];
 }
 
 /* Divide the nodes by 2^shift. Returns whether none of them underflowed. */
@@ -1012,111 +1088,89 @@ static int64_t mean_distance(const task *of, const int64_t *order)
 
 /* What the choice of an order for each column goes by, and memory for it. */
 typedef struct {
-    int choosing, widely;
-    int on_ray;          /* the nodes lie on one ray from 0 */
-    ordering first;      /* Leja's, or the order that is given */
-    double apart;        /* what `leja` has returned, or NAN */
-    int64_t *leja, *rising, *parted;
-    int is_sorted; /* `rising` is the order by modulus; else it has yet to be found by `key` */
+    int choosing, may_overflow;
+    int of_one_sign;   /* the nodes are real and of one sign */
+    ordering first;    /* Leja's, or the order that is given */
+    double apart;      /* what `leja` has returned, or NAN */
+    int64_t *leja, *rising, *power;
+    int is_sorted;     /* `rising` is the order by modulus; else it has yet to be found by `key` */
     double *key, *work;
-    answer risen, other;
+    answer found;
 } choice;
 
-/* Find Leja's order, if that has not been done. */
-static void need_leja(const task *of, choice *by)
+/* Find Leja's order, if that has not been done. Returns whether it is trusted: see CLUSTERED. */
+static int is_leja_trusted(const task *of, choice *by)
 {
-    if (!isnan(by->apart))
-        return;
-    by->apart = leja(of->nodes, of->m, by->leja, by->work, of->complex);
-    by->first = (ordering){by->leja, mean_distance(of, by->leja)};
+    if (isnan(by->apart)) {
+        by->apart = leja(of->nodes, of->m, by->leja, by->work, of->complex);
+        by->first = (ordering){by->leja, mean_distance(of, by->leja)};
+    }
+    return !by->choosing || by->apart >= CLUSTERED;
 }
 
-/* Count the values of a column that differ from 0, where this decides between orders of V x = b; else all
- * count. */
-static int64_t count_values(const task *of, const choice *by, int64_t col)
+/* Return whether few values of a column of V x = b matter, where this decides: as few as if fewer than m / 2
+ * were of one size. With at most 8 nodes, Leja's order loses 4 digits at most. */
+static int are_few(const task *of, const choice *by, int64_t col)
 {
-    int64_t found = 0;
-    if (!by->choosing || of->transpose)
-        return of->m;
-    for (int64_t i = 0; i < of->m; i++)
-        found += is_value(of, i, col);
-    return found;
+    double sum = 0, squares = 0;
+    if (!by->choosing || of->transpose || of->m <= 8)
+        return 0;
+    for (int64_t i = 0; i < of->m; i++) {
+        const double size = larger_part(number_at(of->b, of->width * i + col, of->complex), of->complex);
+        sum += size;
+        squares += size * size;
+    }
+    return !(2 * sum * sum >= (double)of->m * squares);
 }
 
-static int are_few(int64_t values, int64_t m) { return values <= FEW && 2 * values < m; }
-
-/* Return whether Leja's order is trusted for a column of so many values. If none is chosen, any is. */
-static int is_trusted(const task *of, choice *by, int64_t values)
+/* Solve for a column in one order, by wide steps if numbers leave a double's range otherwise. */
+static int solve_at_any_size(const task *of, choice *by, ordering order, int64_t col, int bounded)
 {
-    if (!by->choosing)
-        return 1;
-    need_leja(of, by);
-    if (2 * values >= of->m || values <= FEW)
-        return by->apart >= CLUSTERED;
-    return by->apart >= (of->complex ? SPREAD : FILLED + log2(of->largest));
+    return solve_in_order(of, order, col, bounded, NULL, by->work, &by->found) ||
+           solve_in_order(of, order, col, bounded, by->power, by->work, &by->found);
 }
 
 /* Solve for a column in the order that is given, or that is chosen as fastgc.vandermonde.solve says.
  * Returns whether it has been written. */
 static int solve_one(const task *of, choice *by, int64_t col)
 {
-    const int complex = of->complex, bounded = of->bound != NULL;
-    const int64_t m = of->m, values = count_values(of, by, col);
-    int risen = 0, trusted = 1;
-    if (by->choosing && (by->on_ray || !is_trusted(of, by, values))) {
+    const int bounded = of->bound != NULL;
+    answer *const found = &by->found;
+    if (by->of_one_sign) {
         if (!by->is_sorted)
-            find_rising(by->key, m, by->rising);
+            find_rising(by->key, of->m, by->rising);
         by->is_sorted = 1;
-        risen = solve_in_order(of, (ordering){by->rising, 0}, col, 1, by->work, &by->risen);
-        if (risen && is_accurate(&by->risen, m, complex))
-            return write_answer(of, &by->risen, col, by->widely);
-        trusted = is_trusted(of, by, values);
-        if (!risen && by->widely && (!trusted || bounded) &&
-            solve_widely(of, by->rising, col, by->work, 1))
-            return 1;
-        if (!risen && !trusted)
-            return 0;
+        if (solve_at_any_size(of, by, (ordering){by->rising, 0}, col, 1) &&
+            is_accurate(found, of->m, of->complex))
+            return write_answer(of, found, col, by->may_overflow);
     }
-    ordering then = {by->first.rows, risen ? 0 : by->first.more}; /* two answers have one scale */
-    if (are_few(values, m)) {
-        part(of, by->first.rows, col, by->parted);
-        then.rows = by->parted;
-    }
-    if (solve_in_order(of, then, col, !trusted || bounded, by->work, &by->other)) {
-        const answer *best = &by->other, *rival = &by->risen;
-        if (!trusted && !is_accurate(best, m, complex))
-            return 0;
-        const verdict found = trusted && risen ? compare(rival, best, m, complex) : WORSE;
-        if (found == UNDECIDED)
-            return 0;
-        if (found == BETTER)
-            best = &by->risen, rival = &by->other;
-        if (risen && bounded)
-            tighten(best, rival, m, complex);
-        if (write_answer(of, best, col, by->widely && !bounded))
-            return 1;
-    }
-    return trusted && by->widely && solve_widely(of, then.rows, col, by->work, bounded);
+    const int trusted = is_leja_trusted(of, by), few = are_few(of, by, col);
+    if ((!trusted || few) && !bounded && solve_by_inverse(of, by->first.rows, col, by->power, found))
+        return write_answer(of, found, col, by->may_overflow);
+    const int prove = !trusted || (few && bounded);
+    return solve_at_any_size(of, by, by->first, col, prove || bounded) &&
+           (!prove || is_accurate(found, of->m, of->complex)) &&
+           write_answer(of, found, col, by->may_overflow);
 }
 
 fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
                                                const int64_t *order, int transpose, double *out,
-                                               double *bound, int choose, int widely, int64_t m,
+                                               double *bound, int choose, int may_overflow, int64_t m,
                                                int64_t b_size, int complex)
 {
     const int64_t room = padded_size(m) + LANES, width = b_size / m, parts = 1 + complex;
-    /* Three orders, keys, the nodes, two answers, and work. */
-    const int64_t size = 12 * room + work_size(m), more = width < MANY || bound ? 0 : many_size(m);
+    /* Two orders, powers, keys, the nodes, an answer, and work. */
+    const int64_t size = 9 * room + work_size(m), more = width < MANY || bound ? 0 : many_size(m);
     void *const memory = malloc((size_t)(size + more + 16) * sizeof(double));
     if (!memory)
         return FGC_NO_MEMORY;
     int64_t *const orders = aligned(memory);
     double *const key = (double *)(orders + 3 * room), *const scaled_nodes = key + room;
-    double *const x = scaled_nodes + 2 * room, *const error = x + 4 * room, *const work = error + 2 * room;
+    double *const x = scaled_nodes + 2 * room, *const error = x + 2 * room, *const work = error + room;
     double *const many = aligned(work + work_size(m));
     task of = {nodes, b, out, bound, m, width, largest_part(nodes, parts * m), 0, transpose, complex};
-    choice by = {!order && choose, widely, 0, {order, 0}, NAN, orders, orders + room, orders + 2 * room, 0,
-                 key, work, {x, error, 0}, {x + 2 * room, error + room, 0}};
+    choice by = {!order && choose, may_overflow, 0, {order, 0}, NAN, orders, orders + room,
+                 orders + 2 * room, 0, key, work, {x, error, NULL, 0}};
     int usable = all_finite(nodes, parts * m);
     for (int64_t i = 0; order && i < m; i++)
         usable &= (uint64_t)order[i] < (uint64_t)m;
@@ -1124,21 +1178,18 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
         free(memory);
         return FGC_NOT_FINITE;
     }
-    by.on_ray = by.choosing && are_on_ray(of.nodes, m, key, complex);
-    if (order)
+    by.of_one_sign = by.choosing && !complex && are_of_one_sign(of.nodes, m, key);
+    if (order) {
         by.first.more = mean_distance(&of, order);
-    else if (!by.on_ray)
-        need_leja(&of, &by);
+        by.apart = 0;
+    }
     int64_t tried = 0; /* columns before this one are solved one by one */
     int solved = 1;
     for (int64_t col = 0; solved && col < width;) {
         int64_t count = 0;
-        while (more && !by.on_ray && col >= tried && count < WIDE * LANES && col + count < width) {
-            const int64_t values = count_values(&of, &by, col + count);
-            if (are_few(values, m) || !is_trusted(&of, &by, values))
-                break;
+        while (more && !by.of_one_sign && is_leja_trusted(&of, &by) && col >= tried &&
+               count < WIDE * LANES && col + count < width && !are_few(&of, &by, col + count))
             count++;
-        }
         if (count >= MANY) { /* fast reciprocals and no bounds first */
             tried = col + count;
             if (solve_many(&of, by.first, col, (int)count, many)) {

@@ -155,6 +155,18 @@ static FGC_INLINE double least_of_lanes(vector v)
 #endif
 }
 
+static FGC_INLINE double largest_of_lanes(vector v)
+{
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_pd(v);
+#else
+    double largest = v[0];
+    for (int t = 1; t < LANES; t++)
+        largest = v[t] > largest ? v[t] : largest;
+    return largest;
+#endif
+}
+
 static FGC_INLINE int64_t sum_of_counts(lanes v)
 {
 #if defined(__AVX512F__)

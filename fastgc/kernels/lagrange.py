@@ -96,7 +96,7 @@ def lagrange_weights(
         Of the nodes' dtype, like `scaled`.
     exponent : (m,) int64 array or None
         Weight j is ``weights[j] * 2.0**exponent[j]``. None: all weights are instead multiplied by
-        one power of two, so that the largest modulus lies in [1, 2).
+        one power of two, so that the largest modulus lies in [1, 2), up to a rounding.
 
     Returns
     -------

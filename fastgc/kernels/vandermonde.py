@@ -43,7 +43,7 @@ def solve_vandermonde(
     out: Array,
     bound: Floats | None = None,
     choose: bool = False,
-    widely: bool = False,
+    may_overflow: bool = False,
 ) -> bool:
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
 
@@ -59,33 +59,29 @@ def solve_vandermonde(
         On entry, bounds of the moduli of b's errors; on return, of the errors of `out`, including
         roundings and underflow. Contiguous.
     choose : bool
-        Solve each column in an order that is known, or is shown, to be good. See Notes.
-    widely : bool
-        Solve a column that under- or overflows on the way again, on numbers with exponents of their
-        own. A number too large for a double is then Inf, and so is its bound.
+        Solve each column in a way that is known, or is shown, to be good. See Notes.
+    may_overflow : bool
+        Write a column although it holds a number too large for a double. This number is Inf, and so
+        is its bound.
 
     Returns
     -------
     bool
         Whether `out` and `bound` have been written. If not, an input is not finite, nodes coincide,
-        a column under- or overflowed on the way, or no order is shown to be good. Columns before
+        a number is too large for a double, or no way is known or shown to be good. Columns before
         the one at fault may have been written.
 
     Notes
     -----
-    With `choose`, nodes on one ray from 0 are first taken by modulus, the smallest first. So are
-    other nodes for which Leja's order may lose digits: nodes in clusters or of many scales and, for
-    columns of ``V x = b`` that are mostly 0, nodes that do not fill a circle or an interval. All
-    other nodes are taken in Leja's order.
-
-    If the bounds of the order by modulus do not say that the result is accurate, Leja's order is
-    taken, too. On a ray the first result is kept if its bounds prove that its largest relative
-    error of a number is smaller, and that its largest error is smaller, too, or at most 2^-32 of
-    the largest number; else Leja's is. If Leja's order may lose digits, its bounds must say that
-    the result is accurate.
-
-    For a column of ``V x = b`` with at most three entries other than 0, and more that are 0, Leja's
-    order is changed: nodes with an entry of 0 come first.
+    With `choose`, real nodes of one sign are first taken by modulus, the smallest first, with
+    bounds, which must say that the result is accurate. Otherwise nodes are taken in Leja's order,
+    where that is trusted: if nodes are not in clusters or of many scales and, for a column of
+    ``V x = b``, many numbers matter. Other columns are solved by the inverse, if no terms cancel.
+    If they do, or if `bound` is wanted, they are solved in Leja's order all the same, whose bounds
+    must then say that the result is accurate; only for nodes in whose order one may trust, and
+    without `bound`, they need not.
     """
-    solved = unchecked.solve_vandermonde(nodes, b, order, transpose, out, bound, choose, widely)
+    solved = unchecked.solve_vandermonde(
+        nodes, b, order, transpose, out, bound, choose, may_overflow
+    )
     return bool(solved)

@@ -122,10 +122,10 @@ def _prepare(nodes: Array, points: Array) -> tuple[_Nodes, Array]:
 def weights(nodes: ArrayLike, out: Output | None = None) -> Array:
     """Barycentric weights ``w_j = c / prod_(i != j) (x_j - x_i)``.
 
-    c is one power of two for all weights, chosen so that the largest modulus lies in [1, 2). It
-    cancels in barycentric formulas. Nothing over- or underflows on the way, whatever the number of
-    nodes and the length of their interval. A weight below 1e-308 of the largest may become zero, as
-    most weights of 2000 equispaced nodes do.
+    c is one power of two for all weights, chosen so that the largest modulus lies in [1, 2), up to
+    a rounding. It cancels in barycentric formulas. Nothing over- or underflows on the way, whatever
+    the number of nodes and the length of their interval. A weight below 1e-308 of the largest may
+    become zero, as most weights of 2000 equispaced nodes do.
 
     Parameters
     ----------

@@ -47,8 +47,8 @@ class Model(Protocol):
         Initial parameters, an array of shape (size,), drawn from a ``numpy.random.Generator``.
         Default: zero, where networks cannot start, because equal units stay equal.
     ``learning_rate(X)``
-        A rate with which gradient descent on the mean loss converges. Without it you must give an
-        optimizer.
+        The rate of gradient descent on the mean loss if no optimizer is given. Without it you must
+        give one. Only `LeastSquares` and `LinearRegression` promise that descent converges at it.
     ``prepare(X, y)``
         The pair of arrays that workers compute on instead of samples and labels, with as many rows.
     ``add_regularisation(theta, gradient)``
@@ -314,7 +314,13 @@ class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
     """
 
     def learning_rate(self, X: Array) -> float:
-        """1, which suits samples in [0, 1]."""
+        """1, whatever X is: a rate for a few dozen features in [0, 1], such as digits' 64.
+
+        It is not derived from X. Descent surely converges at 1 / `smoothness` only, which is slower
+        by far where the bound is pessimistic (5.7 for digits), and may diverge at 1 for more or
+        larger features: 784 pixels that are mostly 1 have a smoothness near 250. Give
+        ``optimizer=Nesterov(1 / model.smoothness(X))`` there.
+        """
         return 1.0
 
     def smoothness(self, X: Array) -> float:
@@ -411,7 +417,7 @@ class MLP(_CrossEntropy):
         return theta
 
     def learning_rate(self, X: Array) -> float:
-        """0.1, which suits samples in [0, 1]."""
+        """0.1, whatever X is: a rate that suits samples in [0, 1]."""
         return 0.1
 
     @_quiet

@@ -65,25 +65,6 @@ def test_solve_chooses_an_order_since_others_lose_all_digits():
     np.testing.assert_array_equal(solve(np.linspace(0, 1, 60), np.ones(60), True), exactly)
 
 
-@pytest.mark.c_only
-@pytest.mark.parametrize("transpose", [False, True])
-def test_solve_of_nodes_on_a_ray(transpose):
-    """Real nodes that are turned are solved like real ones; nodes beside a ray like others."""
-    m, turn = 10, np.exp(0.7j)
-    nodes, b = turn / np.arange(2, m + 2), np.arange(m) % 2 * 2 - 1 + 0j
-    if transpose:
-        b *= turn ** np.arange(m)
-    x, bound = solve(nodes, b, transpose, return_bound=True)
-    errors = far(x, truth(nodes, b, transpose))
-    assert (errors <= bound).all()
-    assert (errors <= 1e-13 * np.abs(x)).all()
-    for others in (nodes * np.exp(1e-5j * np.arange(m)), -nodes.real + 0j):
-        leja = solve(others, b, transpose, order="leja")
-        same = np.array_equal(leja, solve(others, b, transpose))
-        # On the ray, Leja's order may be taken as well if bounds do not decide.
-        assert same or abs(np.angle(others[-1] / others[0])) < 1e-6
-
-
 def test_solve_bounds_many_columns():
     """A column has the bounds that it has alone; complex columns of real nodes count both parts."""
     rng = np.random.default_rng(7)

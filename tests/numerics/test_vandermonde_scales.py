@@ -4,6 +4,7 @@ Systems are drawn from seeds; ``--long`` draws ten thousand.
 """
 
 import math
+import time
 import warnings
 
 import mpmath
@@ -274,6 +275,109 @@ def test_bounds_of_what_leaves_the_range():
                 assert np.isfinite(x).tolist() == finite
 
 
+def test_solve_bounds_numbers_of_any_size():
+    """Bounds hold where neighbours in a vector are thousands of powers of two apart."""
+    for seed in range(much(1000, 20)):
+        rng = np.random.default_rng([5, seed])
+        m = int(rng.integers(9, 14))
+        nodes, b = 10.0 ** rng.uniform(-70, 110, m), rng.standard_normal(m)
+        nodes *= rng.choice([-1, 1], m)
+        for transpose in (False, True):
+            x, bound = _quiet(nodes, b, transpose, order="given", return_bound=True)
+            for e, limit in zip(far(x, truth(nodes, b, transpose)), bound.tolist(), strict=True):
+                assert limit == math.inf or e <= limit, seed
+
+
+# ------------------------------------------------------------- clusters, scales, few values
+
+
+@pytest.fixture
+def no_decimals(monkeypatch):
+    """Let no system be solved in decimals, which takes seconds for a thousand nodes."""
+
+    def refuse(*_):
+        raise AssertionError("solved in decimals")
+
+    monkeypatch.setattr(vandermonde._Precise, "solve", refuse)
+
+
+KINDS = {
+    "1 to m": lambda rng, m: np.arange(1.0, m + 1),
+    "1/(i+3)": lambda rng, m: 1 / np.arange(3.0, m + 3),
+    "even in [0, 1]": lambda rng, m: np.linspace(0, 1, m),
+    "even in [-1, 1]": lambda rng, m: np.linspace(-1, 1, m),
+    "Chebyshev's": lambda rng, m: interpolation.chebyshev(m),
+    "random in [0, 1]": lambda rng, m: rng.random(m),
+    "random in [-1, 1]": lambda rng, m: rng.uniform(-1, 1, m),
+    "normal": lambda rng, m: rng.standard_normal(m),
+    "many scales": lambda rng, m: np.exp(3 * rng.standard_normal(m)),
+    "many scales, two signs": lambda rng, m: (
+        np.exp(3 * rng.standard_normal(m)) * rng.choice([-1, 1], m)
+    ),
+    "two clusters": lambda rng, m: (
+        np.resize([1.0, -1.0], m) + 1e-3 * rng.random(m)  # each of m / 2 nodes
+    ),
+    "a cluster": lambda rng, m: 1 + 1e-4 * rng.uniform(-1, 1, m),
+    "-k to k": lambda rng, m: np.arange(m) - float(m // 2),
+    "circle": _circle,
+    "arc": lambda rng, m: np.exp(1j * np.pi * np.arange(m) / m / 2),
+    "disc": lambda rng, m: np.sqrt(rng.random(m)) * np.exp(2j * np.pi * rng.random(m)),
+}
+RIGHTS = {
+    "e0": lambda rng, m: np.eye(m)[0],
+    "last": lambda rng, m: np.eye(m)[-1],
+    "random": lambda rng, m: rng.standard_normal(m),
+    "(-1)^i": lambda rng, m: (-1.0) ** np.arange(m),
+    "1": lambda rng, m: np.ones(m),
+    "few": lambda rng, m: np.eye(m)[rng.permutation(m)[: m // 4]].sum(axis=0),
+    "many sizes": lambda rng, m: 2.0 ** -rng.permutation(m),
+}
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_solve_is_good_beside_the_largest_number(kind, transpose):
+    """Errors are below 1e-10 of the largest number, for nodes as they are and of size 1."""
+    for m in much((12, 30, 50), (11, 24)):
+        for seed, right in enumerate(RIGHTS):
+            rng = np.random.default_rng([m, seed])
+            nodes = KINDS[kind](rng, m)
+            b = RIGHTS[right](rng, m).astype(nodes.dtype)
+            x, true = solve(nodes, b, transpose), truth(nodes, b, transpose)
+            relative = max(far(x, true)) / max(map(abs, true))
+            assert max(relative, _over_largest(x, nodes, true, transpose)) < 1e-10, (right, m)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("kind", ["many scales, two signs", "two clusters"])
+@pytest.mark.parametrize("right", ["random", "few", "last"])
+def test_solve_by_the_inverse(kind, transpose, right, no_decimals, at_each_level):
+    """Nodes in clusters and of many scales need no decimals, unless terms cancel."""
+    for m in (9, 17, 40, much(200, 90)):
+        rng = np.random.default_rng(m)
+        nodes, b = KINDS[kind](rng, m), RIGHTS[right](rng, m)
+        nodes[-1] *= m != 17  # one node at 0
+        true = truth(nodes, b, transpose)
+        assert _fits(true)
+        for _ in at_each_level():
+            errors = far(solve(nodes, b, transpose), true)
+            assert max(errors) <= 1e-13 * m * max(map(abs, true)), m
+
+
+@pytest.mark.parametrize("m", [30, 300])
+@pytest.mark.parametrize("kind", ["even in [-1, 1]", "normal", "-k to k", "disc", "circle"])
+def test_solve_by_the_inverse_where_few_values_matter(kind, m, no_decimals):
+    """A polynomial of nine values is the sum of nine that are 0 at all other nodes."""
+    rng = np.random.default_rng(3)
+    nodes, rights = KINDS[kind](rng, m), np.zeros((m, 9))
+    rights[rng.permutation(m)[:9], np.arange(9)] = rng.standard_normal(9)
+    together = rights.sum(axis=1)
+    together[together == 0] = 1e-40  # which does not matter
+    terms = solve(nodes, rights)
+    error = np.abs(solve(nodes, together) - terms.sum(axis=1))
+    assert error.max() <= 1e-12 * np.abs(terms).max()
+
+
 # ---------------------------------------------------------------------------- thousands of nodes
 
 
@@ -289,16 +393,6 @@ FILLED = {
         np.sqrt((np.arange(m) + 0.5) / m) * np.exp(2j * np.pi * np.arange(m) * 0.618034)
     ),
 }
-
-
-@pytest.fixture
-def no_decimals(monkeypatch):
-    """Let no system be solved in decimals, which takes seconds for a thousand nodes."""
-
-    def refuse(*_):
-        raise AssertionError("solved in decimals")
-
-    monkeypatch.setattr(vandermonde._Precise, "solve", refuse)
 
 
 @pytest.mark.parametrize("name", FILLED)
@@ -334,6 +428,22 @@ def test_products_of_a_thousand_distances(name, m, no_decimals):
         assert max(relative) <= 1e-11
     else:
         np.testing.assert_array_equal(x, [math.inf * float(mpmath.sign(a)) for a in true])
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("kind", ["even in [-1, 1]", "1 to m", "-k to k", "a cluster", "circle"])
+def test_solve_takes_time_as_squares_do(kind, transpose):
+    """No size is a cliff: where numbers leave a double's range, it is not ten times as slow."""
+    times = []
+    for m in (300, 1200):
+        rng = np.random.default_rng(m)
+        nodes = KINDS[kind](rng, m)
+        b = rng.standard_normal(m).astype(nodes.dtype)
+        for _ in range(5):
+            start = time.process_time()
+            _quiet(nodes, b, transpose)
+            times.append(time.process_time() - start)
+    assert min(times[5:]) < 10 * 16 * min(times[:5])
 
 
 @pytest.mark.parametrize("complex_", [False, True])

@@ -56,7 +56,9 @@ def _exponent(x):
     return (int(np.float64(x).view(np.int64)) >> 52 & 0x7FF) - 1023
 
 
-def solve_vandermonde(nodes, b, order, transpose, out, bound=None, choose=False, widely=False):
+def solve_vandermonde(
+    nodes, b, order, transpose, out, bound=None, choose=False, may_overflow=False
+):
     """Solve ``V x = b`` or ``V^T x = b``, V = np.vander(nodes, increasing=True).
 
     C also bounds errors; if it may choose, in another order than Leja's where that is better.
@@ -165,7 +167,7 @@ def _system(rng, size, count, dtype, transpose, complex_, plain=None):
         "out": np.zeros_like(b),
         "bound": np.zeros(b.shape) if more[0] else None,
         "choose": bool(more[1]),
-        "widely": bool(more[2]),
+        "may_overflow": bool(more[2]),
     }
 
 

@@ -84,9 +84,9 @@ def bind_functional(nodes, points, chosen, out):
 _by_c = c.made("solve_vandermonde")
 
 
-def solve_vandermonde(nodes, b, order, transpose, out, bound, choose, widely):
-    if bound is not None or choose or widely:
-        return _by_c(nodes, b, order, transpose, out, bound, choose, widely)
+def solve_vandermonde(nodes, b, order, transpose, out, bound, choose, may_overflow):
+    if bound is not None or choose or may_overflow:
+        return _by_c(nodes, b, order, transpose, out, bound, choose, may_overflow)
     # A read-only array would have all compiled again.
     nodes, b = (x if x.flags.writeable else x.copy() for x in (nodes, b))
     return vandermonde.solve_vandermonde(nodes, b, order, transpose, out)

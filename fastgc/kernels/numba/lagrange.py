@@ -195,7 +195,7 @@ def _invert(hit, weights, exponent):
 
 @njit
 def _put_together(weights, exponent):
-    """Scale all weights by one power of two, so that the largest modulus lies in [1, 2)."""
+    """Scale all weights by one power of two: the largest modulus then lies in [1, 2), about."""
     most = -(1 << 62)
     for i in range(weights.size):
         most = max(most, exponent[i] + math.frexp(abs(weights[i]))[1] - 1)

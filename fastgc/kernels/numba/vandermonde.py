@@ -200,11 +200,6 @@ def _solve_in_order(nodes, b, rows, powers, transpose, out):
     return True
 
 
-# csrc/vandermonde.c explains these.
-_UNIT, _ACCURATE, _HARMLESS, _RAY = 2.0**-53 * 1.001, 2.0**-48, 2.0**-32, 2.0**-20
-_CLUSTERED, _SPREAD, _FILLED, _FEW = -3.5, -0.5, -1.1, 3
-
-
 @njit
 def _scale(nodes):
     """Divide nodes by the power of two nearest to the mean distance from the one farthest from 0.
