@@ -121,6 +121,16 @@ def test_thousands_of_nodes_on_any_interval(length):
     np.testing.assert_allclose(ratio / ratio[0], 1, rtol=1e-10)
 
 
+def test_weights_are_at_most_about_2():
+    """The largest modulus lies in [1, 2), up to a rounding: it may be 1 - 2^-53, or 2."""
+    for seed in range(much(10000, 100)):
+        rng = np.random.default_rng([2, seed])
+        nodes = nodes_of(rng, int(rng.integers(1, 30)), bool(seed % 2))
+        if seed % 4 == 1:  # moduli of two weights are 1
+            nodes = np.array([0, np.exp(2j * np.pi * rng.random())])
+        assert 1 - 2.0**-52 <= np.abs(weights(nodes * 2.0 ** rng.integers(-99, 99))).max() <= 2
+
+
 @pytest.mark.every_backend
 def test_weights_of_any_size_on_a_slanted_line():
     """Equispaced nodes have weights from 1 to below 1e-300; turning all changes nothing."""
