@@ -82,10 +82,23 @@ def spoilt(job, bad, kinds, rng):
     return messages
 
 
-def receive(rnd, number, message, energy=np.nan):
+def receive(rnd, number, message, energy=None):
     """Hand a message to a round unless its worker is not wanted, as engines do."""
     worker, index = rnd.code.scheme.messages.sender(number)
-    return rnd.receive(worker, message, index, energy=energy) if rnd.wants(worker) else rnd.ready
+    if not rnd.wants(worker):
+        return rnd.ready
+    return (
+        send(rnd, worker, message, index)
+        if energy is None
+        else rnd.receive(worker, message, index, energy=energy)
+    )
+
+
+def send(rnd, worker, message, index=None):
+    """Hand a message to a round; its energy is that of random partial gradients."""
+    with np.errstate(over="ignore", under="ignore"):
+        energy = min(1e300, float(np.linalg.norm(message.astype(complex)) ** 2))
+    return rnd.receive(worker, message, index, energy=energy)
 
 
 def receive_until_ready(rnd, numbers, messages):
@@ -96,8 +109,8 @@ def receive_until_ready(rnd, numbers, messages):
     return len(numbers)
 
 
-def play(rnd, rng, partials, bad=(), lie=None, told=True):
-    """Hand a round all messages of partial gradients in random order, with energies if `told`.
+def play(rnd, rng, partials, bad=(), lie=None):
+    """Hand a round all messages of partial gradients in random order.
 
     ``lie(message, energy)`` returns what is sent in place of the messages numbered `bad`.
     """
@@ -105,7 +118,7 @@ def play(rnd, rng, partials, bad=(), lie=None, told=True):
     for number in in_random_order(rnd.code, rng):
         sent = streamed(rnd.code, number, partials, rnd.form.message_dtype)
         message, energy = lie(*sent) if number in bad else sent
-        receive(rnd, number, message, energy if told else np.nan)
+        receive(rnd, number, message, energy)
 
 
 def in_random_order(code, rng):

@@ -1,4 +1,4 @@
-"""The adversary runs for a while: with --long, a minute on the local engine."""
+"""Adversaries of sequences and of statements run for a while: with --long, for longer."""
 
 import os
 import time
@@ -6,6 +6,7 @@ import time
 import adversary
 import numpy as np
 import pytest
+import statements
 from strength import much
 
 from fastgc import Uncoded
@@ -70,3 +71,16 @@ def test_it_sees_rounds_that_are_gone():
 
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         adversary.draw(adversary.on(Forgetful), 0, 1000, steps=30)
+
+
+@pytest.mark.filterwarnings("ignore::fastgc.InstabilityWarning")
+def test_statements_of_rounds():
+    """What is verified is right, the accused lied, and none raises where nothing is in doubt.
+
+    More: STATEMENTS=100000 pytest tests/test_adversary.py -k statements
+    """
+    verified = 0
+    rounds = int(os.environ.get("STATEMENTS", much(3000, 300)))
+    for seed in range(rounds):
+        verified += bool(statements.Played(seed).found)
+    assert verified > rounds / 2

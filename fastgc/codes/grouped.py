@@ -349,6 +349,10 @@ class GroupedRound(Gathering):
         """Whether every group that takes part is verified, as `Round.verified`."""
         return all(self._rounds[g].verified for g in self.groups)
 
+    def resolution(self) -> float:
+        """The largest of all groups that take part, as `Round.resolution`."""
+        return max((self._rounds[g].resolution() for g in self.groups), default=math.nan)
+
     @property
     def survivors(self) -> Ints:
         """Numbers of the messages used, in order of arrival."""

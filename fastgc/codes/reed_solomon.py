@@ -69,6 +69,9 @@ from ..numerics.solve import SOLVED, Equations
 # "auto" chooses among survivors only if that takes at most so many steps, some tenths of a second.
 SPREAD_STEPS = 1 << 28
 
+# Of more workers, checks by the rows name nobody.
+_SEARCHED = 64
+
 
 # Methods for decoding vectors: see the class.
 METHODS = (
@@ -590,9 +593,9 @@ class ReedSolomonScheme(Scheme):
         the values of polynomials of degree below `need`. Divided differences of order f - 1 vanish
         on these, times ``x^(l-1)``. Divided by their scales, the messages of a cell are the values
         of a constant at any roots: here, of as many as it has workers. If columns are alike, there
-        are more checks, by the rows.
+        are more checks, by the rows; but among many workers only moments tell who lies.
         """
-        if self._cells is None and self._deficient:
+        if self._cells is None and self._deficient and self.n <= _SEARCHED:
             return super().parity(survivors, most)
         a = np.empty(survivors.size, dtype=np.complex128)
         run, _ = kernels.unchecked.bind_decoding_vector(self._any_plan, survivors, a)

@@ -215,6 +215,10 @@ class Gathering:
         """Whether messages of this worker are of use. Default: True."""
         return True
 
+    def resolution(self) -> float:
+        """Largest relative error that liars can have caused unseen; NaN, by default: unknown."""
+        return math.nan
+
     def lapse(self, why: str) -> None:
         """Note that the messages have been overwritten. Default: nobody reads them."""
 
@@ -356,7 +360,12 @@ class Round(Gathering):
     @property
     def survivors(self) -> Ints:
         """Numbers of the messages so far, in order of arrival."""
-        return self._decoder.survivors[: self._rows.count].copy()
+        numbers: Ints = self._decoder.survivors[self._places()]
+        return numbers.copy()
+
+    def _places(self) -> Any:
+        """Positions of the messages that are used, among all that came. Default: all."""
+        return slice(self._rows.count)
 
     @property
     def decodable(self) -> bool:
@@ -504,14 +513,11 @@ class Round(Gathering):
             self._filled = method
         return self._decoder.vector[:f]
 
-    def _require_sound(self) -> None:
-        """Raise CorruptMessageError if messages contradict each other. Default: nobody looks."""
-
     def _require_verified(self) -> None:
-        """Raise UnverifiedError if lies could be in what is decoded. Default: nobody looks."""
+        """Raise an error if lies could be in what is decoded. Default: nobody looks."""
 
     def _vouched(self, vector: Array) -> Array:
-        """Return a vector for `best`; raise UnverifiedError as `_require_verified`."""
+        """Return a vector for `best`; raise as `_require_verified`."""
         return vector
 
     def gradient(self, out: Output | None = None, method: str = "auto") -> Array:
@@ -532,7 +538,8 @@ class Round(Gathering):
             If the tracker finds the gradient too imprecise and was told to raise; `out` is
             unchanged.
         CorruptMessageError
-            With `verify`, if messages contradict each other and it is unknown which are corrupt.
+            With `verify`, if messages contradict each other, and what the gradient is depends on
+            which are corrupt.
         UnverifiedError
             With `verify`, if messages agree but are not `verified`.
         """
@@ -543,8 +550,6 @@ class Round(Gathering):
                 return found
         target = self._output(out)
         if self._decodable:
-            self._require_sound()
-        if self._decodable:  # the check above may have dropped corrupt messages
             self._require_verified()
         vector = self._vector(method)
         warn_of_doubt(self.scheme, self.survivors, vector, self.form)
@@ -565,7 +570,8 @@ class Round(Gathering):
         """
         if self.scheme.exact:
             return 0.0
-        return self.scheme.precision.left_out(self.survivors, self._vector())
+        vector = self._vector()
+        return self.scheme.precision.left_out(self.survivors, vector)
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.
@@ -583,7 +589,6 @@ class Round(Gathering):
             As `gradient` does, also if messages do not suffice.
         """
         target = self._output(out)
-        self._require_sound()
         if not self._rows.count:
             raise ValueError("there is no approximation without any message")
         found = nearest_vector(self.scheme, self.survivors, self.form.unit, partial)
@@ -613,10 +618,10 @@ class Round(Gathering):
         return self._trust(self._combine(vector, self._output(None)), vector)
 
     def _trust(self, gradient: Array, vector: Array) -> Trust:
-        f, size = len(vector), square_norm(gradient)
-        norms, energies = self._arrivals.squares[:f], self._arrivals.energies[:f]
+        size, places = square_norm(gradient), self._places()
         if not self._check:
-            norms[:] = [square_norm(row) for row in self._rows.arrays]
+            self._arrivals.squares[places] = [square_norm(row) for row in self._rows.arrays]
+        norms, energies = self._arrivals.squares[places], self._arrivals.energies[places]
         survivors, sent = self.survivors, self._sent
         zero = not size and all(map(is_zero, self._rows.arrays))
         return trust_of_sums(self.scheme, zero, size, vector, survivors, norms, energies, sent)
@@ -655,6 +660,10 @@ class Chosen(Gathering):
     def ready(self) -> bool:
         """Whether all chosen messages came."""
         return not self._missing
+
+    def resolution(self) -> float:
+        """As for the inner round."""
+        return self._round.resolution()
 
     # As for the inner round. It has the chosen messages once all came, and none before.
     decodable, corrupt, verifies, verified, survivors = (

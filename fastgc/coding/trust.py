@@ -63,13 +63,20 @@ class Trust(NamedTuple):
         How many times larger decoding typically makes the relative rounding errors of the messages.
         1 or less is as good as adding up the partial gradients themselves. The maximum is
         `fastgc.stability.amplification`.
+    resolution : float or None
+        The largest relative error that liars can have caused unseen, see `Round.resolution`. None:
+        messages were not compared (``verify=``).
     """
 
     relative_error: float
     growth: float
+    resolution: float | None = None
 
     def __repr__(self) -> str:
-        return f"Trust(relative_error={self.relative_error:.3g}, growth={self.growth:.3g})"
+        compared = "" if self.resolution is None else f", resolution={self.resolution:.3g}"
+        return (
+            f"Trust(relative_error={self.relative_error:.3g}, growth={self.growth:.3g}{compared})"
+        )
 
 
 class Approximation(NamedTuple):

@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._base.arrays import Array, Bools, Ints
-from ..errors import UnverifiedError
+from .._base.arrays import Array, Ints
+from ..errors import NonFiniteMessageError
 from ..kernels import Status
+from ..kernels.rows import DOUBLE
 from .round import Round
-from .scheme import Coded
-from .trust import Watch
-from .verify import Finding, Inspector, liars_of
+from .scheme import Coded, Decoder
+from .trust import Trust, Watch
+from .verify import Finding, Inspector, Unseen, default_limit, liars_of
+
+# Coefficients below this part of the largest, times their messages' norms, are rounding errors.
+DUST = 16 * DOUBLE
+
+# Most sets of workers that are set aside in turn, for a gradient on which all agree.
+SETS_ASIDE = 4
+
+# A round that is not verified looks again once its messages are more by this part.
+MORE = 1 / 64
+
+
+class Answer(NamedTuple):
+    """What a round would decode: from which messages, how, and what lies could be in it."""
+
+    at: Ints  # positions of the messages, in order of arrival
+    vector: Array
+    unseen: Unseen
 
 
 class VerifiedRound(Round):
     """A round that looks for messages that are finite but wrong.
 
     They are wrong because memory fails, a worker is a round behind or uses the wrong partition, or
-    workers lie. The round keeps one random projection of each message, and waits until the code's
-    parity checks have compared all messages that the gradient is decoded from with others. If
-    messages contradict each other, it waits for more until they tell which workers are corrupt. It
-    drops the messages of these workers and takes no more of them. If the gradient cannot be
-    `verified`, `gradient` and `best` raise.
+    workers lie. The round keeps random projections of each message, and compares messages by the
+    code's parity checks. What at most `verify` liars can have changed unseen in the gradient is one
+    number, the `resolution`. The round waits until it is at most `limit`; then it is `verified`.
 
-    If any `threshold` messages determine all others, as many spare messages as liars show that
-    workers lie, and twice as many identify them. `fastgc.coding.verify` says how large a corruption
-    must be to be found, and what is proven and tested for liars that collude.
-
-    It is ready when what it would decode is `verified`, or when no more messages can come.
+    If messages contradict each other, the round decodes what they agree on. It drops the messages
+    of workers that must have lied, whoever else has (`corrupt`). If it is not clear who has, it
+    sets aside some of those that may have (`suspects`), as long as all choices lead to the same
+    gradient. If no more messages can come and the gradient is not verified, `gradient` and `best`
+    raise. `fastgc.coding.verify` has the mathematics.
 
     Parameters
     ----------
@@ -41,6 +57,10 @@ class VerifiedRound(Round):
     verify : bool or int
         Look for corrupt messages of at most so many workers, up to 16; True means 1. Workers that
         hold the same partition must then compute the same gradient of it, up to rounding.
+    limit : float, optional
+        Largest `resolution` of a verified gradient. Default: the root of the messages' precision,
+        as 1.5e-8 in float64 and 3.5e-4 in float32, or 200 times the rounding errors of the gradient
+        if these are larger, as where partial gradients nearly cancel.
 
     Raises
     ------
@@ -59,10 +79,11 @@ class VerifiedRound(Round):
         tracker: Watch | None = None,
         *,
         verify: bool | int = True,
+        limit: float | None = None,
         first_worker: int = 0,
         partial_dtype: DTypeLike | None = None,
     ) -> None:
-        self._liars = max(1, liars_of(verify))
+        self._liars, self._given = max(1, liars_of(verify)), limit
         types = dtype, message_dtype, tracker
         super().__init__(code, p, *types, first_worker=first_worker, partial_dtype=partial_dtype)
 
@@ -70,37 +91,60 @@ class VerifiedRound(Round):
         self._directly, self._plain = None, False
         self._inspector = Inspector(self.scheme, self._sent, self._liars)
         self._inspector.require_enough()
+        # Messages that are dropped do not count.
+        self._tally = self.scheme.rule.tally()
+        self._choose = Decoder(self.scheme, self.form.unit)
 
     def reset(self) -> None:
         """Forget all messages."""
         super().reset()
         self._inspector.reset()
         self._finding: Finding | None = None  # about the messages so far; None: not looked at
-        self._look_again = 0  # after failed checks: not before so many messages came
+        self._answer: Answer | None = None  # the last that was found
+        self._look_again = 0  # not before so many messages came
         self._corrupt: list[int] = []
 
     @property
     def corrupt(self) -> list[int]:
-        """Workers whose messages this round found to be corrupt, and dropped."""
+        """Workers that must have lied, whose messages are dropped."""
+        self._look()
         return self._corrupt
 
     @property
-    def verified(self) -> bool:  # type: ignore[override]
-        """Whether every message that the gradient is decoded from passed a parity check.
+    def suspects(self) -> list[int]:
+        """Workers that may have lied beside those that must: each in some explanation, none in all.
 
-        All checks of this round must hold, and each message that matters must be in a check that
-        would find a different message of the same size in its place. A message does not matter if
-        its coefficient is 0, or so small that a different one would change the gradient by at most
-        ten times its rounding error. False if messages do not suffice, or if `trust` is infinite.
-        `gradient` raises if it is False.
+        An explanation is a set of at most `verify` workers without whose messages the others agree.
+        If nobody knows what explains the messages, these are all workers that sent one.
         """
-        if not self._decodable or not self._compared():
+        groups = self._look().suspects
+        everyone = np.unique(self.scheme.messages.workers[self._numbers[self._kept]]).tolist()
+        return sorted({worker for group in groups for worker in (group or everyone)})
+
+    def resolution(self) -> float:
+        """The largest relative error that at most `verify` liars can have caused unseen.
+
+        Larger ones are seen with a probability of 1 - 1e-6. It follows from how precise the
+        gradient is without the messages of any `verify` workers, and from how nearly the messages
+        agree. Inf: any error; the messages do not suffice, or leave open what the gradient is.
+        """
+        self._look()
+        return self._answer.unseen.error if self._answer is not None else math.inf
+
+    @property
+    def verified(self) -> bool:  # type: ignore[override]
+        """Whether the `resolution` is at most the limit. `gradient` raises if it is not."""
+        self._look()
+        return self._fine(self._answer)
+
+    def _limit(self, unseen: Unseen) -> float:
+        return default_limit(self.form, unseen.rounding) if self._given is None else self._given
+
+    def _fine(self, answer: Answer | None) -> bool:
+        """Whether an answer is verified."""
+        if answer is None or answer.unseen.error == math.inf:
             return False
-        vector = self._vector()
-        if self._inspector.resolves(vector, self._arrivals.squares[: len(vector)]):
-            return True
-        gradient = self._combine(vector, self.form.output(None))
-        return math.isfinite(self._trust(gradient, vector).relative_error)
+        return answer.unseen.error <= self._limit(answer.unseen)
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: it is not known to be corrupt."""
@@ -110,100 +154,169 @@ class VerifiedRound(Round):
         """As in `Round`; messages of corrupt workers do not count."""
         super().require(np.setdiff1d(messages, self.scheme.messages.of(self._corrupt)))
 
+    def trust(self) -> Trust:
+        """As `Round.trust`, with the `resolution`."""
+        return super().trust()._replace(resolution=self.resolution())
+
+    def _receive(self, worker: int, message: Any, index: int | None, energy: float) -> bool:
+        if not energy >= 0:
+            named = self._first_worker + worker
+            raise NonFiniteMessageError(
+                f"verify compares messages by the energies that encoders tell, and that of worker "
+                f"{named} is {energy}: rnd.receive(worker, message, energy=encoder.energy)",
+                named,
+            )
+        return super()._receive(worker, message, index, energy)
+
     def _took(self, number: int, reals: Array, status: int) -> bool:
         at, arrivals = self._rows.count, self._arrivals
         self._inspector.add(reals, float(arrivals.squares[at]), float(arrivals.energies[at]))
         self._finding = None
         self._ready = False
-        return super()._took(number, reals, status)
+        return super()._took(number, reals, Status.TOO_FEW)
 
     def _enough(self) -> bool:
         return self._settled() and super()._enough()
 
     @property
+    def _numbers(self) -> Ints:
+        """The numbers of all messages, dropped or not, in order of arrival."""
+        return self._decoder.survivors[: self._rows.count]
+
+    @property
+    def _kept(self) -> Ints:
+        """The positions of messages that were not dropped."""
+        dropped = self.scheme.messages.of(self._corrupt)
+        return np.flatnonzero(~np.isin(self._numbers, dropped))
+
+    @property
     def _complete(self) -> bool:
         dropped = sum(self.scheme.messages.counts[worker] for worker in self._corrupt)
-        return self._arrivals.count + dropped == self.scheme.messages.count
+        return self._kept.size + dropped == self.scheme.messages.count
 
-    def _vector(self, method: str = "auto") -> Array:
-        new = self._filled != method
-        vector = super()._vector(method)
-        return self._inspector.heed(self.survivors, vector) if new else vector
-
-    def _inspect(self) -> Finding:
-        """What parity says of the messages left, after dropping those that it proves wrong."""
-        while self._finding is None:
-            finding = self._inspector.inspect(self.survivors)
-            if finding.corrupt:
-                self._drop(finding.corrupt)
-            else:
-                self._conclude(finding)
-        return self._finding
-
-    def _conclude(self, finding: Finding) -> None:
-        """Keep what parity says, until enough messages come that may change it."""
-        self._finding = finding
-        self._look_again = 0 if finding.holds else self._rows.count + finding.more
-
-    def _compared(self) -> bool:
-        """Whether all messages that the gradient is decoded from were compared, and agree."""
-        finding = self._inspect()
-        return self._decodable and finding.holds and self._covers(self._used())
-
-    def _covers(self, used: Bools) -> bool:
-        """Whether the checks would have seen lies in these messages."""
-        return bool(used.any() and self._inspect().covered[used].all())
+    def _places(self) -> Ints:
+        self._look()
+        return self._kept if self._answer is None else self._answer.at
 
     def _settled(self) -> bool:
         """Whether further messages could say no more about what is decoded now."""
-        if self._arrivals.count < self._look_again and not self._complete:
+        complete = self._complete
+        if self._arrivals.count < self._look_again and not complete:
             return False
-        return self._compared() or (self._decodable and self._complete)
+        if self._fine(self._answer):  # what comes later cannot change that
+            return True
+        kept, liars = self._kept, self._inspector.liars
+        spare = self._inspector.withstands(self._numbers[kept])
+        if 0 <= spare < liars and not complete and not self.scheme.approximate:
+            self._look_again = self._arrivals.count + liars - spare
+            return False
+        finding, came = self._look(), self._arrivals.count
+        unknown = finding.explanations(self._inspector.liars) is None
+        self._look_again = came + max(1 + int(MORE * came), finding.more if unknown else 1)
+        return self.verified or (self._decodable and complete)
 
-    def _used(self) -> Bools:
-        """For each message so far, whether the gradient depends on it by more than rounding."""
-        try:
-            vector = self._vector()
-        except OverflowError:  # the gradient would be useless
-            return np.zeros(self._rows.count, dtype=np.bool_)
-        return self._inspector.matter(self.survivors, vector)
+    def _look(self) -> Finding:
+        """What parity says of the messages left, after dropping those that it proves wrong."""
+        while self._finding is None:
+            kept = self._kept
+            finding = self._inspector.inspect(self._numbers[kept], kept)
+            if finding.corrupt:
+                self._drop(finding.corrupt)
+                continue
+            self._finding = finding
+            found = self._resolved(finding)
+            if not self._fine(self._answer) or self._fine(found):
+                self._answer = found
+        return self._finding
+
+    def _resolved(self, finding: Finding) -> Answer | None:
+        """Return the best way to decode, by any choice of who lied; None if there is none."""
+        sets = finding.explanations(self._inspector.liars)
+        if not sets or not self._decodable:
+            return None
+        kept, best = self._kept, None
+        numbers = self._numbers[kept]
+        senders = self.scheme.messages.workers[numbers]
+        for aside in sets[:SETS_ASIDE]:
+            used = ~np.isin(senders, aside)
+            if aside and self.scheme.rule.missing(numbers[used]):
+                continue
+            try:
+                vector = self._choose(numbers[used]).copy()
+            except OverflowError:  # the gradient would be useless
+                continue
+            clean = self._without_dust(vector, numbers[used])
+            for each in (vector, clean) if (clean != vector).any() else (vector,):
+                full = np.zeros(kept.size, dtype=each.dtype)
+                full[used] = each
+                unseen = self._inspector.unseen(full, sets)
+                if best is None or unseen.error < best.unseen.error:
+                    best = Answer(kept[used], each, unseen)
+                if self._fine(best):
+                    return best
+        return best
+
+    def _without_dust(self, vector: Array, numbers: Ints) -> Array:
+        """Return a vector without coefficients that rounding left where there should be none.
+
+        Else 1e-17 times a lie may be more than the gradient.
+        """
+        sizes = np.abs(vector) ** 2 * self.scheme.precision.row_norms[numbers]
+        return np.where(sizes > DUST**2 * sizes.max(initial=0.0), vector, 0)
+
+    def _vector(self, method: str = "auto") -> Array:
+        self._look()
+        if self._answer is not None and method == "auto":
+            return self._answer.vector
+        return self._choose(self.survivors, method)
+
+    def _combine(self, vector: Array, out: Any) -> Any:
+        full = np.zeros(self._rows.count, dtype=vector.dtype)
+        full[self._places()] = vector
+        return super()._combine(full, out)
 
     def _drop(self, workers: Sequence[int]) -> None:
         """Drop all messages of these workers."""
-        numbers = self.survivors
-        kept = np.flatnonzero(~np.isin(numbers, self.scheme.messages.of(workers))).tolist()
-        self._decodable = self._arrivals.keep(kept) == Status.OK
-        if self._tally is not None:
-            self._tally.reset()
-            for number in numbers[kept].tolist():
-                self._decodable = self._tally.add(number) or self._decodable
-        self._filled = ""
-        self._inspector.keep(kept)
-        self._inspector.expect(max(1, self._inspector.liars - len(workers)))
-        self._corrupt += workers
-
-    def _require_sound(self) -> None:
-        if not (finding := self._inspect()).holds:
-            raise self._inspector.contradiction(finding, self._first_worker, self._complete)
+        self._corrupt = self._corrupt + list(workers)
+        self._inspector.liars = max(0, self._inspector.liars - len(workers))
+        self._look_again = 0
+        tally = self._tally
+        assert tally is not None
+        tally.reset()
+        came = [tally.add(number) for number in self._numbers[self._kept].tolist()]
+        self._decodable = bool(came) and came[-1]
 
     def _require_verified(self) -> None:
-        if not self.verified:
-            raise self._unverified(self._used())
+        if not self.verified and self._decodable:
+            self._refuse(self._answer.unseen if self._answer is not None else None)
 
     def _vouched(self, vector: Array) -> Array:
-        vector = self._inspector.heed(self.survivors, vector.copy())
-        used = self._inspector.matter(self.survivors, vector)
-        if not self._covers(used):
-            raise self._unverified(used)
+        finding, vector = self._look(), self._without_dust(vector, self.survivors)
+        if self._fine(self._answer):
+            return vector
+        if not finding.holds:
+            self._refuse(None)
+        unseen = self._inspector.unseen(vector, [()])
+        if not unseen.error <= self._limit(unseen):
+            self._refuse(unseen)
         return vector
 
-    def _unverified(self, used: Bools) -> UnverifiedError:
-        unseen = self.survivors[used & ~self._inspect().covered]
-        return self._inspector.unverified(self.survivors, unseen, self._first_worker)
+    def _refuse(self, unseen: Unseen | None) -> NoReturn:
+        finding, inspector = self._look(), self._inspector
+        unseen = Unseen(math.inf, apart=math.inf) if unseen is None else unseen
+        limit = self._limit(unseen)
+        if not finding.holds and unseen.apart > limit:
+            raise inspector.contradiction(finding, self._first_worker, self._complete)
+        raise inspector.unverified(self._numbers[self._kept], unseen.error, limit)
 
 
 def round_of(
-    code: Coded, *types: Any, verify: bool | int, check_finite: bool, **named: Any
+    code: Coded,
+    *types: Any,
+    verify: bool | int,
+    check_finite: bool,
+    limit: float | None = None,
+    **named: Any,
 ) -> Round:
     """Make the `Round`, or with `verify` the `VerifiedRound`, that these arguments describe."""
     if not liars_of(verify):
@@ -212,4 +325,4 @@ def round_of(
         raise ValueError(
             f"verify={verify} reads each message as it comes: not with check_finite=False"
         )
-    return VerifiedRound(code, *types, verify=verify, **named)
+    return VerifiedRound(code, *types, verify=verify, limit=limit, **named)

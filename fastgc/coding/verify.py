@@ -1,94 +1,102 @@
-"""Verify that messages fit each other: parity checks on one random projection of each message.
+"""Verify that messages fit each other: parity checks on random projections of each message.
 
-A check h with h c_F = 0 holds for the projections y_i = <r, c_i> on any vector r as well. So one
-number stands for all elements of a message, as in Freivalds' test of matrix products (1977). Each
-round draws a new r from the system's own source of randomness, and tells it to nobody.
+A check h with h c_F = 0 holds for the projections y_i = U c_i W on random matrices U and W as well
+(c_i cut into rows). So 64 numbers stand for all elements of a message, as in Freivalds' test of
+matrix products (1977). Each round draws new ones from the system's own source of randomness, and
+tells them to nobody.
 
-Let at most e workers of a round be liars. They may know everything but r, and collude. Then, except
-for rounding errors and misses, whose bounds follow,
+Let at most e workers of a round be liars. They may know everything but U and W, and collude. What
+they can have changed in the gradient without being seen is one number, its *resolution*. Then
 
-1. a gradient is not verified if a liar contributes to it anything but what its code says;
+1. the error of a gradient is at most its resolution, but once in 1e6 times; it is verified if the
+   resolution is at most a limit;
 2. no honest worker is accused;
-3. if t workers contribute something else, all t are accused, at once, as soon as the other workers
-   cannot have caused the contradiction. This takes
+3. if t workers contribute something else, all t are accused as soon as the other workers cannot
+   have caused the contradiction. This takes
 
    - e + t messages to spare where any `threshold` messages determine all others (Reed-Solomon
      codes, in each cluster; cyclic repetition; Lagrange codes of one message a worker);
    - e + t + 1 copies where messages are copies of each other (repetition codes);
    - e + t + 1 paths between the ends of a liar's message, with no message in common, where messages
-     are edges of a graph (binary codes).
+     are edges of a graph (binary codes);
 
-Proof of 1. A gradient is verified if all checks hold and it can be decoded without any e of the
-messages. The difference between its decoding vector and one without the liars' messages is a check.
-The liars change this check by exactly what they change the gradient by. A code that has too few
-messages to spare even when all have come is refused, and an unverified gradient is not decoded.
+4. the gradient need not wait for that. It is decoded as soon as all sets of at most e workers that
+   explain the messages lead to the same one.
+
+Proof of 1. Let T be the liars, a the decoding vector, and a_T one without the messages of T. Then
+h = a - a_T is a check. What the liars change in the gradient, d, they change in h c_F. Honest
+messages change it by rounding only. So ``U d W`` is what the check shows of the projections, but
+for rounding, and this is known. Its root mean square is less than `SEEN` times the norm of d less
+than once in 1e6 times. Nobody knows T; but T is among the sets of e workers that explain the
+messages, and the resolution is the largest bound of all these sets. For each set, h is the check
+that rounding disturbs least. Where checks see next to nothing of a combination of messages, the
+messages' sizes bound it. If there are more than `SETS_TRIED` sets, the worst is grown worker by
+worker: then the resolution is an estimate.
+
+Proof of `SEEN`. Entries are uniform with variance 1, so ``|<u, v>|`` for a vector v of norm 1 has a
+density of at most 0.8165 (Ball 1986: a cube's sections), and is no smaller in distribution than a
+uniform number Z in [0, 1.2247]. Let D be a matrix of norm 1, with ``D'D = sum_i l_i b_i b_i'``.
+Given W, ``E exp(-s |u'DW|^2)`` is convex in the eigenvalues of DWW'D', so at most what one
+eigenvalue gives: phi(s |DW|^2), where ``phi(x) = E exp(-x Z^2)``. phi^8 is completely monotone, so
+``E phi(s |DW|^2)^8`` is convex in l, and at most ``E phi(s (Z_1^2 + ... + Z_8^2))^8``. By Markov's
+inequality, ``|UDW| < x`` is at most exp(s x^2) times as probable, for any s. For x = 0.428 the
+least of these is 1e-6, and x / 8 is `SEEN`. `tests/coding/test_verify.py` computes it.
 
 Proof of 2 and 3. A set of workers explains failed checks if other messages of theirs would make all
 checks hold. Accused are the workers that are in every explaining set of at most e workers; the set
 T of the liars is one of these sets. `fastgc.numerics.parity` says how they are found. Another set S
 explains the checks only if changes of messages of S and T alone can keep all checks true. In the
 first case that takes more workers than there are messages to spare; in the second it takes all
-copies. Both are more than the e + t workers of S and T.
-
-With fewer messages nobody is accused, and the round raises `CorruptMessageError`. After t workers
-are accused, at most e - t others may lie; the round still looks for at least one. Failed checks are
-inspected again only when enough messages have come to tell who is corrupt, which is a few messages
-late if others are accused in between.
+copies. Both are more than the e + t workers of S and T. After t workers are accused, at most e - t
+others may lie.
 
 If there are more than e liars, nothing is guaranteed. With three copies and e = 1, two liars that
 send the same message outvote the honest third, which is dropped. With e = 2, it takes five copies
 to name two liars; three copies only show that someone lies.
 
 Rounding hides more if several lie together. Neighbours on the circle of a large Reed-Solomon code
-can change their messages so that checks see next to nothing. They then change the gradient by no
-more than the rounding errors of a gradient decoded without them. They can also imitate a single
-worker between them. As the smallest explaining set is accused, they can so frame an honest worker.
-The gradient decoded without that worker is as precise as the one decoded without the liars.
+can change their messages so that checks see next to nothing. They can also imitate a single worker
+between them. As the smallest explaining set is accused, they can so frame an honest worker. The
+gradient decoded without that worker is as precise as the one decoded without the liars.
 
-If a change of messages moves a check by t times its rounding bound, the probability of a miss is at
-most ``27 (1 + log t) / t``. For r is an outer product u w', and the entries of u and w have
-densities of at most 0.77. So <u, v> has a density of at most ``0.77 sqrt(2) / ||v||`` (Ball and
-Rogozin). The same holds for ``w' d`` with any row d of the change. By Markov's inequality, rows
-with ``|w' d| < x ||d||`` hold more than half of the change's square with a probability of at most
-4.4 x.
-
-A corruption is found if it exceeds ten times the rounding errors of what it is compared with.
-Relative to the message's norm, that is about ``10 u sqrt(f)`` for float16 and bfloat16, u their
-unit roundoff (2% and 17% for 20 workers). For float32 and float64, whose sums are rounded as well,
-it is about ``10 u sqrt(f) w`` (2e-5 and 3e-14 at a load of 8). Ill-conditioned codes amplify it; in
-an unstable code almost anything passes.
-
-Where partial gradients cancel inside messages, rounding errors are those of the partial gradients.
-Only energies (`Round.receive`), which engines send with each message, tell how large these are.
-Without energies a round assumes that partial gradients are as long as messages, and may take
-rounding for a lie.
+A check fails if the root mean square of its projections is more than ten times what rounding
+typically is. Where partial gradients cancel inside messages, rounding errors are those of the
+partial gradients. Only energies (`Round.receive`), which engines send with each message, tell how
+large these are; a round that verifies takes no message without one.
 
 A liar may send any energy, also an infinite one, with each of its messages. So sizes are ranked
 over workers, each by its largest message, and the bound is the size that e + 1 workers reach. One
 of these is honest, so no set of e liars can raise it beyond what an honest worker computed. (Ranked
 over messages, e + 1 of them could be one liar's, which would then confirm itself.) Where e + 1
 honest workers hold the largest partial gradient, no honest energy exceeds this bound times the
-largest ratio of a message's norm of coefficients to one of them. One that does counts as a lie, and
-nothing is verified with it. With codes of the data no two workers compute the same, so an energy is
-believed only up to the bound. An energy that is not finite is believed only if e + 1 workers report
-such energies; then no check sees anything, and nothing is verified.
+largest ratio of a message's norm of coefficients to one of them. One that does counts as a lie, if
+there are messages enough to tell. Else it makes the resolution what it claims that rounding is.
+With codes of the data no two workers compute the same, so an energy is believed only up to the
+bound.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Bools, Floats, Ints, least_number, unit_roundoff
+from .._base.arrays import Array, Bools, Floats, Ints, is_zero, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
-from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, blame
+from ..numerics.parity import (
+    CHECKS,
+    SAFETY,
+    Failure,
+    Sets,
+    blame,
+    root_mean_square,
+)
 from .format import Format
 from .rules import Blocks, Span, withstands
 from .scheme import Scheme, message_row
@@ -99,34 +107,51 @@ MOST_LIARS = 16
 # Finding liars takes two checks for each; twice this many more make it more precise.
 MARGIN = 3
 
-# Most sets of workers that are searched one by one for changes that checks do not see.
-SETS_LOOKED_AT, SETS_AT_A_TIME = 10_000, 10_000
+# All sets of so many workers are tried; of more, those that checks see least of are grown.
+SETS_TRIED = 2_000
 
-# Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64. A sum
-# may be 0 if it is smaller than this part of its terms.
-SMALL, LARGE, CANCELLED = 1e-140, 1e140, 1e-6
+# Singular values of checks below this part of the largest say that checks depend on each other.
+DEPENDENT = 1e-10
+
+# Entries of sets' columns that are decomposed together.
+TOGETHER = 1 << 20
+
+# Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64.
+SMALL, LARGE = 1e-140, 1e140
+
+# A message larger than this, relative to those of e + 1 workers, is taken as of this size.
+HUGE = 1e100
 
 # Root of the largest number of float64. An energy beyond it is told as infinite.
 LARGEST_ROOT = math.sqrt(np.finfo(np.float64).max)
 
-# Messages with no more than this share in a change, relative to their sizes, have no part in it.
-HIDDEN = 1e-3
+# The projections of a message are SIDE^2 numbers.
+SIDE = 8
 
-# Elements that share a factor of the projection. Of 256 to 16384, at 1e6 elements, 1024 and 4096
-# cost least: no more than reading the message.
-WIDTH = 4096
+# The root mean square of a vector's projections is less than SEEN times its norm once in 1e6 times.
+SEEN = 0.0535
+
+# Elements that share a factor of the projection, and rows of float32 whose products are added in
+# float32: of 512 to 4096, and of 16 to 64, these take least time at 1e4 and 3e5 elements.
+WIDTH, GROUP = 512, 32
+
+# By default, lies up to so many times the rounding errors of the gradient may be in it.
+COARSEST = 200.0
+
+# Messages are not compared more finely than this part of the rounding of a message as large as
+# those that e + 1 workers sent.
+FINEST = 1e-6
 
 
 class Projection:
-    """Inner products of messages with one random vector, in one pass over each message.
+    """Inner products of messages with SIDE^2 random vectors, in one pass over each message.
 
-    The vector is an outer product. A message is cut into rows of `WIDTH` elements;
-    `kernels.combine` adds the rows with random factors, in any precision; then the sum is
-    multiplied by random numbers again. `renew` draws the vector. Its factors have random signs and
-    moduli between 1 and 2 (over their root mean square), so that none hides an element.
+    A message is cut into rows of `WIDTH` elements: a matrix M. Its projections are ``U M W``, where
+    U and W are random matrices of SIDE rows and columns. Their entries are distributed uniformly,
+    with mean square 1. `renew` draws them; so each vector is an outer product.
 
     With `paired` two reals stand for a complex number, as in codes with complex coefficients. The
-    source of the vector, `rng`, has a secret seed by default.
+    source of the entries, `rng`, has a secret seed by default.
 
     Attributes
     ----------
@@ -142,43 +167,51 @@ class Projection:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
         self._size = size = form.message_size * form.message_dtype.itemsize // real.itemsize
         self._paired = paired
-        count, rest = divmod(size, WIDTH)
-        self.passes = count / kernels.rows.LEAST_GROUP + 4
-        shrink = math.ldexp(1.0, -count.bit_length() - 1)
+        count = size // WIDTH
         wide = real == np.dtype(np.float64)
-        beyond = math.ldexp(1.0, -64) if wide else 1.0
-        self.unit = shrink * beyond
-        self._sum = np.empty(WIDTH, dtype=np.float64 if wide else np.float32)
+        self._kind = np.dtype(np.float64 if wide else np.float32)
+        group = max(1, count) if wide else GROUP
+        self._whole = count // group * group
+        self._shape = -1, group, WIDTH
+        self._rows, self._width = count, min(size, WIDTH)
+        self.passes = min(group, count) / 6 + 4
+        self.unit = math.ldexp(1.0, -count.bit_length() - 2 - 64 * wide)
         # Underflow of elements, of sums of them, and of their products, which are float64.
         least = least_number(np.dtype(np.float64))
         lost = max(least_number(real) * self.unit, least)
-        cut = max(least_number(self._sum.dtype) * beyond, least)
-        self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(WIDTH) * cut)
+        cut = max(least_number(self._kind), least)
+        self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(self._width * count) * cut)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
-        each = 2 if paired else 1
-        self._kind = np.dtype(np.complex128 if paired else np.float64)
-        within = WIDTH // each if count else 0
-        self._parts = (count, shrink), (within, beyond), (rest // each, self.unit)
         self.renew()
 
     def renew(self) -> None:
-        """Draw another vector."""
-        factors, within, rest = (_random(self._rng, size) * unit for size, unit in self._parts)
-        self._factors, self._within = factors, within.astype(self._kind)
-        self._rest = rest.astype(self._kind)
+        """Draw other vectors."""
+        root, each = math.sqrt(3), 2 if self._paired else 1
+        rows = self._rng.uniform(-root, root, (SIDE, self._rows + 1)) * self.unit
+        self._columns = self._rng.uniform(-root, root, (self._width // each, SIDE))
+        self._left = rows.astype(self._kind)
+        self._last = rows[:, -1:]
+        grouped = self._left[:, : self._whole].reshape(SIDE, -1, self._shape[1])
+        self._grouped = np.ascontiguousarray(grouped.swapaxes(0, 1))
 
-    def __call__(self, message: Array) -> complex:
-        """Return the projection of a message; it is real for codes with real coefficients."""
+    def __call__(self, message: Array) -> Array:
+        """Return the projections of a message; they are real for codes with real coefficients."""
         reals = message.view(self._real)
-        total: complex = 0.0
-        cut = self._factors.size * WIDTH
+        cut = self._rows * WIDTH
+        sums = np.zeros((SIDE, self._width))
         if cut:
-            rows = kernels.Rows.of(reals[:cut].reshape(-1, WIDTH), WIDTH, self._real)
-            kernels.unchecked.combine(kernels.REAL, rows, self._factors, self._sum)
-            total = self._within @ self._numbers(self._sum)
+            matrix = reals[:cut].astype(self._kind, copy=False)
+            whole = self._whole * WIDTH
+            if whole:
+                parts = np.matmul(self._grouped, matrix[:whole].reshape(self._shape))
+                np.sum(parts, axis=0, dtype=np.float64, out=sums)
+            if whole < cut:
+                sums += self._left[:, self._whole : -1] @ matrix[whole:].reshape(-1, WIDTH)
         if cut < self._size:
-            total = total + self._rest @ self._numbers(reals[cut:])
-        return total
+            sums[:, : self._size - cut] += self._last * reals[cut:].astype(np.float64, copy=False)
+        numbers: Any = sums.view(np.complex128) if self._paired else sums
+        found: Array = (numbers @ self._columns).reshape(-1)
+        return found
 
     def norm(self, message: Array, square: float) -> float:
         """Return a message's norm, from its sum of squares unless that over- or underflows."""
@@ -190,15 +223,6 @@ class Projection:
             return 0.0
         exponent = math.frexp(largest)[1]
         return math.ldexp(float(np.linalg.norm(np.ldexp(wide, -exponent))) * self.unit, exponent)
-
-    def _numbers(self, reals: Array) -> Any:
-        wide = reals.astype(np.float64, copy=False)
-        return wide.view(np.complex128) if self._paired else wide
-
-
-def _random(rng: np.random.Generator, size: int) -> Floats:
-    found: Floats = rng.uniform(-1, 1, size)
-    return (found + np.copysign(1.0, found)) / math.sqrt(7 / 3)
 
 
 def liars_of(verify: bool | int) -> int:
@@ -215,22 +239,60 @@ def liars_of(verify: bool | int) -> int:
     return int(verify)
 
 
+def default_limit(form: Format, rounding: float = 0.0) -> float:
+    """Return the resolution up to which a gradient is verified.
+
+    It is that of half of the messages' digits. But where partial gradients nearly cancel, as at the
+    end of a training, `rounding` may cost as much, and no comparison can be finer.
+    """
+    return max(math.sqrt(2 * unit_roundoff(form.message_dtype)), COARSEST * rounding)
+
+
 def _workers(count: int) -> str:
     return "one worker" if count == 1 else f"{count} workers"
 
 
 class Finding(NamedTuple):
-    """The result of the parity checks of some messages; the last three fields are those of `Blame`.
+    """What the checks of some messages say; the last four fields are those of `Blame`.
 
-    A message is `covered` if checks would have noticed another of its size in its place, whichever
-    other workers lie with it; none is if messages contradict each other.
+    `sets` has one entry for each group of checks that failed and proves nobody corrupt.
     """
 
-    covered: Bools
-    holds: bool  # whether all checks hold
     corrupt: list[int]
+    sets: list[Sets | None]
     suspects: list[tuple[int, ...] | None]
     more: int = 1
+
+    @property
+    def holds(self) -> bool:
+        """Whether all checks hold, but for those that name the corrupt."""
+        return not self.suspects
+
+    def explanations(self, most: int) -> Sets | None:
+        """The least sets of workers that explain all checks, the smallest first; None: unknown.
+
+        They have at most `most` workers.
+        """
+        found: Sets = [()]
+        for sets in self.sets:
+            if sets is None or len(sets) * len(found) > SETS_TRIED:
+                return None
+            both = ((*one, *other) for one in found for other in sets)
+            found = [each for each in both if len(each) <= most]
+        return sorted(found, key=len)
+
+
+class Unseen(NamedTuple):
+    """The largest error that liars can have caused, relative to the gradient's norm.
+
+    `rounding` is the typical error of rounding, if no message is larger than those of e + 1
+    workers. `apart` is by how much the gradient without some workers shows to be another, or may
+    be if the other messages do not determine it.
+    """
+
+    error: float
+    rounding: float = 0.0
+    apart: float = 0.0
 
 
 class Inspector:
@@ -239,89 +301,47 @@ class Inspector:
     The rounding error of a projection has two parts. Rounding the message itself costs a part of
     its norm. Rounding the sums in it costs a part of the root of its energy,
     ``sum_j |B_ij|^2 ||g_j||^2``; if partial gradients cancel, this is more than the norm suggests.
-    Without energies, the largest ``||c_l|| / ||B_l||`` of all messages, times ``sum_j |B_ij|``,
-    takes their place. It misses what cancels in every message. In codes of the data, errors do not
-    shrink with the messages, which are residuals of an ever better fit. So for these codes the
-    largest ratio also includes all earlier rounds that held, of messages that were covered.
 
     `liars` is the number of workers that may be corrupt, e, beside those found so far.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
-        self._scheme, self._all_liars = scheme, liars
+        self._scheme, self._form, self._all_liars = scheme, form, liars
         self._projection = projection = Projection(form, scheme.is_complex)
         self._senders = scheme.messages.workers
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
-        steps, before = (
-            scheme.load / scheme.messages.per_worker + 2,
-            scheme.precision.data_roundings,
-        )
+        steps = scheme.load / scheme.messages.per_worker + 2
+        before = scheme.precision.data_roundings
         partial = unit_roundoff(form.partial_dtype)
-        # Squared errors: for a message of norm 1, and for partial gradients of norm 1.
+        # Squared errors: for a message of norm 1, and for one of energy 1.
         self._own = rounding**2 + sums**2 * projection.passes
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
-            parts = sums**2 * steps + partial**2 * before
-            self._parts = parts * scheme.precision.row_sums**2
-        # For a message of energy 1, whose partial gradients were added one by one.
         self._terms = (sums * steps + partial * before) ** 2
+        with np.errstate(all="ignore"):
+            self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
         self._underflow = math.sqrt(steps + before) * projection.underflow
-        self._largest = 0.0
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
+        kind = np.complex128 if scheme.is_complex else np.float64
+        count = scheme.messages.count
+        self._values = np.empty((count, SIDE**2), dtype=kind)
+        # Norms of messages, and roots of energies.
+        self._sizes, self._inside = np.empty(count), np.empty(count)
         self.reset()
-
-    def expect(self, liars: int) -> None:
-        """Look for `liars` corrupt workers from now on, until `reset`."""
-        self.liars = liars
-        self._look_from = 0  # with fewer messages there cannot be enough to spare
 
     def reset(self) -> None:
         """Forget all messages and all corrupt workers."""
-        self.expect(self._all_liars)
-        self._values: list[complex] = []
-        self._sizes: list[float] = []
-        self._fresh = False  # whether the vector was drawn in this round
-        self._inside: list[float] = []  # roots of energies; NaN: unknown
+        self.liars, self._count = self._all_liars, 0
+        self._zero = True  # whether all messages and energies are 0
 
-    def add(self, message: Array, square: float, energy: float = math.nan) -> None:
+    @np.errstate(all="ignore")
+    def add(self, message: Array, square: float, energy: float) -> None:
         """Take a message with its sum of squares; `energy` is that of `Round.receive`."""
-        if not self._fresh:
+        if not self._count:
             self._projection.renew()
-            self._fresh = True
-        self._values.append(self._projection(message))
-        self._sizes.append(self._projection.norm(message, square))
-        inside = math.sqrt(energy) if energy >= 0 else math.nan
-        self._inside.append(inside * self._projection.unit)
-
-    def keep(self, positions: Iterable[int]) -> None:
-        """Keep the messages at these positions, and forget all others."""
-        kept = list(positions)
-        lists: list[list[Any]] = [self._values, self._sizes, self._inside]
-        for each in lists:
-            each[:] = [each[at] for at in kept]
-        self._look_from = 0
-
-    def matter(self, survivors: Ints, vector: Array) -> Bools:
-        """Mark messages that would change the gradient noticeably if others of their size."""
-        everything = Parity.of(vector[np.newaxis])
-        found = np.zeros(survivors.size, dtype=np.bool_)
-        if everything.first.size:
-            found, _ = self._visible(survivors, everything)
-        return found
-
-    def heed(self, survivors: Ints, vector: Array) -> Array:
-        """Set to 0, in place, coefficients of messages that count only because they are too large.
-
-        Had they the expected size, the gradient would not depend on them, so checks need not see
-        them. But 1e-17 times a lie may be more than the gradient.
-        """
-        used = self.matter(survivors, vector)
-        if used.any():
-            with np.errstate(over="ignore", invalid="ignore"):
-                brought = np.abs(vector).reshape(used.size, -1).max(axis=1) * self._sizes
-                rounding = SAFETY * math.sqrt(self._own) * np.linalg.norm(brought[used])
-            vector[~used & (brought > rounding)] = 0
-        return vector
+        at, self._count = self._count, self._count + 1
+        self._values[at] = self._projection(message)
+        self._sizes[at] = self._projection.norm(message, square)
+        self._inside[at] = math.sqrt(energy) * self._projection.unit
+        self._zero = self._zero and not energy and is_zero(message)
 
     def withstands(self, survivors: Ints, most: int | None = None) -> int:
         """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
@@ -340,6 +360,7 @@ class Inspector:
             return most
         return max(least, withstands(scheme.rule, survivors, self._senders, most))
 
+    @np.errstate(all="ignore")
     def require_enough(self) -> None:
         """Raise ValueError if even all messages of the code could not show so many lies."""
         scheme, e = self._scheme, self.liars
@@ -347,8 +368,7 @@ class Inspector:
         spare = self.withstands(everyone)
         if spare >= e:
             return
-        used = self.matter(everyone, scheme.vector(everyone))
-        if used.any() and self.covered(everyone)[used].all():
+        if self._expected(everyone) <= default_limit(self._form):
             return
         raise ValueError(
             f"verify={e} takes messages of {_workers(e)} to spare, and {scheme!r} has "
@@ -358,38 +378,74 @@ class Inspector:
             + (f"; or verify={spare}" if spare > 0 else "")
         )
 
-    def covered(self, survivors: Ints, parity: Parity | None = None) -> Bools:
-        """Mark messages for which checks would notice another of their size, whoever else lies.
+    def _expected(self, everyone: Ints) -> float:
+        """Return the resolution if all messages of random partial gradients come."""
+        rows = self._scheme.equations(everyone).rows
+        self._values[:] = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
+        self._sizes[:] = self._inside[:] = self._norms
+        self.inspect(everyone, everyone)
+        return self.unseen(self._scheme.vector(everyone), [()]).error
 
-        If the gradient can be decoded without any e messages, changes of any e messages show: what
-        they change in the gradient decoded from all, they do not change in the one without them.
+    @np.errstate(all="ignore")
+    def inspect(self, survivors: Ints, at: Ints) -> Finding:
+        """Apply the checks to the messages that came as number `at`; `survivors` are theirs."""
+        sizes, inside = self._sizes[at], self._inside[at]
+        top = self._usual(survivors, sizes).max(initial=0.0) or sizes.max(initial=0.0) or 1.0
+        shrink = np.minimum(1, HUGE * top / sizes)
+        # What is below the squares of float64 is not in an energy.
+        lost = math.ldexp(math.sqrt(self._scheme.load), -511) * self._projection.unit
+        inside = np.maximum(inside, sizes / math.sqrt(self._scheme.load))
+        sizes, inside = sizes / top * shrink, inside / top * shrink
+        values = self._values[at] / top * shrink[:, None]
+        usual, likely = self._usual(survivors, sizes), self._usual(survivors, inside)
+        rounding = self._own * np.minimum(sizes, usual) ** 2
+        rounding += self._terms * np.minimum(inside, likely) ** 2
+        inside = np.hypot(inside, lost / top)
+        if self._scheme.data.coded:
+            inside = self._believed(survivors, inside)
+        else:
+            overstated = self._overstated(survivors, inside, top)
+            # Without any 2e workers, e + 1 honest copies must be left.
+            tells = overstated.any() and self.withstands(survivors, 2 * self.liars)
+            if tells >= 2 * self.liars > 0:
+                named = np.unique(self._senders[survivors[overstated]]).tolist()
+                return Finding(named, [], [])
+        squares = self._own * sizes**2 + self._terms * inside**2 + (self._underflow / top) ** 2
+        parity = self._scheme.parity(survivors, self._most)
+        largest = float((np.maximum(usual, likely) / self._norms[survivors]).max(initial=0.0))
+        bound = SAFETY * parity.spread(squares, largest)
+        bound = np.where(np.isnan(bound), math.inf, np.maximum(bound, SMALL**2))  # beyond float64
+        sums = parity.apply(values)
+        failed = root_mean_square(sums) > bound
+        senders, spare = self._senders[survivors], self._spare(survivors)
+        failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
+        self._compared = failure, largest, survivors, sizes, usual, np.sqrt(rounding)
+        return Finding(*blame(failure, self.liars)) if failed.any() else Finding([], [], [])
+
+    @np.errstate(all="ignore")
+    def unseen(self, vector: Array, sets: Sets) -> Unseen:
+        """Return what liars can have changed unseen in what `vector` decodes.
+
+        `vector` has a coefficient for each of the messages last inspected. The liars are e workers
+        among which is one of these `sets`.
         """
-        if parity is None:
-            parity = self._scheme.parity(survivors, self._most)
-        covered, bound = self._visible(survivors, parity)
-        if survivors.size < self._look_from:
-            return np.zeros_like(covered)
-        if not covered.any() or (spare := self.withstands(survivors)) >= self.liars:
-            return covered
-        if spare >= 0 and not self._scheme.approximate:  # some e can change the gradient unseen
-            covered[:] = False
-            self._look_from = survivors.size + self.liars - spare
-        elif self.liars > 1 or self._scheme.messages.count > self._scheme.n:
-            senders, norms = self._senders[survivors], self._norms[survivors]
-            weight = np.zeros_like(bound)
-            np.divide(1, bound, out=weight, where=(bound > 0) & np.isfinite(bound))
-            covered &= _seen_together(parity, senders, norms, weight, self.liars)
-        return covered
-
-    def _visible(self, survivors: Ints, parity: Parity) -> tuple[Bools, Floats]:
-        """Mark messages for which a check would notice another of their size; return the bounds."""
-        norms, at = self._norms[survivors], parity.position
-        with np.errstate(over="ignore", invalid="ignore"):
-            bound = SAFETY * parity.spread(self._own * norms**2 + self._parts[survivors], 1.0)
-            seen = np.abs(parity.coefficient) * norms[at] >= bound[parity.row]
-        covered = np.zeros(survivors.size, dtype=np.bool_)
-        covered[at[seen]] = True
-        return covered, bound
+        failure, largest, survivors, sizes, usual, rounding = self._compared
+        real = self._form.decode_mode == kernels.REAL_PART
+        decoded = vector @ failure.values
+        gradient = float(root_mean_square(decoded.real if real else decoded))
+        if not gradient:
+            surely = self._zero and self.withstands(survivors) >= self.liars
+            return Unseen(0.0 if surely else math.inf)
+        units = np.sqrt(failure.squares + self._own * (FINEST * usual) ** 2)
+        used = vector != 0
+        rounded = float(np.linalg.norm((vector * units)[used]))
+        usually = float(np.linalg.norm((vector * rounding)[used]))
+        basis, shown = _orthonormal(failure, units, largest)
+        reach = (sizes + usual) / units
+        checks = _Checks(basis, shown, vector * units, reach, failure.senders, real)
+        error, apart = checks.worst(sets, self.liars)
+        found = (error + SAFETY * rounded) / gradient
+        return Unseen(found if found == found else math.inf, usually / gradient, apart / gradient)
 
     def contradiction(
         self, finding: Finding, first_worker: int, complete: bool
@@ -399,7 +455,7 @@ class Inspector:
             None if group is None else tuple(first_worker + i for i in group)
             for group in finding.suspects
         ]
-        most = self.liars
+        most = self.liars or self._all_liars
         named = [
             "some must be corrupt, and it is unknown whose"
             if group is None
@@ -419,8 +475,8 @@ class Inspector:
             tuple(sorted(worker for group in groups for worker in group or ())),
         )
 
-    def unverified(self, survivors: Ints, unseen: Ints, first_worker: int) -> UnverifiedError:
-        """Return the error for messages that fit each other, but from which nothing is decoded."""
+    def unverified(self, survivors: Ints, resolution: float, limit: float) -> UnverifiedError:
+        """Return the error for messages that agree, but not finely enough."""
         e, spare = self.liars, max(self.withstands(survivors), 0)
         if spare < e:
             came = np.unique(self._senders[survivors]).size
@@ -430,71 +486,11 @@ class Inspector:
                 f"{_workers(e)} may lie: more must come",
                 e - spare,
             )
-        if unseen.size:
-            workers = (first_worker + np.unique(self._senders[unseen])).tolist()
-            why = f"rounding errors would hide wrong messages of workers {workers}"
-        else:
-            why = "the gradient is 0, or its square is beyond float64, so nothing can be verified"
-        return UnverifiedError(f"the messages agree, but {why}", 1)
-
-    def resolves(self, vector: Array, norms: Floats) -> bool:
-        """Say whether the gradient's norm, by its projection, surely has a square in float64.
-
-        `norms` are the messages' sums of squares.
-        """
-        used = vector != 0
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.abs(np.array(self._values)[used] @ vector[used]) / self._projection.unit
-            spread = math.sqrt(np.abs(vector[used]) ** 2 @ norms[used])
-        return max(SMALL, CANCELLED * spread) < total and spread < LARGE
-
-    def inspect(self, survivors: Ints) -> Finding:
-        """Apply the checks to the messages taken, whose numbers are `survivors`."""
-        parity = self._scheme.parity(survivors, self._most)
-        sizes = np.array(self._sizes)
-        top = sizes.max(initial=0.0) or 1.0
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sizes /= top
-            each = sizes / self._norms[survivors]
-            largest = float(each.max(initial=0.0))
-            if self._scheme.data.coded:
-                largest = max(largest, self._largest / top)
-            squares = self._own * sizes**2 + self._parts[survivors] * largest**2
-            inside = np.array(self._inside) / top
-            told = inside >= 0
-            overstated = np.zeros_like(told)
-            if told.any() and self._scheme.data.coded:
-                inside = self._believed(survivors, inside)
-            elif told.any():
-                overstated = self._overstated(survivors, np.where(told, inside, sizes), top)
-                # Without any 2e workers, e + 1 honest copies must be left.
-                tells = overstated.any() and told.all()
-                if tells and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars:
-                    named = np.unique(self._senders[survivors[overstated]]).tolist()
-                    return Finding(np.zeros(survivors.size, dtype=np.bool_), False, named, [])
-            if told.any():
-                inside[~told] = 0
-                squares += self._terms * inside**2
-                each = np.maximum(each, inside / self._norms[survivors])
-                largest = max(largest, float(each.max()))
-            least = (self._underflow / top) ** 2
-            blurred = (sizes > 0).any() & (least > SAFETY**2 * squares)
-            squares += least
-            bound = SAFETY * parity.spread(squares, largest)
-            bound = np.where(np.isnan(bound), math.inf, bound)  # for codes beyond float64
-            values = np.array(self._values) / top
-            sums = parity.apply(values)
-            failed = np.abs(sums) > bound
-        if not failed.any():
-            # `trust` ignores underflow, too.
-            covered = self.covered(survivors, parity) & ~blurred & ~overstated.any()
-            if covered.any():  # the others may be a liar's, of any size
-                self._largest = max(self._largest, float(each[covered].max()) * top)
-            return Finding(covered, True, [], [])
-        senders, spare = self._senders[survivors], self._spare(survivors)
-        failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
-        found = blame(failure, self.liars)
-        return Finding(np.zeros(survivors.size, dtype=np.bool_), False, *found)
+        return UnverifiedError(
+            f"the messages agree, but lies of {resolution:.1e} of the gradient could hide behind "
+            f"rounding errors, which is more than {limit:.1e}",
+            1,
+        )
 
     def _believed(self, survivors: Ints, inside: Floats) -> Floats:
         """Return roots of energies of codes of the data, none larger than e + 1 workers report.
@@ -502,9 +498,8 @@ class Inspector:
         Each worker computes on data of its own, so nobody else can confirm its energy. But of e + 1
         workers one is honest.
         """
-        each = inside / self._norms[survivors]
-        found: Floats = np.minimum(each, self._reported(survivors, np.where(each >= 0, each, 0)))
-        return found * self._norms[survivors]
+        found: Floats = np.minimum(inside, self._usual(survivors, inside))
+        return found
 
     def _overstated(self, survivors: Ints, inside: Floats, top: float) -> Bools:
         """Mark messages with more energy than their partial gradients can have, by what others say.
@@ -513,25 +508,24 @@ class Inspector:
         them, times a coefficient. Otherwise a liar could claim any rounding. An energy beyond
         float64 counts as the largest number there: what honest workers compute is no smaller.
         """
-        norms = self._norms[survivors]
-        likely = self._spread * self._reported(
-            survivors, np.nan_to_num(inside / norms, posinf=math.inf)
-        )
         claimed = np.minimum(inside, LARGEST_ROOT * self._projection.unit / top)
-        found: Bools = claimed > likely * norms
+        found: Bools = claimed > self._spread * self._usual(survivors, inside)
         return found
 
-    def _reported(self, survivors: Ints, each: Floats) -> float:
-        """Return the largest size that e + 1 workers reach, with whichever of their messages.
+    def _usual(self, survivors: Ints, sizes: Floats) -> Floats:
+        """Return the sizes that messages have if each is as large as those of e + 1 workers.
 
+        That is for each worker the largest of its messages, relative to its coefficients.
         One that sends several messages counts once: of e + 1 workers one is honest, but e + 1
         messages may all be one liar's. If fewer workers have sent, return what all of them reach;
         then nothing is verified.
         """
-        workers = np.zeros(self._scheme.n)
+        workers, norms = np.zeros(self._scheme.n), self._norms[survivors]
+        each = np.nan_to_num(sizes / norms, posinf=math.inf)
         np.maximum.at(workers, self._senders[survivors], each)
         came = np.unique(self._senders[survivors]).size
-        return float(np.sort(workers)[::-1][min(self.liars, came - 1)])
+        found: Floats = norms * np.sort(workers)[::-1][min(self.liars, came - 1)]
+        return found
 
     @cached_property
     def _spread(self) -> float:
@@ -555,33 +549,129 @@ class Inspector:
         return spare
 
 
-def _seen_together(
-    parity: Parity, senders: Ints, norms: Floats, weight: Floats, liars: int
-) -> Bools:
-    """Mark messages in no set that can hide a change; `weight` is 1 over each check's bound."""
-    seen = np.ones(senders.size, dtype=np.bool_)
-    H = np.zeros((parity.first.size, senders.size), dtype=parity.coefficient.dtype)
-    H[parity.row, parity.position] = parity.coefficient
-    H *= weight[:, None] * norms
-    workers = np.unique(senders)
-    size = min(liars, workers.size)
-    if math.comb(workers.size, size) > SETS_LOOKED_AT:
-        return np.zeros_like(seen)
-    at = [np.flatnonzero(senders == worker) for worker in workers.tolist()]
-    sets = combinations(at, size)
-    while some := list(islice(sets, SETS_AT_A_TIME)):
-        for positions in _of_one_length([np.concatenate(each) for each in some]):
-            # What checks see of unit changes, relative to the messages' sizes; least visible last.
-            _, values, ways = np.linalg.svd(H[:, positions].swapaxes(0, 1))
-            hidden = np.ones(ways.shape[:2], dtype=np.bool_)
-            hidden[:, : values.shape[1]] = values < math.sqrt(len(H))
-            by = (np.abs(ways) > HIDDEN) & hidden[:, :, None]
-            seen[positions[by.any(axis=1)]] = False
-    return seen
+def _orthonormal(failure: Failure, units: Floats, largest: float) -> tuple[Array, Array]:
+    """Return checks whose rounding errors are independent and of norm 1, and what they show.
+
+    Columns are messages in their `units`. Checks that share no messages are orthogonal already. The
+    errors of the checks' own coefficients, times the `largest` partial gradient, are messages too.
+    """
+    parity, f = failure.parity, units.size
+    H = parity.matrix(f) * units
+    own = parity.error * largest
+    rows, shown = [], []
+    for checks, at in parity.parts(f):
+        errors = own[checks]
+        sizes = np.hypot(np.linalg.norm(H[np.ix_(checks, at)], axis=1), errors)
+        good = (sizes > 0) & (sizes < math.inf)
+        checks, errors, sizes = checks[good], errors[good], sizes[good]
+        A = np.hstack([H[np.ix_(checks, at)], np.diag(errors)[:, errors > 0]]) / sizes[:, None]
+        left, values, right = np.linalg.svd(A, full_matrices=False)
+        kept = values > DEPENDENT * values.max(initial=0.0)
+        basis = np.zeros((int(kept.sum()), f), dtype=H.dtype)
+        basis[:, at] = right[kept, : at.size]
+        rows.append(basis)
+        sums = failure.sums[checks] / sizes[:, None]
+        shown.append((left[:, kept].conj().T @ sums) / values[kept, None])
+    if not rows:
+        return np.zeros((0, f)), np.zeros((0, SIDE**2))
+    return np.vstack(rows), np.vstack(shown)
 
 
-def _of_one_length(arrays: list[Ints]) -> Iterator[Ints]:
-    """Yield the arrays stacked, one stack for each length."""
-    lengths = np.array([array.size for array in arrays])
-    for length in np.unique(lengths).tolist():
-        yield np.stack([array for array in arrays if array.size == length])
+class _Checks(NamedTuple):
+    """Orthonormal checks, in units of the messages' rounding errors."""
+
+    basis: Array  # (m, f)
+    shown: Array  # (m, q): what the checks show of each projection
+    vector: Array  # (f,): the decoding vector
+    reach: Floats  # (f,): the largest change of each message
+    senders: Ints
+    real: bool  # whether only the real part of a sum of messages is the gradient
+
+    def worst(self, sets: Sets, liars: int) -> tuple[float, float]:
+        """Return the largest error that liars can have caused unseen, and what shows of any.
+
+        The liars are so many workers, among which is one of these sets.
+        """
+        workers, counts = np.unique(self.senders, return_counts=True)
+        each = np.split(np.argsort(self.senders, kind="stable"), np.cumsum(counts)[:-1])
+        columns = dict(zip(workers.tolist(), each, strict=True))
+        error = apart = 0.0
+        tried: dict[int, list[Ints]] = {}
+        for some in self._completed(sets, liars, columns):
+            at = np.concatenate([columns[worker] for worker in some])
+            tried.setdefault(at.size, []).append(at)
+        for size, alike in tried.items():
+            step = max(1, TOGETHER // (1 + len(self.basis) * size))
+            for first in range(0, len(alike), step):
+                errors, shows = self.errors(np.stack(alike[first : first + step]))
+                error = float(np.fmax(error, np.where(np.isnan(errors), np.inf, errors).max()))
+                apart = max(apart, float(shows.max()))
+        return error, apart
+
+    def _completed(
+        self, sets: Sets, liars: int, columns: dict[int, Ints]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield sets of so many workers that contain one of these: all, or the worst ones."""
+        for base in sets:
+            others = [worker for worker in columns if worker not in base]
+            more = min(liars - len(base), len(others))
+            known = tuple(worker for worker in base if worker in columns)
+            if not known and not more:
+                continue
+            if len(sets) * math.comb(len(others), more) <= SETS_TRIED:
+                yield from ((*known, *rest) for rest in combinations(others, more))
+            else:
+                yield self._grown(known, more, columns)
+
+    def _grown(self, base: tuple[int, ...], more: int, columns: dict[int, Ints]) -> tuple[int, ...]:
+        """Return a set that checks see little of: each further worker is the one they miss most."""
+        chosen, vector, basis = list(base), self.vector.copy(), self.basis.copy()
+        place = {worker: i for i, worker in enumerate(columns)}
+        worker = np.array([place[sender] for sender in self.senders.tolist()])
+        for turn in range(len(base) + more):
+            if turn >= len(base):
+                sizes = np.linalg.norm(basis, axis=0)
+                gain = np.minimum(
+                    np.abs(vector) / np.maximum(sizes, FINEST), np.abs(vector) * self.reach
+                )
+                gains = np.bincount(worker, gain**2, len(columns))
+                gains[[place[each] for each in chosen]] = -1
+                chosen.append(list(columns)[int(gains.argmax())])
+            at = columns[chosen[turn]]
+            left, values, right = np.linalg.svd(basis[:, at], full_matrices=False)
+            seen = values > FINEST
+            left, along = left[:, seen], (vector[at] @ right[seen].conj().T) / values[seen]
+            # What is left to see once these messages are fitted.
+            vector = vector - along @ (left.conj().T @ basis)
+            basis = basis - left @ (left.conj().T @ basis)
+            vector[at], basis[:, at] = 0, 0
+        return tuple(chosen)
+
+    def errors(self, columns: Ints) -> tuple[Floats, Floats]:
+        """Return the errors that messages in each row of `columns` can have caused together.
+
+        Also return by how much the gradient may differ from one without them, but for rounding. Let
+        u be such that the check ``u basis`` has the vector's coefficients there. What these
+        messages change in the gradient, they change in this check, which shows ``u shown``. Where
+        checks see next to nothing of a combination, its size is the bound.
+        """
+        unitary, values, right = np.linalg.svd(
+            self.basis[:, columns].swapaxes(0, 1), full_matrices=False
+        )
+        rest = self.vector[columns]
+        reach = self.reach[columns]
+        shows = unitary.conj().swapaxes(1, 2) @ self.shown
+        along = (rest[:, None, :] @ right.conj().swapaxes(1, 2))[:, 0, :] / values
+        error = (np.abs(rest) * reach).sum(axis=1)
+        apart = error
+        square, told = np.zeros(len(columns)), np.zeros((len(columns), shows.shape[2]), shows.dtype)
+        for at in range(values.shape[1]):
+            square += np.abs(along[:, at]) ** 2
+            told = told + along[:, at, None] * shows[:, at]
+            rest = rest - (along[:, at] * values[:, at])[:, None] * right[:, at]
+            rounding, seen = np.sqrt(square), root_mean_square(told.real if self.real else told)
+            left = (np.abs(rest) * reach).sum(axis=1)
+            error = np.fmin(error, np.maximum(rounding, seen) / SEEN + left)
+            shown = np.where(seen > SAFETY * rounding, seen, 0)
+            apart = np.where(values[:, at] > FINEST, shown + left, apart)
+        return error, apart

@@ -261,13 +261,15 @@ class RoundReport(NamedTuple):
     corrupt : tuple of int
         With `verify`: workers whose messages were found to be corrupt, and dropped.
     verified : bool
-        Whether every message that the gradient is decoded from was compared with others, and agreed
-        (`fastgc.Round.verified`).
+        Whether lies in the gradient would have been seen (`fastgc.Round.verified`).
     asks : int
         Questions put to workers, for missing shares of others (`fastgc.Reactive`).
     stood_in : tuple of (int, int, float)
         Messages that another worker than their owner computed (`fastgc.Reactive`): each message,
         that worker, and when it was asked, in seconds from handing out the parameters.
+    resolution : float
+        The largest relative error that liars can have caused unseen (`fastgc.Round.resolution`);
+        NaN: unknown.
     """
 
     round: int
@@ -286,6 +288,7 @@ class RoundReport(NamedTuple):
     verified: bool = False
     asks: int = 0
     stood_in: tuple[tuple[int, int, float], ...] = ()
+    resolution: float = math.nan
 
     def __repr__(self) -> str:
         said = [

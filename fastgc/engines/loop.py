@@ -365,6 +365,7 @@ class RoundLoop:
             run.rnd.verified,
             run.rnd.asks,
             self._since_start(run),
+            found if (found := run.rnd.resolution()) < math.inf else math.nan,
         )
 
     def _since_start(self, run: Run) -> tuple[tuple[int, int, float], ...]:

@@ -36,13 +36,13 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.arrays import Array, Bools, Floats, Ints
-from .graphs import Ends, Network, Pair, parallel
+from .graphs import Ends, Network, Pair, components, parallel
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
 CHECKS = 8
 
-# Rounding bounds, in units of typical rounding errors. The projection of an error is distributed
-# normally, or more narrowly: it exceeds such a bound once in 1e23 times.
+# Rounding bounds, in units of typical rounding errors. The root mean square of an error's
+# projections exceeds such a bound less than once in 1e12 times.
 SAFETY = 10.0
 
 # Try all sets one by one up to FEW_SETS first of all, because nothing else is exact; up to
@@ -126,8 +126,8 @@ class Parity(NamedTuple):
         return np.repeat(np.arange(self.first.size), sizes)
 
     def apply(self, values: Array) -> Array:
-        """Return ``sum_i h_i values_i`` for each check."""
-        return self._sums(self.coefficient * values[self.position])
+        """Return ``sum_i h_i values_i`` for each check, with each column of `values`."""
+        return self._sums(self.coefficient[:, None] * values[self.position])
 
     def spread(self, squares: Floats, scale: float) -> Floats:
         """Return the root of ``sum_i |h_i|^2 squares_i + (error scale)^2``, for each check."""
@@ -137,22 +137,44 @@ class Parity(NamedTuple):
     def _sums(self, entries: Array) -> Array:
         if not self.first.size:
             return entries[:0]
-        return np.add.reduceat(entries, self.first)
+        return np.add.reduceat(entries, self.first, axis=0)
 
+    def parts(self, f: int) -> Iterator[tuple[Ints, Ints]]:
+        """Yield the checks that share messages, directly or not, and the messages in them."""
+        if not self.first.size:
+            return
+        row = self.row
+        edges = np.stack([self.position[self.first][row], self.position], axis=1)
+        part = components(edges, f)[self.position[self.first]]
+        order = np.argsort(part, kind="stable")
+        for checks in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
+            chosen = np.zeros(self.first.size, dtype=np.bool_)
+            chosen[checks] = True
+            yield checks, np.unique(self.position[chosen[row]])
+
+    def matrix(self, f: int) -> Array:
+        """Return the checks of f messages as a dense matrix."""
+        H = np.zeros((self.first.size, f), dtype=self.coefficient.dtype)
+        H[self.row, self.position] = self.coefficient
+        return H
+
+
+# Sets of workers.
+Sets = list[tuple[int, ...]]
 
 # For each pair of ends, its copies in ascending order: how many others disagree, and the message.
 Votes = dict[Pair, list[tuple[int, int]]]
 
 
 class Failure(NamedTuple):
-    """A set of m checks of f messages, some of which failed."""
+    """A set of m checks of q projections of f messages, some of which failed."""
 
     parity: Parity
     senders: Ints  # the worker of each message
-    values: Array  # the projections of the messages
+    values: Array  # (f, q): the projections of the messages
     squares: Floats  # of the typical rounding errors of `values`
-    sums: Array  # results of the checks, which should be 0
-    bound: Floats  # rounding bounds of `sums`
+    sums: Array  # (m, q): results of the checks, which should be 0
+    bound: Floats  # rounding bounds of the root mean squares of `sums`
     failed: Bools
     # Messages to spare in the block of each message, if any others than these determine all of the
     # block; 0: unknown.
@@ -163,8 +185,10 @@ class Blame(NamedTuple):
     """What failed checks prove."""
 
     corrupt: list[int]  # workers that must be corrupt
-    # For each group of checks that proves nobody corrupt: the workers of all sets that explain it;
-    # empty, if more workers must lie than may; None, if that is unknown.
+    # For each group of checks that proves nobody corrupt: the minimal sets that explain it; empty,
+    # if more workers must lie than may; None, if they are unknown.
+    sets: list[Sets | None]
+    # The workers of these sets; None, if they are unknown.
     suspects: list[tuple[int, ...] | None]
     # Least number of further messages with which each of these groups can prove somebody corrupt,
     # unless others are named before.
@@ -176,7 +200,19 @@ class _Verdict(NamedTuple):
 
     surely: set[int]
     perhaps: set[int] | None
+    sets: Sets | None = None
     more: int = 1
+
+    @classmethod
+    def of(cls, sets: Sets) -> _Verdict:
+        """What all minimal sets that explain the checks say."""
+        return cls(set(sets[0]).intersection(*sets) if sets else set(), set().union(*sets), sets)
+
+
+def root_mean_square(values: Array) -> Floats:
+    """Of the last axis."""
+    found: Floats = np.linalg.norm(values, axis=-1) / math.sqrt(values.shape[-1])
+    return found
 
 
 def blame(failure: Failure, most: int) -> Blame:
@@ -185,14 +221,16 @@ def blame(failure: Failure, most: int) -> Blame:
     Checks that share workers, directly or through others, form a group. In each group at most
     `most` workers lie.
     """
-    found = Blame([], [], 1)
+    found = Blame([], [], [], 1)
     for checks in _together(failure.parity, failure.senders, failure.failed):
-        surely, perhaps, more = _blame_by(failure, checks, most)
-        if surely:
-            found.corrupt.extend(sorted(surely))
+        verdict = _blame_by(failure, checks, most)
+        if verdict.surely:
+            found.corrupt.extend(sorted(verdict.surely))
         else:
+            perhaps = verdict.perhaps
+            found.sets.append(verdict.sets)
             found.suspects.append(None if perhaps is None else tuple(sorted(perhaps)))
-            found = found._replace(more=max(found.more, more))
+            found = found._replace(more=max(found.more, verdict.more))
     return found
 
 
@@ -223,19 +261,19 @@ def _blame_by(failure: Failure, checks: Bools, most: int) -> _Verdict:
     if parity.ends is not None and (parity.ends[used] >= 0).all():
         named, more = _outvoted(failure, used, most)
         if named:
-            return _Verdict(named if len(named) <= most else set(), set())
+            return _Verdict(named, set()) if len(named) <= most else _Verdict.of([])
         pairs = np.sort(parity.ends[used], axis=1)
-        copies = workers.size == used.size and bool((pairs == pairs[0]).all())
-        if copies or sets > FEW_SETS:  # with copies, the majority names whom all sets would name
-            return _Verdict(set(), set(workers.tolist()), more)
+        if workers.size == used.size and bool((pairs == pairs[0]).all()):
+            outvoted = _minorities(failure, used, most)
+            return _Verdict(set(), set(workers.tolist()), outvoted, more)
+        if sets > SETS_LOOKED_AT:
+            return _Verdict(set(), set(workers.tolist()), None, more)
     problem = _Problem(failure, checks)
     if most > 1 and sets > FEW_SETS and problem.determined:
         return problem.located(most)
     if most > 1 and sets > SETS_LOOKED_AT:
         return _Verdict(set(), None)
-    found = problem.explaining(most)
-    surely = set(found[0]).intersection(*found[1:]) if found else set[int]()
-    return _Verdict(surely, set().union(*found))
+    return _Verdict.of(problem.explaining(most))
 
 
 # -------------------------------------------------------------------------- edges of a graph
@@ -254,15 +292,41 @@ def _outvoted(failure: Failure, used: Ints, most: int) -> tuple[set[int], int]:
     values[used[ends[used, 0] > ends[used, 1]]] *= -1
     votes: Votes = {}
     for pair, copies in parallel(ends, used).items():
-        value, square = values[copies], failure.squares[copies]
-        apart = np.abs(value[:, None] - value) > SAFETY * np.sqrt(square[:, None] + square)
-        against = apart.sum(axis=1).tolist()
+        against = _apart(values[copies], failure.squares[copies]).sum(axis=1).tolist()
         votes[pair] = sorted(zip(against, copies.tolist(), strict=True))
     against_most = max(copies[-1][0] for copies in votes.values())
     named = {at for copies in votes.values() for against, at in copies if against > most}
     if not named and np.unique(sender[used]).size == used.size:
         named, against_most = _outvoted_by_paths(values, failure, votes, most)
     return set(sender[list(named)].tolist()), most + 1 - against_most
+
+
+def _apart(value: Array, square: Floats) -> Bools:
+    """Return for each pair of copies whether they differ by more than rounding."""
+    rows = [
+        root_mean_square(one - value) > SAFETY * np.sqrt(own + square)
+        for one, own in zip(value, square, strict=True)
+    ]
+    return np.array(rows)
+
+
+def _minorities(failure: Failure, used: Ints, most: int) -> Sets:
+    """Return all minimal sets of at most `most` workers without which these copies agree.
+
+    Each is all that disagree with one copy, if the rest agree.
+    """
+    ends = failure.parity.ends
+    assert ends is not None
+    values = np.where((ends[used, 0] > ends[used, 1])[:, None], -1, 1) * failure.values[used]
+    apart = _apart(values, failure.squares[used])
+    found = {
+        tuple(np.flatnonzero(row).tolist())
+        for row in apart
+        if row.sum() <= most and not apart[np.ix_(~row, ~row)].any()
+    }
+    senders = failure.senders[used]
+    minimal = [each for each in found if not any(set(each) > set(other) for other in found)]
+    return [tuple(sorted(senders[list(each)].tolist())) for each in sorted(minimal)]
 
 
 def _outvoted_by_paths(
@@ -275,7 +339,7 @@ def _outvoted_by_paths(
     one message.
     """
     network = Network({pair: [at for _, at in copies] for pair, copies in votes.items()})
-    value, square = values.tolist(), failure.squares.tolist()
+    square = failure.squares.tolist()
     named: set[int] = set()
     against_most = 0
     for doubted in (True, False):
@@ -293,14 +357,14 @@ def _outvoted_by_paths(
                 against_most = max(against_most, possible)
                 continue
             paths = network.disjoint_paths(*pair, 2 * most + 2, without=pair)
-            told = [
-                (sum(sign * value[edge] for edge, sign in path), sum(square[e] for e, _ in path))
-                for path in paths
-            ]
+            edges = [[edge for edge, _ in path] for path in paths]
+            signs = [np.array([sign for _, sign in path]) for path in paths]
+            told = [sign @ values[edge] for edge, sign in zip(edges, signs, strict=True)]
+            rounding = np.array([sum(square[e] for e in edge) for edge in edges])
             for against, at in asked:
-                for total, rounding in told:
-                    within = SAFETY * math.sqrt(rounding + square[at])
-                    against += abs(value[at] - total) > within
+                if told:
+                    within = SAFETY * np.sqrt(rounding + square[at])
+                    against += int((root_mean_square(values[at] - np.array(told)) > within).sum())
                 against_most = max(against_most, against)
                 if against > most:
                     named.add(at)
@@ -324,8 +388,14 @@ class _Problem:
         H = np.zeros((int(checks.sum()), used.size), dtype=parity.coefficient.dtype)
         H[place[row[entries]], column] = parity.coefficient[entries]
         self._nodes = _nodes(H)
-        self._moments = failure.sums[checks]
-        self._wrong = self._moments / failure.bound[checks]
+        # Sets are searched by the projection that shows most, and judged by all.
+        self._all = failure.sums[checks] / failure.bound[checks][:, None]
+        shows = int(np.abs(self._all).max(axis=0).argmax())
+        self._moments, self._wrong = failure.sums[checks, shows], self._all[:, shows]
+        # Least squares leave as much: rounding errors of messages, and their own.
+        own = 8 * np.finfo(np.float64).eps
+        self._enough = 2 * math.sqrt(len(self._wrong)) + own * float(np.linalg.norm(self._wrong))
+        self._within = math.sqrt(self._all.size) + own * float(np.linalg.norm(self._all))
         self._most_rounded = float(failure.bound[checks].max())
         H /= failure.bound[checks][:, None]
         lengths = np.abs(H).max(axis=0)  # a liar's change may have any size
@@ -353,10 +423,10 @@ class _Problem:
         """Whether any so many messages as there are checks can be told from the others."""
         return self._whole or self._nodes is not None
 
-    def _explains(self, columns: list[int]) -> bool:
+    def _explains(self, columns: list[int] | Ints) -> bool:
         mine = self._H[:, columns]
-        change = np.linalg.lstsq(mine, self._wrong)[0]
-        return bool(np.linalg.norm(self._wrong - mine @ change) <= math.sqrt(self._wrong.size))
+        change = np.linalg.lstsq(mine, self._all)[0]
+        return bool(np.linalg.norm(self._all - mine @ change) <= self._within)
 
     def _left_by_each(self) -> Floats:
         """What each column leaves of the checks if it alone explains what it can."""
@@ -371,17 +441,20 @@ class _Problem:
     def explaining(self, most: int) -> list[tuple[int, ...]]:
         """Return all minimal sets of at most `most` workers that explain the checks."""
         found: list[tuple[int, ...]] = []
-        enough = math.sqrt(self._wrong.size)
         for size in range(1, min(most, len(self.workers)) + 1):
             if size == 1 and self._single:
-                found = [(at,) for at in np.flatnonzero(self._left_by_each() <= enough).tolist()]
+                likely = np.flatnonzero(self._left_by_each() <= self._enough).tolist()
+                found = [(at,) for at in likely if self._explains([at])]
                 continue
             sets = combinations(range(len(self.workers)), size)
             while some := list(islice(sets, SETS_AT_A_TIME)):
                 new = [each for each in some if not any(map(set(each).issuperset, found))]
                 for group, left in self._left_by(new):
                     found += [
-                        each for each, rest in zip(group, left, strict=True) if rest <= enough
+                        each
+                        for each, rest in zip(group, left, strict=True)
+                        if rest <= self._enough
+                        and self._explains(np.concatenate([self._columns[i] for i in each]))
                     ]
         return [tuple(self.workers[i] for i in each) for each in found]
 
@@ -410,10 +483,11 @@ class _Problem:
         found = self._located(min(most, checks - most)) if checks > most else None
         if found is None:
             everyone = None if checks >= 2 * most else set(self.workers)
-            return _Verdict(set(), everyone, max(1, most + self._least - checks))
-        named = {self.workers[at] for at in found}
-        rivals = {self.workers[at] for at in self._rivals(found)}
-        return _Verdict(set(), named | rivals) if rivals else _Verdict(named, set())
+            return _Verdict(set(), everyone, None, max(1, most + self._least - checks))
+        if rivals := self._rivals(found):
+            sets = [tuple(self.workers[at] for at in each) for each in (found, *rivals)]
+            return _Verdict(set(), set().union(*sets), sets)
+        return _Verdict({self.workers[at] for at in found}, set())
 
     @cached_property
     def _least(self) -> int:
@@ -430,8 +504,8 @@ class _Problem:
         rounding = math.sqrt(size * self._wrong.size) * self._most_rounded
         return max(1, int((values > rounding).sum()))
 
-    def _rivals(self, found: list[int]) -> list[int]:
-        """Return columns that explain the checks in place of one of those found.
+    def _rivals(self, found: list[int]) -> list[list[int]]:
+        """Return sets that explain the checks with another column in place of one of those found.
 
         p_i is the part of the found column i that the other found columns cannot give. P_j is the
         part of any column j that all found columns cannot give. If column j replaces i, whose
@@ -447,14 +521,14 @@ class _Problem:
         apart = np.linalg.norm(H - Q @ (Q.conj().T @ H), axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             left = (part * lengths)[:, None] * (apart / np.hypot(apart, along))
-        rivals = (left <= math.sqrt(self._wrong.size)).any(axis=0)
-        rivals[found] = False
-        return np.flatnonzero(rivals).tolist()
+        left[:, found] = math.inf
+        swaps = np.argwhere(left <= self._enough).tolist()
+        return [[*found[:turn], *found[turn + 1 :], other] for turn, other in swaps]
 
     def _located(self, most: int) -> list[int] | None:
         """Return the columns of the smallest set that is found to explain the checks, or None."""
         left = self._left_by_each()
-        if left.min() <= math.sqrt(self._wrong.size):
+        if left.min() <= self._enough and self._explains([int(left.argmin())]):
             return [int(left.argmin())]
         if self._nodes is None:
             return self._grown(most)
@@ -518,7 +592,7 @@ class _Problem:
                 if left.min() < least:
                     least = float(left.min())
                     found = [*found[:turn], int(near[left.argmin()]), *found[turn + 1 :]]
-                    if least <= math.sqrt(self._wrong.size) and self._explains(found):
+                    if least <= self._enough and self._explains(found):
                         return found
             if least > 0.99 * before:
                 return None

@@ -497,10 +497,11 @@ def corrupt_messages_are_found(subject: Subject) -> str:
         received.reset()
         for number, message in enumerate(subject.messages):
             sender, index = code.scheme.messages.sender(number)
+            energy = float(np.linalg.norm(message) ** 2)  # as of random partial gradients
             if sender == worker:
                 message = message + (1 + rng.standard_normal(message.size)) * np.abs(message).max()
             if received.wants(sender):
-                received.receive(sender, message, index)
+                received.receive(sender, message, index, energy=energy)
         if worker is None:
             try:
                 received.gradient()

@@ -81,7 +81,7 @@ class Record:
     corrupt : tuple of int
         Workers whose messages were found corrupt, and dropped (``verify=True``).
     verified : bool
-        Whether all messages of the gradient were compared with others.
+        Whether lies in the gradient would have been seen (``verify=True``).
     evaluated : bool
         Whether loss and test error were computed (``fastgc.train(evaluate_every=)``).
     selected : tuple of int
@@ -92,6 +92,8 @@ class Record:
         `fastgc.engines.RoundReport`.
     stood_in : tuple of (int, int, float)
         Messages that another worker than their owner computed, as in `fastgc.engines.RoundReport`.
+    resolution : float
+        The largest relative error that liars can have caused unseen; NaN: unknown.
     """
 
     round: int
@@ -117,6 +119,7 @@ class Record:
     selected: tuple[int, ...] = ()
     asks: int = 0
     stood_in: tuple[tuple[int, int, float], ...] = ()
+    resolution: float = math.nan
 
     def __repr__(self) -> str:
         said = [

@@ -508,6 +508,7 @@ class Training:
             selected=() if len(asked) == self.code.n else tuple(asked),
             asks=report.asks,
             stood_in=report.stood_in,
+            resolution=report.resolution,
         )
 
 

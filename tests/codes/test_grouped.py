@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from liars import send
 
 from fastgc import (
     BinaryCode,
@@ -405,14 +406,14 @@ def test_verified_rounds_of_groups():
     for worker in (0, 1, 2, 3, 4):
         message = messages[worker] + (worker == 1)
         if rnd.wants(worker):
-            rnd.receive(worker, message)
+            send(rnd, worker, message)
             heard.append(worker)
     assert rnd.corrupt == [1]
     assert rnd.survivors.tolist() == [worker for worker in heard if worker != 1]
     assert not rnd.verified  # the other group lacks messages
     for worker, lie in ((7, 0), (6, 5), (5, 0)):
         if rnd.wants(worker):
-            rnd.receive(worker, messages[worker] + lie)
+            send(rnd, worker, messages[worker] + lie)
     assert rnd.ready
     assert rnd.verified
     assert rnd.corrupt == [6, 1]  # in the order of the groups

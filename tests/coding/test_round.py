@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from liars import receive
+from liars import receive, send
 from tables import encoded, partial_gradients
 
 from fastgc import (
@@ -294,7 +294,7 @@ class Workers:
         if worker in self.dead or not self.rnd.wants(worker):
             return
         self.brought.add(self.code.scheme.messages.number(worker, index))
-        ready = self.rnd.receive(worker, self.message(worker, index), index)
+        ready = send(self.rnd, worker, self.message(worker, index), index)
         assert ready == self.rnd.ready
 
     def die(self):

@@ -442,7 +442,7 @@ def test_trust_of_two_messages(sizes, energies, expected):
     for number in (0, 1):
         rnd.receive(number, np.full(3, float(sizes[number])), energy=energies[number])
     if expected in (0, math.inf):
-        assert rnd.trust() == (expected, expected)
+        assert rnd.trust()[:2] == (expected, expected)
     assert rnd.trust().growth == pytest.approx(expected, rel=0.5)
 
 
@@ -620,7 +620,7 @@ def test_trust_beyond_float64():
     code = ReedSolomon(1024, stragglers=512, root=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert min(code.trust(np.arange(512))) > 1e100
+        assert min(code.trust(np.arange(512))[:2]) > 1e100
         assert stability.measured_error(code, np.arange(512), p=2).relative > 1e100
 
 

@@ -15,6 +15,7 @@ from liars import (
     play,
     receive,
     receive_until_ready,
+    send,
     spoilt,
 )
 from oracles.table import HALVES
@@ -97,11 +98,10 @@ def test_no_more_are_awaited_than_needed():
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
     p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
-    told=st.booleans(),
     shape=st.sampled_from(["random", "constant", "skewed", "sparse", "tiny"]),
     seed=st.integers(0, 2**32),
 )
-def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, told, shape, seed):
+def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, shape, seed):
     if code.scheme.layout == "complex" and dtype in HALVES:
         return
     rng = np.random.default_rng(seed)
@@ -120,7 +120,7 @@ def test_rounding_is_never_taken_for_corruption(code, dtype, magnitude, p, told,
     sent = dtype if dtype in HALVES else None
     g = (scale * g).astype(kind)
     rnd = code.round(p, kind, sent, verify=True)
-    play(rnd, rng, g, told=told)
+    play(rnd, rng, g)
     assert rnd.corrupt == []
     if rnd.verified:
         rnd.gradient()
@@ -142,9 +142,13 @@ def test_residuals_that_vanish_are_not_corrupt(code, dtype):
         theta = (truth + distance * rng.standard_normal(5)).astype(dtype)
         rnd.reset()
         partials = np.array([code.compute(shard, theta) for shard in shards])
-        messages = encoded(code, partials)
+        cancels = [code.scheme.data.cancelling(shard)(theta) for shard in shards]
         for number in in_random_order(code, rng):
-            receive(rnd, number, messages[number])
+            worker, index = code.scheme.messages.sender(number)
+            encoder = code.encoder(worker, 5, dtype, index=index)
+            for j in code.partitions(worker, index).tolist():
+                encoder.add(j, partials[j], cancels[j])
+            receive(rnd, number, encoder.message(), encoder.energy)
         assert rnd.corrupt == []
         if distance > 1e-9:
             rnd.gradient()
@@ -161,7 +165,7 @@ def test_a_lie_is_not_let_in_by_a_coefficient_that_rounding_left():
     heard = [4, 0, 5, 3, 2]
     for worker in heard:
         message = code.encode(worker, g[code.partitions(worker)])
-        rnd.receive(worker, np.full(9, 1e300) if worker == 4 else message)
+        send(rnd, worker, np.full(9, 1e300) if worker == 4 else message)
     assert 0 < abs(code.decoding_vector(heard)[0]) < 1e-15  # otherwise this test tests nothing
     assert rnd.verified
     for found in (rnd.gradient(), rnd.best().gradient):
@@ -189,16 +193,18 @@ def test_a_corrupt_worker_is_named_as_soon_as_algebra_can(code, seed, kind):
         elif code.decodable(heard) and not consistent(code, heard, [computed[m] for m in heard]):
             blamed = explaining(code, heard, computed)
             assert bad in blamed
-            assert rnd.corrupt == (blamed if blamed == [bad] else [])
+            named = blamed if blamed == [bad] else []
+            assert rnd.corrupt == named or (kind == "huge" and rnd.corrupt == [bad])  # its energy
             if not rnd.corrupt:
-                assert not rnd.verified
+                assert rnd.suspects == blamed
+            if not rnd.corrupt and not rnd.verified:
                 assert rnd.ready == (len(heard) == code.scheme.messages.count)
                 for decode in (rnd.gradient, rnd.best):
                     with pytest.raises(CorruptMessageError) as caught:
                         decode()
                     assert caught.value.suspects == tuple(blamed)
         else:
-            assert rnd.corrupt == []
+            assert rnd.corrupt in ([], [bad])
         if rnd.verified:
             assert job.error(rnd.gradient()) < 1e-9
     if rnd.corrupt:
@@ -284,29 +290,29 @@ def test_the_life_of_a_corrupt_worker():
     code = ReedSolomon(9, stragglers=4)
     job = Job(code)
     rnd = code.round(job.p, verify=True)
-    rnd.receive(0, 2 * job.messages[0])
+    send(rnd, 0, 2 * job.messages[0])
     for i in range(1, 5):
-        assert not rnd.receive(i, job.messages[i])
+        assert not send(rnd, i, job.messages[i])
     assert rnd.decodable
     assert not rnd.verified
     with pytest.raises(UnverifiedError, match="more must come") as caught:
         rnd.gradient()
     assert caught.value.missing == 1
-    assert not rnd.receive(5, job.messages[5])  # a contradiction, but it is unknown who lies
+    assert not send(rnd, 5, job.messages[5])  # a contradiction, but it is unknown who lies
     out = np.full(job.p, 7.0)
     says = "one of the workers 0, 1, 2, 3, 4, 5 must be corrupt; at least 1 more"
     for decode in (rnd.gradient, rnd.best):
         with pytest.raises(CorruptMessageError, match=says):
             decode(out)
     assert (out == 7).all()
-    assert rnd.receive(6, job.messages[6])  # worker 0 lies: the others have one to spare, and agree
+    assert send(rnd, 6, job.messages[6])  # worker 0 lies: the others have one to spare, and agree
     assert rnd.corrupt == [0]
     assert rnd.verified
     assert rnd.survivors.tolist() == [1, 2, 3, 4, 5, 6]
     assert not rnd.wants(0)
     assert rnd.wants(7)
     with pytest.raises(ValueError, match="worker 0 were found to be corrupt in this round"):
-        rnd.receive(0, job.messages[0])
+        send(rnd, 0, job.messages[0])
     assert job.error(rnd.gradient()) < 1e-13
     rnd.require(np.array([0, 1, 2, 3, 4, 5]))
     with pytest.raises(NotDecodableError):
@@ -315,7 +321,7 @@ def test_the_life_of_a_corrupt_worker():
     assert rnd.corrupt == []
     assert rnd.wants(0)
     for i in range(6):
-        ready = rnd.receive(i, job.messages[i])
+        ready = send(rnd, i, job.messages[i])
     assert ready
     assert rnd.verified
 
@@ -331,7 +337,7 @@ def test_a_round_that_waits_to_look_again_is_not_ready(code, e):
     rnd = code.round(job.p, verify=e)
     for i in range(code.n):
         lie = (i + 1) * np.random.default_rng(i).standard_normal(job.messages[i].size)
-        ready = rnd.wants(i) and rnd.receive(i, job.messages[i] + (i < e) * lie)
+        ready = rnd.wants(i) and send(rnd, i, job.messages[i] + (i < e) * lie)
         assert not ready or (rnd.verified and job.error(rnd.gradient()) < 1e-9)
     assert ready
     assert sorted(rnd.corrupt) == list(range(e))
@@ -342,13 +348,8 @@ def test_a_round_that_waits_to_look_again_is_not_ready(code, e):
 ROUNDS = [
     # The message after the last needed is looked at, too.
     (ReedSolomon(7, stragglers=3), {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 5: -1}, {4, 5}, {5: [5]}),
-    # Copies 1 and 5 agree. Until 4 comes, no copy has confirmed worker 0.
-    (
-        FractionalRepetition(6, stragglers=2),
-        {0: 1, 1: 1, 3: 2, 5: 1, 2: -1, 4: 1},
-        {4},
-        {5: [3], 4: [3, 2]},
-    ),
+    # Copies 1 and 5 agree. As worker 3 lies, nobody else does.
+    (FractionalRepetition(6, stragglers=2), {0: 1, 1: 1, 3: 2, 5: 1, 2: 1}, {2}, {5: [3]}),
     # Worker 0's partition 1 contradicts worker 1's, and is one against two; all it sent is dropped.
     (Uncoded(3, load=3), {0: 1, 1: 2, 3: 1, 4: 1, 8: 1}, (), {8: [0]}),
 ]
@@ -362,40 +363,40 @@ def test_corrupt_workers_are_dropped_once_they_are_known(code, sent, ready, corr
         known = corrupt.get(number, known)
         assert receive(rnd, number, factor * job.messages[number]) == (number in ready)
         assert rnd.corrupt == known
-        assert rnd.verified == (number in ready)
+        assert rnd.verified >= (number in ready)
     dropped = code.scheme.messages.of(known)
     assert rnd.survivors.tolist() == [m for m in sent if m not in dropped]
     if rnd.verified:
         assert job.error(rnd.gradient()) < 1e-13
 
 
-def test_nobody_left_to_tell_of_some():
-    """One group's corrupt worker is named and dropped; another group's cannot be named."""
+def test_more_lie_than_may():
+    """One group's corrupt worker is named and dropped; nobody else may lie, but one does."""
     code = Grouped([ReedSolomon(5, stragglers=2), ReedSolomon(4, 3, stragglers=1)])
     job = Job(code)
     rnd = code.round(job.p, verify=True)
     for i in range(9):
-        ready = rnd.receive(i, job.messages[i] * (-1 if i in (1, 7) else 1))
+        ready = send(rnd, i, job.messages[i] * (-1 if i in (1, 7) else 1))
         assert ready == (i == 8)
     assert rnd.corrupt == [1]
     with pytest.raises(
-        CorruptMessageError, match="5, 6, 7, 8 must be corrupt; no further"
+        CorruptMessageError, match="those of more than one worker must be corrupt; no further"
     ) as caught:
         rnd.gradient()
-    assert caught.value.suspects == (5, 6, 7, 8)
+    assert caught.value.suspects == ()
 
 
 def test_best_of_too_few_looks_as_well():
     code = FractionalRepetition(6, stragglers=2)
     job = Job(code)
     rnd = code.round(job.p, verify=True)
-    rnd.receive(0, job.messages[0])
-    rnd.receive(2, 2 * job.messages[2])
+    send(rnd, 0, job.messages[0])
+    send(rnd, 2, 2 * job.messages[2])
     with pytest.raises(NotDecodableError):
         rnd.gradient()
     with pytest.raises(CorruptMessageError, match="workers 0, 2 must"):
         rnd.best()
-    rnd.receive(4, job.messages[4])
+    send(rnd, 4, job.messages[4])
     assert rnd.best().residual == pytest.approx(np.sqrt(0.5))
     assert rnd.corrupt == [2]
     assert rnd.survivors.tolist() == [0, 4]
@@ -406,7 +407,7 @@ def test_a_tracker_may_want_still_more():
     job = Job(code)
     tracker = StabilityTracker(limit=1e-30, action="wait")
     rnd = code.round(job.p, tracker=tracker, verify=True)
-    assert [rnd.receive(i, job.messages[i]) for i in range(8)] == [False] * 7 + [True]
+    assert [send(rnd, i, job.messages[i]) for i in range(8)] == [False] * 7 + [True]
     assert rnd.verified
 
 
@@ -419,19 +420,19 @@ def test_groups_that_take_part_are_verified_each():
     rnd = code.group_round(5, verify=True)
     rnd.reset([0, 1])
     for i in (2, 0, 1, 3):
-        assert not rnd.receive(i, messages[i])
+        assert not send(rnd, i, messages[i])
     assert not rnd.decodable
     assert rnd.wants(4)
-    rnd.receive(4, messages[4])
+    send(rnd, 4, messages[4])
     assert rnd.corrupt == [2]
     assert rnd.survivors.tolist() == [0, 1, 3, 4]
     assert not rnd.wants(2)
     for i in (5, 7):
-        rnd.receive(i, messages[i])
+        send(rnd, i, messages[i])
     assert rnd.decodable
     assert not rnd.ready
-    rnd.receive(6, messages[6])
-    rnd.receive(8, -messages[8])
+    send(rnd, 6, messages[6])
+    send(rnd, 8, -messages[8])
     with pytest.raises(
         CorruptMessageError, match="one of the workers 7, 8 must be corrupt; no further"
     ) as caught:

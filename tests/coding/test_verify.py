@@ -2,13 +2,14 @@
 
 import copy
 import itertools
+import math
 import os
 from collections import Counter
 
 import ml_dtypes
 import numpy as np
 import pytest
-from liars import cancelling, dense, play, receive, verifiable
+from liars import cancelling, dense, play, receive, send, verifiable
 from oracles.table import HALVES
 from strength import much
 from tables import EVERY_LARGE, EVERY_SMALL, SMALL, Job, streamed
@@ -27,8 +28,9 @@ from fastgc.coding import verify
 from fastgc.coding.format import Format
 from fastgc.coding.rules import Blocks
 from fastgc.coding.scheme import Scheme
-from fastgc.coding.verify import WIDTH, Projection, liars_of
-from fastgc.errors import CorruptMessageError, UnverifiedError
+from fastgc.coding.verify import SEEN, WIDTH, Projection, liars_of
+from fastgc.errors import CorruptMessageError, NonFiniteMessageError, UnverifiedError
+from fastgc.numerics.parity import root_mean_square
 
 # ------------------------------------------------------------------------------------- checks
 
@@ -72,7 +74,7 @@ def test_checks_that_have_lost_all_digits_accuse_nobody():
     g = np.random.default_rng(0).standard_normal((code.k, 4))
     rnd = code.round(4, verify=True)
     for seed in range(much(4, 1)):
-        play(rnd, np.random.default_rng(seed), g, told=False)
+        play(rnd, np.random.default_rng(seed), g)
         assert rnd.corrupt == []
 
 
@@ -92,16 +94,17 @@ def test_projections_are_linear_and_see_every_element(dtype, size, layout):
     square = float(np.sum(both.astype(float) ** 2))
     norm = project.norm(both, square)
     assert norm == pytest.approx(np.sqrt(square) * project.unit, rel=1e-12)
-    assert abs(project(both) - project(x) - project(y)) < 4 * roundoff * norm
+    assert root_mean_square(project(both) - project(x) - project(y)) < 8 * roundoff * norm
+    assert 0.3 < root_mean_square(project(both)) / norm < 3
     if layout == "packed":
         turned = (1j * x.astype(float).view(complex)).view(float).astype(dtype)
-        assert abs(project(turned) - 1j * project(x)) < 1e-6 * norm
+        assert root_mean_square(project(turned) - 1j * project(x)) < 1e-6 * norm
     for at in {0, size // 2, size - 1, size // WIDTH * WIDTH - 1}:
         one = np.zeros(size, dtype)
         one[at] = 1
-        assert 0.4 < abs(project(one)) / project.unit < 2
+        assert SEEN < root_mean_square(project(one)) / project.unit < 3
         one[(at + 2) % size] -= 1  # opposite changes of two elements
-        assert size == 2 or abs(project(one)) > 1e-5 * project.unit
+        assert size == 2 or root_mean_square(project(one)) > SEEN * project.unit
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -109,7 +112,7 @@ def test_projections_do_not_overflow(dtype):
     size = 3 * WIDTH + 5
     project = Projection(Format.of("real", size, dtype), False)
     message = np.full(size, np.finfo(dtype).max)
-    assert np.isfinite(project(message))
+    assert np.isfinite(project(message)).all()
     square = np.inf if dtype is np.float64 else float(message[0]) ** 2 * size
     expected = float(np.finfo(dtype).max) * project.unit * np.sqrt(size)
     assert project.norm(message, square) == pytest.approx(expected, rel=1e-12)
@@ -151,7 +154,7 @@ def test_what_a_liar_sent_in_other_rounds_hides_nothing(e):
         rnd.reset()
         for i in range(8):
             if rnd.wants(i):
-                rnd.receive(i, (lie if i < e else 1) * job.messages[i])
+                send(rnd, i, (lie if i < e else 1) * job.messages[i])
         assert rnd.corrupt == list(range(e))
         assert job.error(rnd.gradient()) < 1e-9
 
@@ -182,7 +185,7 @@ def test_partial_gradients_that_cancel_accuse_nobody(code, e, dtype):
 
 
 @pytest.mark.few(20)
-@pytest.mark.parametrize("claim", [0.0, np.nan, 1e6, 1e300, np.inf])
+@pytest.mark.parametrize("claim", [0.0, 1e6, 1e300, np.inf])
 @pytest.mark.parametrize(
     ("code", "e"),
     [*CANCELLING, (ReedSolomon(12, stragglers=2), 2), (BinaryCode(12, stragglers=1), 1)],
@@ -198,12 +201,25 @@ def test_who_lies_may_lie_about_its_energy(code, e, claim):
         play(rnd, rng, g, bad, lambda message, _: (message + rng.standard_normal(32), claim))
         assert set(rnd.corrupt) <= set(bad)
         if not rnd.verified:
-            assert code.stragglers < 2 * e or np.isnan(claim)
+            assert code.stragglers < 2 * e
             with pytest.raises((CorruptMessageError, UnverifiedError)):
                 rnd.gradient()
             continue
-        assert sorted(rnd.corrupt) == sorted(bad)
+        assert code.stragglers < 2 * e or sorted(rnd.corrupt) == sorted(bad)
         assert np.abs(rnd.gradient() - g.sum(axis=0)).max() < 1e-10
+
+
+@pytest.mark.parametrize("energy", [np.nan, -1.0])
+def test_messages_without_energies_are_refused(energy):
+    """Only energies tell a lie from rounding where partial gradients cancel in messages."""
+    code = Uncoded(4, load=2)
+    rnd = code.round(3, verify=1)
+    with pytest.raises(NonFiniteMessageError, match=r"worker 2 is .*energy=encoder\.energy"):
+        rnd.receive(2, np.ones(3), energy=energy)
+    with pytest.raises(NonFiniteMessageError, match="that of worker 2 is nan"):
+        rnd.receive(2, np.ones(3))
+    assert not rnd.survivors.size
+    assert not rnd.receive(2, np.ones(3), energy=3.0)
 
 
 SEVERAL = [
@@ -275,8 +291,8 @@ def test_energies_beyond_float64_accuse_nobody():
     ],
     ids=repr,
 )
-def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
-    """Trust knows nothing if squares underflow or overflow."""
+def test_what_is_too_small_or_too_large_to_compare_is_not_verified(code, dtype, sizes, lies):
+    """Energies know nothing if squares underflow or overflow."""
     rng = np.random.default_rng(0)
     rnd = code.round(20, dtype, verify=1)
     for size in sizes:
@@ -284,10 +300,9 @@ def test_what_trust_knows_nothing_of_is_not_verified(code, dtype, sizes, lies):
             g = (size * rng.uniform(-1, 1, (code.k, 20))).astype(dtype)
             bad = rng.permutation(code.n)[: int(lies)].tolist()
             off = (size * rng.uniform(0.5, 1, rnd.message_size)).astype(dtype)
-            play(rnd, rng, g, bad, lambda message, energy, off=off: (message + off, energy), False)
+            play(rnd, rng, g, bad, lambda message, energy, off=off: (message + off, energy))
             assert rnd.corrupt in ([], bad)
             if rnd.verified:
-                assert np.isfinite(rnd.trust().relative_error)
                 decoded, wide = rnd.gradient().astype(float) / size, g.astype(float) / size
                 error = decoded - wide.sum(axis=0)
                 assert np.abs(error).max() < (1e-11 if dtype is np.float64 else 1e-3)
@@ -308,12 +323,14 @@ def test_what_an_approximate_code_decodes_is_verified_by_copies(e):
     rnd = code.round(job.p, verify=e)
     for _ in range(40):
         rnd.reset()
-        blocks = Counter()
+        blocks, before = Counter(), False
         for number in rng.permutation(6).tolist():
             receive(rnd, number, job.messages[number])
             blocks[int(code.partitions(number)[0])] += 1
-            assert rnd.verified == (rnd.decodable and min(blocks.values()) > e)
-            seen.add((rnd.verified, len(blocks)))
+            enough = rnd.decodable and min(blocks.values()) > e
+            assert rnd.verified == (enough or before)
+            before = rnd.verified
+            seen.add((enough, len(blocks)))
     assert {(True, 1), (True, 2)} <= seen
 
 
@@ -361,7 +378,7 @@ def test_sizes_that_are_found(code, dtype, least):
             rnd.reset()
             for i, message in enumerate(messages):
                 if rnd.wants(i):
-                    rnd.receive(i, (message + size * noise * (i == 3)).astype(dtype))
+                    send(rnd, i, (message + size * noise * (i == 3)).astype(dtype))
             assert rnd.corrupt in ([], expected)
             found += rnd.corrupt == expected
         assert found >= 24 * len(expected)
@@ -426,16 +443,17 @@ def test_nobody_knows_the_projection(projections):
 
     def numbers():
         ones = ((np.arange(p + p % 2) == at).astype(float) for part in parts for at in part)
-        found = np.split([*map(projections[-1], ones)], np.cumsum([*map(len, parts)])[:-1])
+        each = [projections[-1](one)[0] for one in ones]
+        found = np.split(each, np.cumsum([*map(len, parts)])[:-1])
         return [part[1:] / part[0] for part in found]
 
     for _ in range(2):
         rnd = code.round(p, verify=True)
         for _ in range(2):
             rnd.reset()
-            rnd.receive(0, np.ones(p + p % 2))
+            send(rnd, 0, np.ones(p + p % 2))
             vectors.append(numbers())
-            rnd.receive(1, np.ones(p + p % 2))
+            send(rnd, 1, np.ones(p + p % 2))
             for first, second in zip(numbers(), vectors[-1], strict=True):
                 np.testing.assert_array_equal(first, second)  # one for all messages of a round
     for first, second in itertools.combinations(vectors, 2):
@@ -446,7 +464,11 @@ def test_nobody_knows_the_projection(projections):
 
 @pytest.mark.parametrize("shape", [(1, 7), (40, 1), (40, 40), "low rank", "one row"])
 def test_how_rarely_a_change_is_missed(shape):
-    """At most ``27 (1 + log t) / t`` of the time, also for changes that fit outer products."""
+    """Less than once in 1e6 times, also for changes that fit outer products.
+
+    That cannot be measured, but how fast misses become rare can: twice the size divides them by
+    2^8 at least, so half the limit once in 1e6 times is the whole limit once in 1e4 times.
+    """
     size = 40 * WIDTH if isinstance(shape, str) or shape[0] > 1 else WIDTH - 1
     form = Format.of("real", size, np.float64)
     rng = np.random.default_rng(0)
@@ -463,12 +485,31 @@ def test_how_rarely_a_change_is_missed(shape):
     seen = []
     for _ in range(much(3000, 400)):
         project.renew()
-        seen.append(abs(project(change)) / project.unit)
-    for t in (100, 1000):
-        missed = np.mean(np.array(seen) < 1 / t)
-        assert missed <= 27 * (1 + np.log(t)) / t + 3 * np.sqrt(missed / len(seen))
-    assert np.mean(np.array(seen) < 1 / 1000) < 0.02  # misses are much rarer than the bound
-    assert 0.1 < np.median(seen) < 10
+        seen.append(root_mean_square(project(change)) / project.unit)
+    assert min(seen) > 2 * SEEN
+    assert 0.7 < np.median(seen) < 1.3
+
+
+def test_seen_follows_from_the_bound():
+    """``exp(s x^2) E phi(s R^2)^8`` is at most 1e-6 for some s, R^2 a sum of eight squares."""
+    end, x = math.sqrt(1.5), 8 * SEEN
+    r = np.linspace(1e-4, end, 2000)
+    density = 2 * math.pi**4 / math.gamma(4) / 2**8 * r**7 / end**8  # of R, below `end`
+    squares = np.random.default_rng(0).uniform(0, end, (20_000, 8)) ** 2
+    beyond = np.sqrt(squares.sum(axis=1))
+    beyond = beyond[beyond > end]
+
+    def phi(size):
+        return math.sqrt(math.pi) / 2 / size
+
+    chances = []
+    for s in np.geomspace(1, 2000, 200):
+        sizes = end * math.sqrt(s) * r
+        within = np.array([math.erf(size) for size in sizes]) * phi(sizes)
+        outside = np.minimum(1, phi(end * math.sqrt(s) * beyond)) ** 8
+        total = np.trapezoid(density * within**8, r) + outside.sum() / 20_000
+        chances.append(math.exp(s * x**2) * total)
+    assert 0.9e-6 < min(chances) <= 1e-6
 
 
 ATTACKS = ("known", "last", "codeword", "frame", "noise")
@@ -486,9 +527,9 @@ def changes_by(kind, job, liars, rng, last):
     if kind in ("known", "last"):  # a projection that they know sees nothing of the changes
         form = code.scheme.format(job.p, np.float64)
         project = last if kind == "last" else Projection(form, paired, np.random.default_rng(0))
-        basis = np.array([project(row) for row in np.eye(size)])[:: 1 + paired] / project.unit
+        basis = np.array([project(row)[:2] for row in np.eye(size)])[:: 1 + paired] / project.unit
         numbers = changes.view(complex) if paired else changes
-        numbers -= np.outer(numbers @ basis, basis.conj()) / np.linalg.norm(basis) ** 2
+        numbers -= numbers @ basis @ np.linalg.pinv(basis)
     elif kind in ("codeword", "frame") and len(liars) > 1:
         mixed = code.scheme.equations(liars)[0]  # as many checks hold as possible
         if kind == "frame":  # with a change of an honest worker's, checks see least
@@ -527,7 +568,7 @@ def test_no_adaptive_attack_is_missed(code, e, projections):
     rng = np.random.default_rng(e)
     job = Job(code)
     rnd = code.round(job.p, verify=e)
-    rnd.receive(0, job.messages[0])
+    send(rnd, 0, job.messages[0])
     last = projections[-1]
     named = told = 0
     for number in range(int(os.environ.get("VERIFY_ATTACKS", much(20_000, 120)))):

@@ -194,7 +194,8 @@ class Script(Master):
 
 
 def message(worker, round, value=1.0, index=0):
-    return Event(Kind.MESSAGE, worker, round, index, np.array([value]))
+    energy = float(value**2) if np.isfinite(value) else 0.0
+    return Event(Kind.MESSAGE, worker, round, index, np.array([value]), energy=energy)
 
 
 NOTHING = []  # what listen() returns between rounds
@@ -676,7 +677,7 @@ def test_a_corrupt_worker_is_out_of_the_round():
     told += [[message(0, 0, 1.0, 1)], [message(2, 0, 1.0, 2)]]
     out = np.empty(1)
     report = script(Uncoded(3, load=3), told, verify=True).step(np.ones(1), out)
-    assert (out[0], report.corrupt, report.verified, report.messages) == (3.0, (0,), True, 8)
+    assert (out[0], report.corrupt, report.verified, report.messages) == (3.0, (0,), True, 7)
 
 
 def test_one_of_several_messages_that_comes_twice():
