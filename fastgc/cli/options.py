@@ -127,6 +127,20 @@ def unit() -> Any:
     return option("s", "Unit of the times in a table: s, ms, us or ns.")
 
 
+def columns() -> Any:
+    return option(
+        None,
+        "Which columns of a table are times: names or numbers from 1, separated by commas. "
+        "Default: all but those that number rows.",
+        metavar="LIST",
+    )
+
+
+def listed_columns(text: str | None) -> list[str] | None:
+    """Return the columns that --columns lists."""
+    return None if text is None else [each.strip() for each in text.split(",")]
+
+
 def figures(kind: str, help: str = "") -> Any:
     """A file of figures; without a name, figures are printed."""
     help = help or f"Write all figures to this file as {kind.upper()}"
@@ -276,6 +290,7 @@ class Recorded(Options):
         metavar="FILE",
     )
     unit: str = unit()
+    columns: str | None = columns()
     per: str = option(
         "round",
         "What a time in a table measures: a worker's whole round (round), or the computation of "
@@ -337,7 +352,7 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     one of `names`, which the times replace, or describes a table and names none.
     """
     if what.recorded is None:
-        for name in ("per", "unit"):
+        for name in ("per", "unit", "columns"):
             if is_given(context, name):
                 raise ValueError(f"--{name} describes a table: name the table by --recorded")
         return None
@@ -350,7 +365,7 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     per: Any = what.per.lower()
     check_per(per)
     cost = what.cost if is_given(context, "cost") else None
-    return Recording.read(what.recorded, cost, what.unit, per)
+    return Recording.read(what.recorded, cost, what.unit, per, listed_columns(what.columns))
 
 
 def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:

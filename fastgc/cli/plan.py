@@ -214,6 +214,7 @@ class Fitted(Options):
         metavar="FILE",
     )
     unit: str = options.unit()
+    columns: str | None = options.columns()
     plot: Path | None = options.picture("Plot the times and the models to this file.")
     width: str = options.width()
 
@@ -227,7 +228,7 @@ def fit(what: Fitted, output: Tables) -> None:
 
     output.check()
     check_pictures(what.width, what.plot)
-    times = _recorded(what.file, what.unit)
+    times = _recorded(what.file, what.unit, what.columns)
     fits = fit_models(times)
     about = f"{times.size} times of {what.file.name}"
     draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
@@ -247,7 +248,7 @@ def fit(what: Fitted, output: Tables) -> None:
     )
 
 
-def _recorded(file: Path, unit: str) -> Any:
+def _recorded(file: Path, unit: str, columns: str | None = None) -> Any:
     from ..delays import Empirical
     from ..planning import Recording
 
@@ -255,4 +256,4 @@ def _recorded(file: Path, unit: str) -> Any:
         with opened(file, "readable .json file") as held:
             if held.read(4).removeprefix(codecs.BOM_UTF8)[:1] == b"{":
                 return Recording.read(file).delays.samples
-    return Empirical.read(file, unit).samples
+    return Empirical.read(file, unit, columns=options.listed_columns(columns)).samples

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Array, Floats, at_least, check_finite, check_numbers, check_reals
+from .._base.arrays import Floats, at_least, check_finite, check_numbers, check_reals
 from .._base.extras import scipy
-from .._base.files import read_json, read_npy, read_npz, read_parquet, read_text
 from .distributions import (
     Delays,
     Distribution,
@@ -26,6 +23,7 @@ from .distributions import (
     check_probabilities,
 )
 from .interface import Per, check_per
+from .tables import read_times
 
 __all__ = ["Empirical", "Fit", "fit"]
 
@@ -70,7 +68,13 @@ class Empirical(Distribution):
         self.samples.flags.writeable = False
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], unit: str = "s", per: Per = "round") -> Self:
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        unit: str = "s",
+        per: Per = "round",
+        columns: Sequence[str | int] | None = None,
+    ) -> Self:
         r"""Read recorded times from a file: one row for each round, one column for each worker.
 
         Parameters
@@ -79,18 +83,22 @@ class Empirical(Distribution):
             A file; its suffix gives the format:
 
             - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
-              or blanks. The first line may name the columns; lines that begin with # are skipped. A
-              single line or column is pooled.
+              or blanks. The first line may name the columns; 0, 1, 2, ... are names. Lines that
+              begin with # and a blank are skipped, and any that begin with # before the first
+              other line. A single line or column is pooled.
             - ``.npy``, or ``.npz`` with one array, or one with the name ``times``.
             - ``.parquet``: a column for each worker (needs ``gradient-coding[parquet]``).
             - ``.json``: a list of lists, or a single list, which is pooled.
 
-            The first column is left out if its name is round, step, iteration or index, or if it
-            alone has no name.
+            Columns that number the rows are left out: those called round, step, epoch, iteration
+            or index, an index of pandas, and one of integers that go up by 1 beside other numbers.
+            What may be either is an error.
         unit : "s", "ms", "us" or "ns"
             Unit of the times in the file.
         per : "round" or "computation"
             See `Delays`.
+        columns : sequence of str or int, optional
+            The columns that are times, by name, or by number from 1: nothing is left out then.
 
         Returns
         -------
@@ -120,7 +128,7 @@ class Empirical(Distribution):
         [[0.0125, 0.013], [0.012, 0.0405]]
         """
         check_per(per)
-        return cls(read_times(path, unit), per)
+        return cls(read_times(path, unit, columns), per)
 
     def __repr__(self) -> str:
         shape = self.samples.shape
@@ -211,222 +219,6 @@ def check_times(what: str, times: ArrayLike) -> Floats:
     if checked.min() < 0:
         raise ValueError(f"{what} must not be negative, got {checked.min()}")
     return checked + 0.0  # a copy, without negative zeros
-
-
-# --------------------------------------------------------------------------------- times from files
-
-# How many of each unit make a second.
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
-
-_MISSING = {"", "-", "na", "nan", "n/a", "none", "null"}
-_NUMBERING = {"round", "rounds", "step", "iteration", "index", "__index_level_0__"}
-_WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with one time per row
-_ONLY = "a file of times has one row for each round and one column for each worker"
-
-
-# The content of a file: times, NaN for a missing one, and a text for the place of each.
-_Table = tuple[Floats, Callable[..., str]]
-
-
-def check_unit(unit: str) -> float:
-    """Return how many of this unit make a second; raise an error for an unknown unit."""
-    if not isinstance(unit, str):
-        raise TypeError(f"unit must be a text, one of s, ms, us and ns, not {unit!r}")
-    if unit.strip().lower() not in UNITS:
-        raise ValueError(f"unit must be one of s, ms, us and ns, not {unit!r}")
-    return UNITS[unit.strip().lower()]
-
-
-def read_times(path: str | os.PathLike[str], unit: str = "s") -> Floats:
-    """Read seconds, finite and not negative, from a file, as `Empirical.read` does."""
-    per_second = check_unit(unit)
-    file = Path(path)
-    try:
-        read, tabulate = _READERS[file.suffix.lower()]
-    except KeyError:
-        names = ", ".join(_READERS)
-        raise ValueError(f"{file}: the name of a file of times ends in one of {names}") from None
-    held = read(file)  # outside `try`: its errors already name the file
-    try:
-        times, place = tabulate(held)
-        _check(times, place)
-    except (OverflowError, TypeError, ValueError, csv.Error) as error:
-        raise ValueError(f"{file}: {error}") from error
-    return times / per_second
-
-
-def _check(times: Floats, place: Callable[..., str]) -> None:
-    if not times.size:
-        raise ValueError("it holds no times")
-    for wrong, what, remedy in (
-        (np.isnan(times), "is missing", "leave its round or its worker out, or fill it in"),
-        (np.isinf(times), "is infinite", "give a worker that never answered a long time"),
-        (times < 0, "is negative", "times are counted from when the round began"),
-    ):
-        if wrong.any():
-            first = place(*np.argwhere(wrong)[0].tolist())
-            some = f" (and {more} more)" if (more := int(wrong.sum()) - 1) else ""
-            raise ValueError(f"{first}: the time {what}{some}; {remedy}")
-
-
-# ------------------------------------------------------------------------------------- arrays
-
-
-def _numbers(held: Any) -> _Table:
-    times = np.asarray(held)
-    if times.dtype.kind not in "iuf":
-        raise ValueError(f"its entries must be real numbers, not {times.dtype}")
-    if times.ndim not in (1, 2):
-        raise ValueError(f"{_ONLY}, or a single row; this has the shape {times.shape}")
-
-    def place(*at: int) -> str:
-        return ", ".join(f"{what} {i + 1}" for what, i in zip(("row", "column"), at, strict=False))
-
-    return times.astype(np.float64), place
-
-
-def _npz(path: Path) -> Array:
-    def choose(names: Sequence[str]) -> Sequence[str]:
-        wanted = ["times"] if "times" in names else names
-        if len(wanted) != 1:
-            raise ValueError(
-                f"{path}: one of its arrays must be called times, or be the only one; there are "
-                f"{', '.join(names) or 'none'}"
-            )
-        return wanted
-
-    return next(iter(read_npz(path, choose).values()))
-
-
-def _listed(held: Any) -> _Table:
-    if isinstance(held, dict) and "times" in held:
-        raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
-    if not isinstance(held, list):
-        raise ValueError("it must be a list of times, or a list of lists, one for each round")
-    for number, row in enumerate(held, 1):
-        if isinstance(row, list) and len(row) != len(held[0] if isinstance(held[0], list) else ()):
-            raise ValueError(f"row {number} is not as long as the first one")
-    return _numbers(np.array(held, dtype=np.float64))
-
-
-# --------------------------------------------------------------------------------- named columns
-
-
-def _columns(names: Sequence[str]) -> slice:
-    """Return which columns are times, by their names."""
-    known = [name.strip().lower() for name in names]
-    if listed := _WORKER.intersection(known):
-        raise ValueError(
-            f"{_ONLY}: this has a column {listed.pop()!r}, as a list of single times has"
-        )
-    return slice(1 if known[0] in _NUMBERING or not known[0] else 0, None)
-
-
-def _named(held: Any) -> _Table:
-    names = held.column_names
-    if not names:
-        raise ValueError("it holds no times")
-    part = _columns(names)
-    columns = []
-    for name, column in list(zip(names, held.columns, strict=True))[part]:
-        entries = column.to_numpy()
-        if entries.dtype.kind not in "iuf":
-            raise ValueError(f"column {name!r}: its entries are no real numbers, but {column.type}")
-        columns.append(entries.astype(np.float64))
-    if not columns:
-        raise ValueError("it has no column of times")
-
-    def place(row: int, column: int) -> str:
-        return f"row {row + 1}, column {names[part][column]!r}"
-
-    return np.stack(columns, axis=1), place
-
-
-# --------------------------------------------------------------------------------------- texts
-
-
-def _lines(text: str, separators: str) -> _Table:
-    """Read numbers in lines, after an optional line of names; separated by blanks if nothing else.
-
-    The times of a single line or column are pooled: its shape does not tell workers from rounds.
-    """
-    numbered = [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-    if not numbered:
-        raise ValueError("it holds no times")
-    separator = next((each for each in separators if each in numbered[0][1]), None)
-    if separator is None:
-        fields = [line.split() for _, line in numbered]
-    else:
-        fields = list(csv.reader((line for _, line in numbered), delimiter=separator))
-        if len(fields) != len(numbered):
-            raise ValueError("a quotation goes on over several lines: write each round in one")
-    numbers = [number for number, _ in numbered]
-    part = slice(None)
-    if _are_names(fields[0]):
-        part = _columns(fields.pop(0))
-        numbers.pop(0)
-    offset = part.start or 0
-    rows: list[list[float]] = []
-    for number, row in zip(numbers, fields, strict=True):
-        if len(row) != len(fields[0]):
-            raise ValueError(
-                f"line {number} has {len(row)} columns, where line {numbers[0]} has "
-                f"{len(fields[0])}"
-            )
-        rows.append([])
-        for column, text in enumerate(row[part], offset + 1):
-            if (value := _value(text)) is None:
-                wrong = f"line {number}, column {column}: {text.strip()[:40]!r}"
-                raise ValueError(f"{wrong} is no number such as 0.25")
-            rows[-1].append(value)
-    times = np.array(rows)
-
-    def place(row: int, column: int) -> str:
-        return f"line {numbers[row]}, column {column + offset + 1}"
-
-    if 1 in times.shape:
-        down = times.shape[1] == 1
-        return times.ravel(), lambda i: place(i, 0) if down else place(0, i)
-    return times, place
-
-
-def _are_names(fields: list[str]) -> bool:
-    """Whether a first line names columns: in words, or as 0, 1, ... after an empty field."""
-    words = [field.strip().lower() for field in fields]
-    if words[0] in _NUMBERING:
-        return True
-    numbered = words[1:] == [str(i) for i in range(len(words) - 1)]
-    if not words[0] and len(words) > 1 and numbered:
-        return True
-    rest = words[1:] if not words[0] else words
-    return bool(rest) and all(_value(word) is None for word in rest)
-
-
-def _value(text: str) -> float | None:
-    """Return a number, NaN for a missing one; None if the text is neither."""
-    try:
-        return math.nan if text.strip().lower() in _MISSING else float(text)
-    except ValueError:
-        return None
-
-
-_text = partial(read_text, what="text of times")
-_table = partial(_lines, separators=",;\t")
-
-# For each suffix: how to read the file, and how to make a table of its content.
-_READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
-    ".npy": (read_npy, _numbers),
-    ".npz": (_npz, _numbers),
-    ".json": (partial(read_json, what="readable .json file"), _listed),
-    ".csv": (_text, _table),
-    ".tsv": (_text, _table),
-    ".txt": (_text, partial(_lines, separators=",;")),
-    ".parquet": (read_parquet, _named),
-}
 
 
 # ------------------------------------------------------------------ models fitted to times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -81,6 +82,7 @@ class Recording:
         cost: float | None = None,
         unit: str = "s",
         per: Per = "round",
+        columns: Sequence[str | int] | None = None,
     ) -> Self:
         """Read a JSON file of what `to_dict` returned, or a table of recorded times.
 
@@ -91,13 +93,14 @@ class Recording:
             `Empirical.read` reads, with a row for each round and a column for each worker.
         cost : float, optional
             For a table: the seconds of each time in which one partition is computed.
-        unit, per
+        unit, per, columns
             For a table: as in `Empirical.read`. Times per computation need no cost.
 
         Raises
         ------
         ValueError
-            If the file holds something else, or a table needs a cost and has none.
+            If the file holds something else, or a table needs a cost and has none, or one above
+            most of its times.
         TypeError, OSError, ImportError
             As `Empirical.read` does.
         """
@@ -107,10 +110,10 @@ class Recording:
             held = read_json(path, what)
             if not isinstance(held, list):
                 with refusing(path, what):
-                    if cost is not None or unit != "s" or per != "round":
-                        raise ValueError("leave out cost, unit and per, which it contains")
+                    if cost is not None or unit != "s" or per != "round" or columns is not None:
+                        raise ValueError("leave out cost, unit, per and columns: it contains them")
                     return cls._of(held)
-        samples = Empirical.read(path, unit, per).samples
+        samples = Empirical.read(path, unit, per, columns).samples
         if samples.ndim != 2:
             raise ValueError(
                 f"{name}: to plan, there must be times of several rounds and workers, not a single "
@@ -123,6 +126,11 @@ class Recording:
             )
         if cost and per == "computation":
             raise ValueError(f"{name}: times per computation have no further cost, not {cost:g}")
+        if cost and cost > (middle := float(np.median(samples))):
+            raise ValueError(
+                f"{name}: a cost of {duration(cost)} is more than half of the times take, whose "
+                f"median is {duration(middle)}: is their unit {unit}, and the cost in seconds?"
+            )
         rounds, workers = samples.shape
         source = f"{rounds} rounds of {workers} workers, {Path(path).name}"
         return cls(samples, cost or 0.0, source, per)

@@ -159,7 +159,7 @@ def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     assert "--delays and --recorded exclude each other" in said
     assert "name the table by --recorded" in refused(command, "--unit", "ms")
     assert "name the table by --recorded" in refused(command, "--per", "round")
-    assert "leave out cost, unit and per" in refused(command, *times, "--cost", "1")
+    assert "leave out cost, unit, per and columns" in refused(command, *times, "--cost", "1")
     table = tmp_path / "times.csv"
     table.write_text("1,2\n3,4\n")
     assert "give cost (--cost)" in refused(command, "--recorded", table)

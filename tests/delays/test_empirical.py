@@ -122,7 +122,7 @@ def test_read_pools_one_line_or_column(tmp_path, name, text):
         ("a.txt", "1 2 -3\n", "line 1, column 3: the time is negative"),
         ("a.csv", "round,worker,seconds\n0,0,1.5\n", "a column 'worker', as a list of single"),
         ("a.csv", "a,b\n", "it holds no times"),
-        ("a.csv", "round\n1\n", "it holds no times"),
+        ("a.csv", "round\n1\n", "it has no column of times"),
         ("a.csv", "# nothing\n", "it holds no times"),
         ("a.json", "[1, 2, -3]", "row 3: the time is negative"),
         ("a.json", f"[1{'0' * 400}]", "a.json: ."),

@@ -70,7 +70,7 @@ def test_read_tables(tmp_path):
     written = tmp_path / "recording.json"
     written.write_text(json.dumps(read.to_dict()))
     assert np.allclose(Recording.read(written).times, read.times, atol=1e-7)
-    with pytest.raises(ValueError, match="leave out cost, unit and per"):
+    with pytest.raises(ValueError, match="leave out cost, unit, per and columns"):
         Recording.read(written, cost=0.1)
 
 
