@@ -387,11 +387,10 @@ class ReedSolomonScheme(Scheme):
 
     @cached_property
     def rule(self) -> Rule:
-        return super().rule if self._spans and self._cells is None else self._counts
+        return super().rule if self._spans and self._cells is None else self.counting_rule
 
     @property
-    def _counts(self) -> Blocks:
-        """The rule if counting tells, for checks of messages in any case."""
+    def counting_rule(self) -> Blocks:
         return self._cells or self._whole
 
     approximate = False  # any n - s determine the gradient
@@ -603,7 +602,7 @@ class ReedSolomonScheme(Scheme):
             return Parity.none()
         if self._cells is not None:
             a /= self._scales[survivors]
-        block, need = self._counts
+        block, need = self.counting_rule
         checks = []
         for b, (m, q) in enumerate(self._circles):
             at = np.flatnonzero(block[survivors] == b)

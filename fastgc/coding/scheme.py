@@ -289,6 +289,14 @@ class Scheme(Recorded, ABC):
 
         return vector_function(self, run, survivors)
 
+    @property
+    def counting_rule(self) -> Rule:
+        """Which messages suffice for whoever must know exactly how many are missing.
+
+        It may ask for more messages than `rule`, if it counts them instead. Default: `rule`.
+        """
+        return self.rule
+
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """Parity checks of these messages: all, or enough to notice any `most` corrupt messages.
 

@@ -124,7 +124,7 @@ class SequentialScheme:
 
     def lacks(self, part: int, came: Bools) -> int:
         """Return the least number of further messages that a part needs."""
-        return self.parts[part].scheme.rule.missing(np.flatnonzero(came))
+        return self.parts[part].scheme.counting_rule.missing(np.flatnonzero(came))
 
 
 class Schedule:

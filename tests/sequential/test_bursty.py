@@ -274,6 +274,17 @@ def test_srsgc_tolerable_puts_off_no_more_than_the_model_may_leave():
     assert not schedule.enough([0, 1])
 
 
+def test_srsgc_repeats_enough_where_columns_are_equal():
+    """Of such codes fewer than n - s messages may suffice, but how many are missing is counted."""
+    rng = np.random.default_rng(0)
+    schedule = SRSGC(30, burst=1, window=2, stragglers=6, code=fastgc.ReedSolomon).schedule()
+    assert schedule.scheme.s == 3
+    for _ in range(40):
+        schedule.begin()
+        order = rng.permutation(30)
+        schedule.end(order[: next(f for f in range(31) if schedule.enough(order[:f]))])
+
+
 def test_srsgc_tasks_spare_the_dead():
     """2 of 7 workers are gone for good, the most the code tolerates; others straggle in turn."""
     scheme = SRSGC(7, burst=1, window=2, stragglers=4, code=fastgc.ReedSolomon)
