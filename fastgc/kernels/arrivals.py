@@ -8,7 +8,6 @@ import numpy as np
 
 from .._base.arrays import Ints
 from . import unchecked
-from .cyclic import Status
 from .rows import ArrivalArrays, Rows
 
 
@@ -111,20 +110,3 @@ class Arrivals:
         self.heard.fill(0)
         self._lacking[:] = self._enough.need
         self._state[:] = self._first
-
-    def keep(self, positions: list[int]) -> int:
-        """Forget all messages but these. Returns the `Status` of the last."""
-        arrays = [self.rows.arrays[at] for at in positions]
-        buffers = self.numbers, self.squares, self.energies
-        kept = [buffer[positions] for buffer in buffers]
-        self.reset()
-        for array in arrays:
-            self.rows.append(array)
-        for buffer, values in zip(buffers, kept, strict=True):
-            buffer[: len(positions)] = values
-        self.heard[kept[0]] = 1
-        block, need, weight, total = self._enough
-        self._lacking -= np.bincount(block[kept[0]], minlength=need.size)
-        there = int(weight[(need > 0) & (self._lacking <= 0)].sum())
-        self._state[:] = len(positions), total - there
-        return Status.OK if self.enough else Status.TOO_FEW

@@ -20,7 +20,7 @@ from liars import (
 )
 from oracles.table import HALVES
 from strength import much
-from tables import EVERY_LARGE, LARGE, Job, encoded
+from tables import EVERY_LARGE, LARGE, Job, encoded, streamed
 
 import fastgc
 from fastgc import (
@@ -281,6 +281,100 @@ def test_large_codes_name_the_corrupt_one(code, kind):
     numbers = rnd.survivors
     expected = code.decode(numbers, [job.messages[m] for m in numbers], p=job.p)
     np.testing.assert_array_equal(rnd.gradient(), expected)
+
+
+# ------------------------------------------------------------------------------------ resolution
+
+
+def test_a_lie_that_only_an_imprecise_vector_shows_is_not_verified():
+    """Without worker 9, the first nine messages give a gradient of no correct digits in float32."""
+    code, rng = CyclicRepetition(12, stragglers=4), np.random.default_rng(0)
+    rnd = code.round(100, np.float32, verify=1)
+    for _ in range(much(400, 40)):
+        g = rng.standard_normal((12, 100)).astype(np.float32)
+        rnd.reset()
+        for worker in (3, 10, 4, 9, 5, 6, 8, 2, 11):
+            message, energy = streamed(code, worker, g)
+            assert not receive(rnd, worker, -message if worker == 9 else message, energy)
+            assert not rnd.verified
+        for worker in (0, 1, 7):
+            receive(rnd, worker, *streamed(code, worker, g))
+        assert rnd.corrupt == [9]
+        assert rnd.verified
+        truth = g.astype(float).sum(axis=0)
+        error = np.linalg.norm(rnd.gradient() - truth) / np.linalg.norm(truth)
+        assert error < rnd.resolution() < 3.5e-4
+
+
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (BinaryCode(7, stragglers=2), 1),
+        (BinaryCode(20, stragglers=2), 1),
+        (BinaryCode(11, stragglers=4), 2),
+    ],
+    ids=repr,
+)
+def test_a_round_decodes_what_all_explanations_agree_on(code, e):
+    """Some rounds cannot tell who lies, but in none does the gradient depend on it."""
+    rng, rnd = np.random.default_rng(0), code.round(30, verify=e)
+    suspected = 0
+    for _ in range(much(200, 30)):
+        g = rng.standard_normal((code.k, 30))
+        bad = rng.permutation(code.n)[:e].tolist()
+        play(rnd, rng, g, bad, lambda message, energy: (message + rng.standard_normal(30), energy))
+        np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-12)
+        assert set(rnd.corrupt) <= set(bad)
+        assert set(bad) <= {*rnd.corrupt, *rnd.suspects}
+        suspected += bool(rnd.suspects)
+    assert suspected
+
+
+def test_what_was_verified_stays_so():
+    """A fifth copy that lies beside a fourth cannot make agreeing ones doubtful."""
+    code = FractionalRepetition(6, stragglers=5)
+    job = Job(code)
+    rnd = code.round(job.p, verify=2)
+    for worker in range(6):
+        ready = send(rnd, worker, job.messages[worker] * (1 if worker < 3 else worker))
+        assert ready == rnd.verified == (worker >= 2)
+    assert job.error(rnd.gradient()) < 1e-12
+
+
+def test_the_limit_of_the_resolution():
+    """A finer one takes more messages, or more than there are."""
+    code = ReedSolomon(12, stragglers=5)
+    job, came = Job(code), []
+    for limit in (1e-10, 1e-14, 1e-20):
+        rnd = code.round(job.p, verify=1, limit=limit)
+        for worker in range(12):
+            if send(rnd, worker, job.messages[worker]):
+                break
+        came.append(worker + 1)
+        assert rnd.ready
+        assert rnd.verified == (rnd.resolution() <= limit)
+        assert rnd.trust().resolution == rnd.resolution()
+    assert came == [8, *sorted(came[1:])]
+    assert came[2] == 12
+    with pytest.raises(UnverifiedError, match=r"lies of .* could hide .* more than 1.0e-20"):
+        rnd.gradient()
+    assert np.isnan(code.round(3).resolution())
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
+def test_floating_point_errors_that_raise(size):
+    """A round verifies whatever the program does about overflow and underflow."""
+    code, rng = ReedSolomon(8, stragglers=3), np.random.default_rng(0)
+    g = size * rng.standard_normal((8, 30))
+    sent = [streamed(code, worker, g) for worker in range(8)]
+    rnd = code.round(30, verify=1)
+    with np.errstate(all="raise"):
+        for worker, (message, energy) in enumerate(sent):
+            receive(rnd, worker, 2 * message if worker == 3 else message, energy)
+        assert rnd.corrupt in ([], [3])
+        assert rnd.verified or size != 1
+    if rnd.verified:
+        np.testing.assert_allclose(rnd.gradient() / size, g.sum(axis=0) / size, atol=1e-6)
 
 
 # ------------------------------------------------------------------------------ the life of a round

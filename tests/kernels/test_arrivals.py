@@ -87,15 +87,6 @@ def test_blocks_that_need_some_of_theirs(data):
             heard[block[number]] += 1
             enough = Status.OK if (heard >= need).all() else Status.TOO_FEW
             assert take(taken, number, row) == enough
-        kept = sorted(data.draw(st.sets(st.integers(0, block.size - 1))))
-        left = np.bincount(block[np.array(order)[kept]], minlength=4) if kept else 0 * need
-        enough = Status.OK if (left >= need).all() else Status.TOO_FEW
-        assert taken.keep(kept) == enough
-        assert taken.numbers[: len(kept)].tolist() == [order[at] for at in kept]
-        for number in set(range(block.size)) - {order[at] for at in kept}:
-            left[block[number]] += 1
-            enough = Status.OK if (left >= need).all() else Status.TOO_FEW
-            assert take(taken, number, row) == enough
         taken.reset()
 
 
@@ -113,9 +104,6 @@ def test_blocks_of_different_weight(data):
         assert take(taken, number, row) == (Status.OK if there >= total else Status.TOO_FEW)
         assert taken.enough == (there >= total)
         assert taken.count == at + 1
-    kept = sorted(data.draw(st.sets(st.integers(0, cell.size - 1))))
-    there = weight[np.unique(cell[np.array(order)[kept]])].sum() if kept else 0
-    assert taken.keep(kept) == (Status.OK if there >= total else Status.TOO_FEW)
 
 
 def test_energies_are_taken_down():
@@ -123,5 +111,3 @@ def test_energies_are_taken_down():
     for number, energy in enumerate([2.0, -1.0, math.nan, 0.0]):
         take(taken, number, np.ones(1), energy)
     np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
-    taken.keep([0, 3])
-    np.testing.assert_array_equal(taken.energies[:2], [2.0, 0.0])
