@@ -14,6 +14,7 @@ from fastgc import (
     FractionalRepetition,
     LagrangeCode,
     LinearCode,
+    Reactive,
     ReedSolomon,
     Uncoded,
 )
@@ -323,3 +324,42 @@ def test_simulate_where_a_mean_or_a_square_just_exists():
     simulate(ReedSolomon(5, stragglers=1), Pareto(1, 0.51), rounds=10)
     simulate(ReedSolomon(5, stragglers=2), HEAVY, rounds=10)
     assert simulate(BinaryCode(4, stragglers=1), cost=1e200).standard_error > 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        FractionalRepetition(12, 4, stragglers=2, wait=11),
+        LinearCode(np.kron(np.eye(4), np.ones((3, 1))), wait=11),
+        LinearCode(np.random.default_rng(0).choice([0.0, 1.0, -2.0], (12, 5)), wait=11),
+    ],
+    ids=["fractional", "linear", "any matrix"],
+)
+def test_rounds_that_wait_for_some_end_with_the_first_exact_set(code, monkeypatch):
+    """Not one message later, though they would wait for eleven workers; also without a kernel."""
+    delays = Exponential(1.0)
+    run = follow(code, delays, rounds=60)
+    sizes = []
+    for each in run.rounds:
+        sizes.append(each.received.size)
+        assert code.residual(each.received) < 1e-9
+        assert code.residual(each.received[:-1]) > 1e-3
+    assert len(set(sizes)) > 4
+    waits = np.sort([each.wait for each in run.rounds])
+    np.testing.assert_allclose(np.sort(simulate(code, delays, rounds=60).times), waits)
+    monkeypatch.setattr("fastgc.planning.simulation.monte_carlo.kernel_rule", lambda code: None)
+    np.testing.assert_allclose(np.sort(simulate(code, delays, rounds=60).times), waits)
+
+
+@pytest.mark.parametrize("deadline", [0.1, math.inf])
+def test_holders_that_are_asked_make_up_for_heavy_tails(deadline):
+    """Three workers hold each share, so that only three heavy tails together have no mean."""
+    code = Reactive(6, holders=3, deadline=deadline)
+    heavy = Pareto(0.01, 0.4)
+    if deadline == math.inf:
+        with pytest.raises(ValueError, match="does not exist"):
+            simulate(code, heavy, rounds=10)
+    else:
+        assert np.isfinite(simulate(code, heavy, rounds=10).times).all()
+        with pytest.raises(ValueError, match="does not exist"):
+            simulate(code, Pareto(0.01, 0.3), rounds=10)
