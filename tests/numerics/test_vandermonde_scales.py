@@ -353,7 +353,7 @@ def test_solve_is_good_beside_the_largest_number(kind, transpose):
 @pytest.mark.parametrize("right", ["random", "few", "last"])
 def test_solve_by_the_inverse(kind, transpose, right, no_decimals, at_each_level):
     """Nodes in clusters and of many scales need no decimals, unless terms cancel."""
-    for m in (9, 17, 40, much(200, 90)):
+    for m in (9, 17, 40, much(130, 90)):
         rng = np.random.default_rng(m)
         nodes, b = KINDS[kind](rng, m), RIGHTS[right](rng, m)
         nodes[-1] *= m != 17  # one node at 0
