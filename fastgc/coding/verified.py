@@ -186,11 +186,15 @@ class VerifiedRound(Round):
     @property
     def _kept(self) -> Ints:
         """The positions of messages that were not dropped."""
+        if not self._corrupt:
+            return np.arange(self._rows.count)
         dropped = self.scheme.messages.of(self._corrupt)
         return np.flatnonzero(~np.isin(self._numbers, dropped))
 
     @property
     def _complete(self) -> bool:
+        if not self._corrupt:
+            return super()._complete
         dropped = sum(self.scheme.messages.counts[worker] for worker in self._corrupt)
         return self._kept.size + dropped == self.scheme.messages.count
 

@@ -116,8 +116,8 @@ DEPENDENT = 1e-10
 # Entries of sets' columns that are decomposed together.
 TOGETHER = 1 << 20
 
-# Norms between SMALL and LARGE, and the elements of such vectors, have squares in float64.
-SMALL, LARGE = 1e-140, 1e140
+# Norms from SMALL on, and the elements of such vectors, have squares in float64.
+SMALL = 1e-140
 
 # A message larger than this, relative to those of e + 1 workers, is taken as of this size.
 HUGE = 1e100

@@ -35,11 +35,11 @@ def test_rounds_say_who_came_and_who_was_corrupt():
     rnd = code.round(3, verify=True)
     assert "3 elements of float64: 0 of 6 messages, not decodable yet>" in repr(rnd)
     for worker in (0, 1):
-        rnd.receive(worker, np.ones(3))
+        rnd.receive(worker, np.ones(3), energy=3.0)
     assert "2 of 6 messages, decodable, waits for more messages>" in repr(rnd)
     for worker in (2, 3, 4, 5):
-        rnd.receive(worker, np.full(3, 1.0 + (worker == 4)))
-    assert "5 of 6 messages, ready, corrupt: workers 4>" in repr(rnd)
+        rnd.receive(worker, np.full(3, 1.0 + (worker == 4)), energy=3.0)
+    assert "6 of 6 messages, ready, corrupt: workers 4>" in repr(rnd)
     rnd.reset()
     assert "0 of 6 messages" in repr(rnd)
 
