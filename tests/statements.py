@@ -205,6 +205,9 @@ class Played:
                 message, energy = self.sent[number]
                 ready = rnd.receive(worker, message, index, energy=energy)
                 self.came.append(number)
+                if not (scheme.approximate or scheme.data.coded or rnd.corrupt):
+                    spans = code.residual(self.came) < 1e-9
+                    assert rnd.decodable == spans, f"{self}: decodable {rnd.decodable}"
                 if ready or (rnd.decodable and self.rng.random() < 0.5):
                     self.state()
                 assert not was or rnd.verified, f"{self}: verified no more"
