@@ -276,6 +276,6 @@ class Played:
         if not gradients:
             return
         apart = max(np.linalg.norm(a - gradients[0]) for a in gradients)
-        assert apart > 1e-8 * np.linalg.norm(gradients[0]), (
+        assert apart > 3e-9 * np.linalg.norm(gradients[0]), (
             f"{self}: raised where nothing is in doubt"
         )

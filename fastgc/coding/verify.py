@@ -411,6 +411,8 @@ class Inspector:
                 named = np.unique(self._senders[survivors[overstated]]).tolist()
                 return Finding(named, [], [])
         squares = self._own * sizes**2 + self._terms * inside**2 + (self._underflow / top) ** 2
+        floor = usual if usual.any() else np.full(sizes.size, sizes.max(initial=0.0))
+        squares += self._own * (FINEST * floor) ** 2
         parity = self._scheme.parity(survivors, self._most)
         largest = float((np.maximum(usual, likely) / self._norms[survivors]).max(initial=0.0))
         bound = SAFETY * parity.spread(squares, largest)
@@ -436,7 +438,7 @@ class Inspector:
         if not gradient:
             surely = self._zero and self.withstands(survivors) >= self.liars
             return Unseen(0.0 if surely else math.inf)
-        units = np.sqrt(failure.squares + self._own * (FINEST * usual) ** 2)
+        units = np.sqrt(failure.squares)
         used = vector != 0
         rounded = float(np.linalg.norm((vector * units)[used]))
         usually = float(np.linalg.norm((vector * rounding)[used]))

@@ -424,9 +424,11 @@ class _Problem:
         return self._whole or self._nodes is not None
 
     def _explains(self, columns: list[int] | Ints) -> bool:
-        mine = self._H[:, columns]
-        change = np.linalg.lstsq(mine, self._all)[0]
-        return bool(np.linalg.norm(self._all - mine @ change) <= self._within)
+        left, values, _ = np.linalg.svd(self._H[:, columns], full_matrices=False)
+        least = max(self._H.shape[0], len(columns)) * np.finfo(np.float64).eps
+        left = left[:, values > least * values[0]]
+        rest = self._all - left @ (left.conj().T @ self._all)
+        return bool(np.linalg.norm(rest) <= self._within)
 
     def _left_by_each(self) -> Floats:
         """What each column leaves of the checks if it alone explains what it can."""
