@@ -79,7 +79,7 @@ def test_the_closed_form_is_that_of_the_matrix(n, k, s):
             checks = cyclic.parity(F)
             assert checks.first.size == linear.parity(F).first.size == f - (n - s)
             for column in cyclic.matrix()[F].T:
-                np.testing.assert_allclose(checks.apply(column), 0, atol=1e-10)
+                np.testing.assert_allclose(checks.apply(column[:, None]), 0, atol=1e-10)
 
 
 def test_a_cyclic_code_of_as_many_workers_as_no_matrix_has():
