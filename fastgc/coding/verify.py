@@ -421,7 +421,9 @@ class Inspector:
         failed = root_mean_square(sums) > bound
         senders, spare = self._senders[survivors], self._spare(survivors)
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
-        self._compared = failure, largest, survivors, sizes, usual, np.sqrt(rounding)
+        # What a worker sends and what it should send, which may be the sum of all that it holds.
+        reach = sizes + np.maximum(usual, math.sqrt(self._scheme.load) * likely)
+        self._compared = failure, largest, survivors, reach, np.sqrt(rounding)
         return Finding(*blame(failure, self.liars)) if failed.any() else Finding([], [], [])
 
     @np.errstate(all="ignore")
@@ -431,7 +433,7 @@ class Inspector:
         `vector` has a coefficient for each of the messages last inspected. The liars are e workers
         among which is one of these `sets`.
         """
-        failure, largest, survivors, sizes, usual, rounding = self._compared
+        failure, largest, survivors, reach, rounding = self._compared
         real = self._form.decode_mode == kernels.REAL_PART
         decoded = vector @ failure.values
         gradient = float(root_mean_square(decoded.real if real else decoded))
@@ -443,8 +445,7 @@ class Inspector:
         rounded = float(np.linalg.norm((vector * units)[used]))
         usually = float(np.linalg.norm((vector * rounding)[used]))
         basis, shown = _orthonormal(failure, units, largest)
-        reach = (sizes + usual) / units
-        checks = _Checks(basis, shown, vector * units, reach, failure.senders, real)
+        checks = _Checks(basis, shown, vector * units, reach / units, failure.senders, real)
         error, apart = checks.worst(sets, self.liars)
         found = (error + SAFETY * rounded) / gradient
         return Unseen(found if found == found else math.inf, usually / gradient, apart / gradient)
