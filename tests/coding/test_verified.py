@@ -567,3 +567,31 @@ def test_a_loop_that_stops_when_told_has_what_is_right_or_an_error(code, e):
             raised += 1
             assert bad
     assert raised
+
+
+def test_corrupt_is_nobody_without_energies():
+    """Rounding errors may be larger than assumed; the gradient is right all the same."""
+    rng, code, suspected = np.random.default_rng(0), fastgc.BinaryCode(7, stragglers=2), 0
+    for _ in range(60):
+        liar, G, rnd = int(rng.integers(7)), rng.standard_normal((7, 5)), code.round(5, verify=1)
+        for i in rng.permutation(7).tolist():
+            if rnd.receive(i, code.encode(i, G[code.partitions(i)]) + 3 * (i == liar)):
+                break
+        np.testing.assert_allclose(rnd.gradient(), G.sum(axis=0), atol=1e-12)
+        assert rnd.verified
+        assert rnd.corrupt == []
+        suspected += liar in rnd.suspects
+    assert suspected > 40
+
+
+def test_corrupt_is_nobody_where_pairs_cancel_and_no_energy_is_told():
+    rng, code = np.random.default_rng(1), fastgc.FractionalRepetition(6, stragglers=2)
+    for _ in range(40):
+        G = 1e6 * rng.standard_normal((6, 50))
+        G[1::2] = -G[::2] + 1e-3 * rng.standard_normal((3, 50))
+        rnd = code.round(50, verify=1)
+        for i in rng.permutation(6).tolist():
+            own = code.partitions(i)
+            order = rng.permutation(len(own))  # each worker rounds in its own order
+            rnd.receive(i, np.add.accumulate(G[own][order])[-1])
+        assert rnd.corrupt == []
