@@ -1,4 +1,4 @@
-"""Linear combinations of long vectors, their norms and hashes."""
+"""Linear combinations of long vectors, and their norms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import unchecked
 from .contract import REALS, reads, takes, writes
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
 
-__all__ = ["combine", "hash_and_scale", "hash_words", "square_sum", "to_halves"]
+__all__ = ["combine", "square_sum", "to_halves"]
 
 
 _FLOAT, _DOUBLE, _COMPLEX = map(np.dtype, ("float32", "float64", "complex128"))
@@ -120,68 +120,3 @@ def to_halves(x: Array, out: NDArray[np.float16]) -> None:
     out : (p,) float16 array
     """
     unchecked.to_halves(x, out)
-
-
-def _check_blocks(words: int, keys: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
-    blocks = -(-words // keys.size)
-    if out.size != blocks:
-        raise ValueError(
-            f"out must have shape ({blocks},), one word for every {keys.size} of {words}: "
-            f"its shape is {out.shape}"
-        )
-
-
-@takes(
-    lambda words, keys, out: _check_blocks(words.size, keys, out),
-    words=reads("uint64", "n"),
-    keys=reads("uint64", "k", least=1),
-    out=writes("uint64", "m"),
-)
-def hash_words(
-    words: NDArray[np.uint64], keys: NDArray[np.uint64], out: NDArray[np.uint64]
-) -> None:
-    """Hash each block of k words to one word, by the family NH with k random keys.
-
-    The half of each word's key is added, modulo 2^32, to each half of the word. The hash is the
-    sum, modulo 2^64, of the products of the two halves. Blocks that differ have the same hash with
-    a probability of at most 2^-32 over the keys (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC:
-    fast and secure message authentication", 1999).
-
-    Parameters
-    ----------
-    words : (n,) uint64 array
-        Contiguous, like the others.
-    keys : (k,) uint64 array
-        A shorter last block uses as many keys as it has words.
-    out : (ceil(n / k),) uint64 array
-    """
-    unchecked.hash_words(words, keys, out)
-
-
-@takes(
-    lambda x, keys, out: _check_blocks(-(-x.nbytes // 8), keys, out),
-    x=reads(REALS, "p", same="product"),
-    keys=reads("uint64", "k", least=1),
-    product=writes("x", "p", same="x"),
-    out=writes("uint64", "m"),
-)
-def hash_and_scale(
-    x: Array, factor: float, keys: NDArray[np.uint64], product: Array, out: NDArray[np.uint64]
-) -> None:
-    """Hash the bits of a vector as `hash_words` does, and compute ``product = x * factor``.
-
-    It takes hardly longer than the multiplication alone, as it reads the vector once.
-
-    Parameters
-    ----------
-    x : (p,) float32 or float64 array
-        Contiguous, like the others. If p float32 are no whole number of words, zeros fill the last.
-    factor : float
-        It is rounded to the dtype of `x`. If it is 0, so is the product, also where `x` is NaN.
-    keys : (k,) uint64 array
-    product : (p,) array
-        Of the dtype of `x`; it may be `x`.
-    out : (ceil(w / k),) uint64 array
-        The hashes of the w words.
-    """
-    unchecked.hash_and_scale(x, factor, keys, product, out)

@@ -46,11 +46,6 @@ def combined(listed, coef=None, out=None, mode=kernels.REAL):
     return kernels.combine(mode, listed, coef, np.zeros(3) if out is None else out)
 
 
-def hashed(product, words=2, x=X):
-    keys, out = np.ones(2, np.uint64), np.empty(words, np.uint64)
-    return kernels.hash_and_scale(x, 0.5, keys, product, out)
-
-
 def nearly(turns=(1, 2), n=6, c=2, unit=2.0**-53):
     return kernels.near_exact(np.array(turns), n, c, unit)
 
@@ -84,7 +79,6 @@ REFUSED = {
     "the total replaces": (lambda: replaced(at1=ONE, at2=ONE), "total and new overlap"),
     "no number": (lambda: kernels.sgd(*vectors(3), "0.1", 0.9), "lr must be a real number"),
     "beyond float64": (lambda: kernels.sgd(*vectors(3), 10**400, 0.9), "lr is beyond float64"),
-    "product, one fewer": (lambda: hashed(np.empty(2)), r"product must have shape \(3,\)"),
     "no nodes": (lambda: solved(X[:0], nodes=X[:0]), "nodes must not be empty"),
     "no permutation": (lambda: solved(order=np.array([0, 1, 3])), "order must be numbers 0 to 2"),
     "short bound": (lambda: solved(bound=np.zeros(2)), r"bound must have shape \(3,\)"),

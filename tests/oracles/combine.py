@@ -1,4 +1,4 @@
-"""Linear combinations of long vectors, their norms and hashes."""
+"""Linear combinations of long vectors, and their norms."""
 
 from types import SimpleNamespace
 
@@ -80,29 +80,6 @@ def to_halves(x, out):
         np.multiply(x, 1, out=out, casting="same_kind")  # as computing does, it makes NaN quiet
 
 
-def hash_words(words, keys, out):
-    """Hash each block of k words to one word, by the family NH with k random keys."""
-    half, mask = np.uint64(32), np.uint64(2**32 - 1)
-    for at in range(out.size):
-        block = words[at * keys.size : (at + 1) * keys.size]
-        key = keys[: block.size]
-        low = ((block & mask) + (key & mask)) & mask
-        high = ((block >> half) + (key >> half)) & mask
-        out[at] = (low * high).sum(dtype=np.uint64)
-
-
-def hash_and_scale(x, factor, keys, product, out):
-    """Hash the bits of a vector as `hash_words` does, and compute ``product = x * factor``."""
-    octets = np.zeros(-(-x.nbytes // 8) * 8, dtype=np.uint8)
-    octets[: x.nbytes] = x.view(np.uint8)
-    hash_words(octets.view(np.uint64), keys, out)
-    by = x.dtype.type(factor)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        np.multiply(x, by, out=product)
-    if by == 0:
-        product.fill(0)
-
-
 # ------------------------------------------------------------ the table
 
 
@@ -172,27 +149,6 @@ def _halves(rng, size, count, dtype):
         return {"x": x.astype(dtype), "out": np.zeros(size, np.float16)}
 
 
-def _words(rng, size, count, dtype, keys):
-    """Draw words and keys, some of them the largest."""
-    words, key = rng.integers(2**64, size=(2, max(size, keys)), dtype=np.uint64)
-    words[::5] = 2**64 - 1
-    key[:1] = 2**32 - 1
-    return {"words": words[:size], "keys": key[:keys], "out": np.zeros(-(-size // keys), np.uint64)}
-
-
-def _hashed(rng, size, count, dtype, keys, factor):
-    """Draw a vector, some numbers of which are not finite."""
-    x = rng.standard_normal(size).astype(dtype)
-    x[3::7] = np.resize(np.array([np.nan, np.inf, 0.0, -0.0], dtype), x[3::7].size)
-    return {
-        "x": x,
-        "factor": factor,
-        "keys": rng.integers(2**64, size=keys, dtype=np.uint64),
-        "product": np.zeros_like(x),
-        "out": np.zeros(-(-x.nbytes // (8 * keys)), np.uint64),
-    }
-
-
 MODES = tuple(
     {"mode": m} for m in (kernels.REAL, kernels.PACKED, kernels.REAL_PART, kernels.EXPAND)
 )
@@ -249,28 +205,5 @@ BIND_SQUARE_SUM = Kernel(
     call=lambda function, given: function(**given)(),
 )
 
-HASHES = [
-    Kernel(
-        "hash_words",
-        _words,
-        equal,
-        ("out",),
-        shapes(LONG[:-1], (1,)),
-        (np.uint64,),
-        tuple({"keys": keys} for keys in (1, 5, 64)),
-        wide=False,
-    ),
-    Kernel(
-        "hash_and_scale",
-        _hashed,
-        equal,
-        ("product", "out"),
-        shapes(LONG[:-1], (1,)),
-        REALS,
-        tuple({"keys": k, "factor": f} for k, f in ((5, 1 / 3), (64, 0.0), (64, 1.0))),
-        wide=False,
-    ),
-]
-
 TO_HALVES = Kernel("to_halves", _halves, equal, ("out",), shapes(LONG, (1,)), REALS, wide=False)
-KERNELS = [COMBINE, BIND_COMBINE, SQUARE_SUM, BIND_SQUARE_SUM, *HASHES, TO_HALVES]
+KERNELS = [COMBINE, BIND_COMBINE, SQUARE_SUM, BIND_SQUARE_SUM, TO_HALVES]
