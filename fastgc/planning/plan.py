@@ -280,7 +280,7 @@ def plan(
     --------
     >>> from fastgc import delays, planning
     >>> late = delays.Pareto(scale=0.005, shape=1.5)  # of each worker in a round, in seconds
-    >>> found = planning.plan(20, late, cost=2e-4, memory=5, codes=["rs", "binary"], rounds=500)
+    >>> found = planning.plan(20, late, cost=2e-4, memory=5, codes=["rs", "uncoded"], rounds=500)
     >>> found.best.code
     ReedSolomon(n=20, k=20, stragglers=4)
     """
