@@ -1,11 +1,9 @@
 """Pictures of assignments and of rounds."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import programs
 import pytest
 from pictures import legend_of
 
@@ -219,22 +217,6 @@ def test_timeline_refuses_what_it_cannot_draw():
         plotting.timeline(report(4, [1], [], 1.0, 0.0), code)
     with pytest.raises(ValueError, match=r"has message 3, but BinaryCode.* has 3 messages"):
         plotting.timeline(report(0, [3], [1.0], 1.0, 0.0), code)
-
-
-@pytest.mark.long
-def test_pictures_of_the_readme_are_drawn(tmp_path):
-    pytest.importorskip("sklearn")
-    from PIL import Image
-
-    script = Path(__file__).parents[2] / "docs" / "pictures.py"
-    programs.run(programs.python(script, "--out", tmp_path), seconds=600)
-    for name in ("assignment", "timeline", "accuracy"):
-        drawn, kept = (
-            np.asarray(Image.open(folder / f"{name}.png").convert("RGB"), dtype=float)
-            for folder in (tmp_path, script.parent)
-        )
-        assert (script.parent / f"{name}.png").stat().st_size < 50_000
-        assert np.abs(drawn - kept).mean() < 8  # letters differ where fonts do
 
 
 def test_timeline_of_a_run_knows_who_sent_messages():

@@ -79,3 +79,10 @@ def test_without_compilation_calls_say_so():
                 raise AssertionError
     """
     programs.run(programs.python("-c", textwrap.dedent(source)), env={"NUMBA_DISABLE_JIT": "1"})
+
+
+@pytest.mark.long
+def test_the_module_s_example_compiles():
+    example = nb.__doc__.partition("::\n\n")[2]
+    assert "@numba.njit" in example
+    exec(textwrap.dedent(example), {})  # it checks its results
