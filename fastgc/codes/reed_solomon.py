@@ -41,7 +41,6 @@ from ..coding.near_exact import (
     lacking,
     longest_kept,
     nearer_vector,
-    row_squares,
     split,
     square,
     typical_error,
@@ -178,8 +177,7 @@ class ReedSolomon(Code):
     - ``"auto"``: "spread". From about n = 16384 on, it does not choose among survivors, and uses
       "locator", or "fft" if hundreds of workers straggle and hundreds survive. If that vector would
       lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have
-      an error above `precision`, and "near-exact" has a smaller one, "auto" uses "near-exact" in
-      that cluster.
+      an error above `precision`, "auto" uses "near-exact" in that cluster.
 
     Examples
     --------
@@ -532,16 +530,12 @@ class ReedSolomonScheme(Scheme):
             self._raise(Status.OVERFLOW, int(np.argmax(beyond)), chosen, method)
         return found
 
-    @cached_property
-    def _row_squares(self) -> Floats:
-        return row_squares(self.parts, self.k)
-
     def _longest(self, unit: float, by_transforms: bool = False) -> float:
         """The largest squared norm of an exact vector that "auto" keeps."""
         m = max(c.m for c in self.parts) if by_transforms else 0
         products = max(c.tolerance for c in self.parts) / 4 * (DOUBLE / unit) ** 2
         precision = self._good_enough / math.sqrt(1 + products)
-        return longest_kept(float(self._row_squares.max()), unit, m, precision)
+        return longest_kept(self.parts, unit, m, precision)
 
     def _replace(
         self, status: int, survivors: Ints, vector: Complexes, unit: float, longest: float

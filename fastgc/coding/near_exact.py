@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Complexes, Floats, Ints
+from .._base.arrays import Array, Complexes, Ints
 from ..kernels.near_exact import nearly_vanishing
 from ..kernels.rows import DOUBLE
 from .clusters import Cluster, log_tau, tau
@@ -49,14 +49,22 @@ def kept_error(unit: float, precision: float = 0.0) -> float:
     return max(float(unit**0.625), precision)
 
 
-def longest_kept(row: float, unit: float, m: int = 0, precision: float = 0.0) -> float:
-    """Squared norm of the longest exact vector that is kept, with rows of mean square `row`.
+def longest_kept(
+    clusters: Sequence[Cluster], unit: float, m: int = 0, precision: float = 0.0
+) -> float:
+    """Squared norm of the longest exact vector that is kept.
 
-    The vector is computed by transforms of length `m`, whose rounding counts, or, if `m` is 0, by
-    products, whose rounding does not.
+    Its expected error is at most `kept_error`, or twice the least that any vector has. If even that
+    leaves nothing of the gradient, every vector is kept. The vector is computed by transforms of
+    length `m`, whose rounding counts, or, if `m` is 0, by products, whose rounding does not.
     """
-    longest = (kept_error(unit, precision) / (2 * unit)) ** 2 / row
-    return longest / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
+    k = sum(c.k for c in clusters)
+    rows = [row_square(c, k) for c in clusters]
+    least = math.hypot(*(least_rounding(c, k, unit) for c in clusters))
+    if least >= 1:
+        return math.inf
+    error = max(kept_error(unit, precision), 2 * least)
+    return (error / (2 * unit)) ** 2 / max(rows) / (1 + m * (ROUNDED * DOUBLE / unit) ** 2)
 
 
 def affordable(clusters: Sequence[Cluster]) -> bool:
@@ -87,8 +95,10 @@ def row_square(cluster: Cluster, k: int) -> float:
     return total / (m * k)
 
 
-def least_rounding(cluster: Cluster, unit: float) -> float:
+def least_rounding(cluster: Cluster, k: int, unit: float) -> float:
     """Lower bound of what rounding of messages adds to the gradient, whoever straggles; may be Inf.
+
+    `k` counts the partitions of all clusters, as the gradient is of all.
 
     It is reached by ``a = 1 / m`` for all m workers: ``2 u`` times the root of a row's mean square
     over m. The values of any polynomial p with p(0) = 1/m, stragglers' included, are as long or
@@ -98,13 +108,8 @@ def least_rounding(cluster: Cluster, unit: float) -> float:
     is at least ``r / sqrt(1 + r^2)``. For ``a B - 1`` is at least as large as its mean, sum(a) - 1,
     and sum(a) is at most sqrt(m) times the length of a.
     """
-    square = row_square(cluster, cluster.k) / cluster.m
+    square = row_square(cluster, k) / cluster.m
     return 2 * unit * math.sqrt(square) if square < math.inf else math.inf
-
-
-def row_squares(clusters: Sequence[Cluster], k: int) -> Floats:
-    """`row_square` of each cluster."""
-    return np.array([row_square(c, k) for c in clusters])
 
 
 def unnamed(m: int, numbers: Ints) -> Ints:
@@ -138,64 +143,34 @@ def nearer_vector(
     """Return the near-exact vector of survivors that suffice, found cluster by cluster.
 
     With `exact`, whose entries may be beyond float64, a cluster keeps the exact vector if its
-    |a_F|^2 is at most `kept`. Otherwise it takes the candidate with the smallest expected error, of
-    what is left out and of rounding:
+    |a_F|^2 is at most `kept`. Otherwise, if few columns differ, it takes the shortest exact vector
+    if that is good enough. Otherwise it takes the near-exact vector, or the shortest if its
+    expected error, of what is left out and of rounding, is smaller.
 
-    - the exact vector;
-    - if few columns differ, the shortest exact vector, which is kept at once if it is good enough;
-    - the near-exact vector, computed only if a polynomial can halve the error, and be good at all.
+    An exact vector that is too long is not compared: of 22 codes of 64 to 4096 workers, random
+    stragglers, arcs, windows, and two of three, in float64, float32 and float16, none had less than
+    a quarter of the near-exact one's error.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
-    limit = math.sqrt(unit)
     for c, at, turns in split(clusters, survivors):
-        length = math.inf
         if exact is not None:
             vector[at] = exact[at]
             length = square(exact[at])
-            if length <= kept:
+            if length <= kept and length < math.inf:
                 continue
-        choices = [vector[at]] if length < math.inf else []
-        alone = c.alone
+        roots, alone = unnamed(c.m, turns), c.alone
         members = survivors[at] - c.first_worker
-        roots = unnamed(c.m, turns)
+        error = math.inf
         projector = projector_of(alone) if roots.size**2 <= ENTRIES else None
         if projector is not None:
-            lost = unnamed(c.m, members)
-            choices.append(kernels.minimum_norm(projector, lost)[members])
-            if _error(alone, members, choices[-1], unit) <= kept_error(unit, precision):
-                vector[at] = choices[-1]
+            vector[at] = kernels.minimum_norm(projector, unnamed(c.m, members))[members]
+            error = _error(alone, members, vector[at], unit)
+            if error <= kept_error(unit, precision):
                 continue
-        if any(_hardly_improved(alone, members, each, unit) for each in choices):
-            vector[at] = min(choices, key=lambda each: _error(alone, members, each, unit))
-            continue
-        values = nearly_vanishing(roots, c.m, c.tolerance, unit)
-        near = values[turns]
-        # A quick estimate first: what is left out passes through rows of about one norm.
-        row = row_square(c, c.k)
-        rounding = 2 * unit * math.sqrt(row)
-        about = math.sqrt(row * square(values[roots]) + rounding**2 * square(near))
-        longer = (not rounding * math.sqrt(square(each)) <= about for each in choices)
-        if about <= limit and all(longer):
+        near = nearly_vanishing(roots, c.m, c.tolerance, unit)[turns]
+        if error == math.inf or _error(alone, members, near, unit) < error:
             vector[at] = near
-            continue
-        error = _error(alone, members, near, unit)
-        # Drop candidates that rounding alone makes worse, before computing what they leave out.
-        choices = [each for each in choices if rounding * math.sqrt(square(each)) < error]
-        errors = [error, *(_error(alone, members, each, unit) for each in choices)]
-        vector[at] = [near, *choices][int(np.argmin(errors))]
     return vector
-
-
-def _hardly_improved(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> bool:
-    """Whether no polynomial can halve a vector's error, or leave anything of the gradient."""
-    least, length = least_rounding(alone, unit), square(vector)
-    if not length < math.inf:
-        return False
-    if least >= 1:
-        return True
-    if alone.m * length > 4:  # rounding is only a part of the error
-        return False
-    return _error(alone, survivors, vector, unit) <= 2 * least
 
 
 def _error(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> float:
