@@ -1,15 +1,25 @@
-"""Measure results again: ``python benches/report.py > benches/RESULTS.md``, on an idle machine.
+"""Measure the published figures, keep them in a store, and write the page of results from it.
 
-It takes hours. ``python benches/report.py WORD ...`` runs only the sections with one of the words
-in their title or command; ``--list`` lists sections. Each table is headed by the command that makes
-it alone.
+::
+
+    python benches/report.py              # measure all sections: half an hour on an idle machine
+    python benches/report.py WORD ...     # those with one of the words in their title or command
+    python benches/report.py --list       # the sections, and which are older than their files
+    python benches/report.py --write      # measure nothing, only write the pages again
+
+The store has a file for each section in ``benches/results``: its command, the commit and the
+machine that it was measured on, the date, and the tables as rows. ``benches/RESULTS.md`` holds
+nothing else, and pages include its sections. Seeds are part of the commands, or of their programs.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
+import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -17,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,67 +36,62 @@ from fastgc.kernels import threads
 from fastgc.kernels.c import simd
 
 HERE = Path(__file__).parent
+STORE, PAGE = HERE / "results", HERE / "RESULTS.md"
+
+
+class Section(NamedTuple):
+    """A command, and the files and folders on which its figures depend."""
+
+    command: str
+    files: str
 
 
 def _bench(*names: str) -> str:
     return f"pytest {' '.join(f'benches/test_{name}.py' for name in names)} --benchmark-only"
 
 
-# Titles and commands; what is measured, and how, stands at the head of each file.
+VECTORS = "csrc/decoding.c csrc/near_exact.c fastgc/coding fastgc/codes"
+SUMS = "csrc/combine.inc csrc/combine.c csrc/pool.c fastgc/coding"
+PRECISION = f"{VECTORS} fastgc/stability"
+# Titles and sections; what is measured, and how, stands at the head of each program.
 SECTIONS = {
-    "At a glance": "python benches/glance.py",
-    "Codes side by side": "fastgc codes -n 24 -s 5 --markdown",
-    "Codes and loads, ranked for a delay model": (
-        "fastgc plan -n 40 --memory 10 --cost 0.0002 --markdown"
+    "At a glance": Section("python benches/glance.py", f"{VECTORS} {SUMS} fastgc/engines"),
+    "Decoding vectors, against n": Section(_bench("scaling"), VECTORS),
+    "Decoding vectors, by method": Section(_bench("decoding_vector"), VECTORS),
+    "Near-exact decoding vectors": Section("python benches/near_exact.py", VECTORS),
+    "Every verb of codes with many workers": Section("python benches/scale.py", VECTORS),
+    "Precision": Section(
+        "fastgc stability rs:root=1,rs@spread,rs,rs-clustered,binary -n 256/32 --equal load "
+        "--patterns random,neighbouring --markdown",
+        PRECISION,
     ),
-    "Precision": "fastgc stability --markdown",
-    "Binary against complex, at equal load": (
-        "fastgc stability rs,rs-clustered,binary,fractional -n 256/32,256/128,1000/100 "
-        "--equal load --markdown"
+    "Precision of shorter messages": Section(
+        "fastgc stability rs,binary -n 80/12 --dtype float32,float16,bfloat16 --patterns random "
+        "--markdown",
+        PRECISION,
     ),
-    "Precision of shorter messages": (
-        "fastgc stability rs,binary,lcc -n 80/12 --dtype float64,float32,float16,bfloat16 "
-        "--markdown"
+    "Calls as users make them, beside one of np.matmul": Section("python benches/calls.py", SUMS),
+    "Loops at the master": Section(_bench("hot_loop"), SUMS),
+    "Rounds in which workers lie": Section(_bench("liars"), "fastgc/coding/verify.py"),
+    "Vandermonde systems": Section(_bench("vandermonde"), "csrc/vandermonde.c fastgc/numerics"),
+    "Lagrange kernels": Section(_bench("interpolation"), "csrc/lagrange.c fastgc/numerics"),
+    "Decoding Lagrange codes, by stage": Section(_bench("lagrange_decoding"), "csrc/lagrange.c"),
+    "Numba": Section(_bench("numba"), "fastgc/kernels/numba"),
+    "Simulations, draws included": Section(_bench("simulate"), "fastgc/planning csrc/delays.c"),
+    "Steps of optimizers": Section(_bench("optimizers"), "csrc/optimize.c csrc/optimize.inc"),
+    "Engines": Section(_bench("engines"), "fastgc/engines"),
+    "Start-up": Section(_bench("start"), "fastgc/__init__.py fastgc/cli"),
+    "PyTorch modules, beside DistributedDataParallel": Section(
+        "python benches/torch_loop.py --runs 2", "fastgc/torch"
     ),
-    "Precision, and what trust() says of it": _bench("stability"),
-    "Decoding vectors, against n": _bench("scaling"),
-    "Decoding vectors, by method": _bench("decoding_vector"),
-    "Near-exact decoding vectors": "python benches/near_exact.py",
-    "Decoding vectors of every code": "python benches/vectors_by_code.py",
-    "Decoding vectors of codes by graphs": "python benches/graphs.py",
-    "Every verb of codes with many workers": "python benches/scale.py",
-    "Calls as users make them, beside one of np.matmul": "python benches/calls.py",
-    "Calls as users make them, beside BLAS and PyTorch": (
-        "python benches/no_loss.py --rows 4,68 --sizes 1000,100000,1000000"
+    "Deaths of ranks": Section("python benches/torch_deaths.py", "fastgc/torch"),
+    "Ranks of unequal pace": Section("python benches/torch_pace.py", "fastgc/torch"),
+    "The same bits for any number of ranks": Section(
+        "python benches/torch_bits.py", "fastgc/torch"
     ),
-    "Loops at the master": _bench("hot_loop"),
-    "Whole training loops, compiled and not": "python benches/jitted_loop.py",
-    "Vandermonde systems": _bench("vandermonde"),
-    "Orders of Vandermonde systems": "python benches/vandermonde_orders.py",
-    "Lagrange kernels": _bench("interpolation"),
-    "Decoding Lagrange codes, by stage": _bench("lagrange_decoding"),
-    "Numba": _bench("numba"),
-    "Simulations, draws included": _bench("simulate"),
-    "Steps of optimizers": _bench("optimizers"),
-    "Rounds of G-CADA": _bench("adaptive"),
-    "Rounds in which workers lie": _bench("liars"),
-    "Engines": _bench("engines"),
-    "Start-up": _bench("start", "compile"),
-    "Adaptive methods": (
-        "fastgc train --method gcada -n 12 --compare cada,adam,sgd --loss 0.1 --rounds 300 "
-        "--delays exponential:mean=0.005"
-    ),
-    "Two hundred local workers": "fastgc train rs:clusters=auto -n 200 -s 20 --rounds 50",
-    "Sixty-three workers of MPI": (
-        "mpiexec -n 64 fastgc train --engine mpi -n 63 -s 6 --rounds 50"
-    ),
-    "Workers of unequal speed": "python benches/assignments.py",
-    "PyTorch modules, beside DistributedDataParallel": "python benches/torch_loop.py",
-    "Deaths of ranks": "python benches/torch_deaths.py",
-    "Ranks of unequal pace": "python benches/torch_pace.py",
-    "The same bits for any number of ranks": "python benches/torch_bits.py",
-    "The papers' figures": "python -m benches.papers",
+    "The papers' figures": Section("python -m benches.papers", "benches/papers fastgc/planning"),
 }
+LONG = {"The papers' figures"}  # stored whole; pages show an extract
 
 
 def machine() -> str:
@@ -113,6 +119,12 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def git(*words: str) -> str:
+    """Return what git prints; an empty text if there is no git, or no checkout."""
+    done = subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 def markdown(tables: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> str:
     """Return tables as text; each has a title, and rows of which the first is the head."""
     lines = []
@@ -122,6 +134,30 @@ def markdown(tables: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> str:
     return "\n".join(lines)
 
 
+def parts(text: str) -> list[Any]:
+    """Take Markdown apart: texts, and tables as lists of rows, the head and its rule first."""
+    found: list[Any] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            row = [cell.strip() for cell in line.strip()[1:-1].split("|")]
+            if not found or isinstance(found[-1], str):
+                found.append([])
+            found[-1].append(row)
+        elif found and isinstance(found[-1], str):
+            found[-1] += f"\n{line}"
+        elif line.strip():
+            found.append(line)
+    return [part.strip() if isinstance(part, str) else part for part in found]
+
+
+def shown(found: Sequence[Any]) -> str:
+    """Put `parts` together again."""
+    return "\n\n".join(
+        part if isinstance(part, str) else "\n".join(f"| {' | '.join(row)} |" for row in part)
+        for part in found
+    )
+
+
 def run(line: str) -> tuple[str, str]:
     """Run a section's command; return its output as Markdown, and an error or an empty text."""
     words = shlex.split(line)
@@ -129,8 +165,7 @@ def run(line: str) -> tuple[str, str]:
     # -P: the installed fastgc, not that of this folder, where `-m benches.papers` is found
     safe = [] if words[at + 1 : at + 2] == ["-m"] else ["-P"]
     python = [sys.executable, *safe, *(["-m", words[at]] if words[at] != "python" else [])]
-    beside = [str(Path(sys.executable).with_name(word)) for word in words[: min(at, 1)]]
-    command = [*beside, *words[1:at], *python, *words[at + 1 :]]
+    command = [*python, *words[at + 1 :]]
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "tables.md"
         if words[at] == "pytest":
@@ -139,45 +174,114 @@ def run(line: str) -> tuple[str, str]:
         done = subprocess.run(
             command, cwd=HERE.parent, env=environment, capture_output=True, text=True
         )
-        shown = written.read_text(encoding="utf-8") if written.exists() else done.stdout
-    if "|---" not in shown.replace("| ---", "|---") and shown.strip():
-        shown = "```text\n" + "\n".join(line.rstrip() for line in shown.splitlines()) + "\n```"
+        text = written.read_text(encoding="utf-8") if written.exists() else done.stdout
+    if "|---" not in text.replace("| ---", "|---") and text.strip():
+        text = "```text\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```"
     wrong = f"exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}"
-    return shown.strip(), wrong if done.returncode else ""
+    return text.strip(), wrong if done.returncode else ""
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the sections asked for; return the exit status, 1 if any failed."""
-    wanted = [word.lower() for word in words if word != "--list"]
-    sections = [
-        pair
-        for pair in SECTIONS.items()
-        if not wanted or any(word in " ".join(pair).lower() for word in wanted)
-    ]
-    if not sections:
-        print("no section has these words in its title or command: see --list", file=sys.stderr)
-        return 2
-    if "--list" in words:
-        print("\n".join(": ".join(pair) for pair in sections))
-        return 0
-    date, failed = time.strftime("%Y-%m-%d", time.gmtime()), 0
-    parts = [
+def place(title: str) -> Path:
+    """Return the path of a section in the store."""
+    return STORE / f"{re.sub('[^a-z0-9]+', '-', title.lower())}.json"
+
+
+def keep(title: str, row: dict[str, Any]) -> None:
+    """Put a section into the store; a row of a table is one line of its file."""
+    text = json.dumps(row, ensure_ascii=False, indent=1)
+    text = re.sub(
+        r'\[\n\s+("[^\[\]]*?")\n\s+\]', lambda r: f"[{re.sub(chr(10) + ' +', ' ', r[1])}]", text
+    )
+    place(title).write_text(text + "\n", encoding="utf-8")
+
+
+def measure(title: str) -> str:
+    """Measure a section into the store; return what went wrong, or an empty text."""
+    begin, section = time.monotonic(), SECTIONS[title]
+    text, wrong = run(section.command)
+    if not wrong:
+        changed = "+" if git("status", "--porcelain", "--untracked-files=no", "--", "..") else ""
+        row = {
+            "command": section.command,
+            "commit": git("rev-parse", "--short", "HEAD") + changed,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "machine": machine(),
+            "seconds": round(time.monotonic() - begin),
+            "found": parts(text),
+        }
+        keep(title, row)
+    return wrong
+
+
+def stored(title: str) -> dict[str, Any] | None:
+    """Return what the store has of a section."""
+    path = place(title)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def newer(section: Section, row: dict[str, Any]) -> bool:
+    """Whether a file that the section depends on has changed since it was measured."""
+    since = f"{row['commit'].rstrip('+')}..HEAD"
+    return bool(
+        git("log", "-1", "--format=%h", since, "--", *(f"../{f}" for f in section.files.split()))
+    )
+
+
+def write() -> None:
+    """Write the page of results."""
+    rows = {title: stored(title) for title in SECTIONS}
+    machines = list(dict.fromkeys(row["machine"] for row in rows.values() if row))
+    page = [
         "# Results",
-        f"Written by `{shlex.join(['python', 'benches/report.py', *words])}` on {date}. Measured "
-        f"on: {machine()}.\n\nEach table is headed by the command that makes just that one, in a "
-        'checkout where `pip install ".[test,bench]"` was run; times compare only on one idle '
-        "machine.",
+        "Written by `python benches/report.py --write` from the rows in `benches/results`. Each "
+        "section says with which command, at which commit, when, in how long and on which machine "
+        "it was measured. Times compare within a section.",
+        "\n".join(f"{chr(65 + i)}. {name}" for i, name in enumerate(machines)),
     ]
-    for number, (title, line) in enumerate(sections, 1):
-        print(f"{number}/{len(sections)} {line}", file=sys.stderr, flush=True)
-        shown, wrong = run(line)
-        if wrong:
-            failed += 1
-            print(f"    failed: {wrong}", file=sys.stderr, flush=True)
-        parts += [f"## {title}", f"```sh\n{line}\n```", shown]
-    print("\n\n".join(parts))
+    for title, row in rows.items():
+        if row is None or title in LONG:
+            continue
+        which = chr(65 + machines.index(row["machine"]))
+        page += [
+            f"## {title}",
+            f"```sh\n{row['command']}\n```",
+            f"{row['date']}, commit {row['commit']}, machine {which}.",
+            shown(row["found"]),
+        ]
+    PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the sections asked for; return the exit status, 1 if any failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("word", nargs="*", help="in titles or commands of sections (default: all)")
+    parser.add_argument("--list", action="store_true", help="list sections, and what is old")
+    parser.add_argument("--write", action="store_true", help="only write the page of results")
+    given = parser.parse_args(words)
+    chosen = {
+        title: section
+        for title, section in SECTIONS.items()
+        if not given.word
+        or any(word.lower() in f"{title} {section.command}".lower() for word in given.word)
+    }
+    if not chosen:
+        parser.error("no section has these words in its title or command: see --list")
+    failed = 0
+    for number, (title, section) in enumerate(chosen.items(), 1):
+        row = stored(title)
+        if given.list:
+            state = "not measured" if row is None else f"{row['date']}, {row['seconds']} s"
+            old = ", older than its files" if row and newer(section, row) else ""
+            print(f"{title}: {section.command} ({state}{old})")
+        elif not given.write:
+            print(f"{number}/{len(chosen)} {section.command}", file=sys.stderr, flush=True)
+            if wrong := measure(title):
+                failed += 1
+                print(f"    failed: {wrong}", file=sys.stderr, flush=True)
+    if not given.list:
+        write()
     return int(failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

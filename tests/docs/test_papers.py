@@ -1,12 +1,14 @@
 """The figures on the page of papers are those of the results."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE, RESULTS = ROOT / "docs" / "papers.md", ROOT / "benches" / "RESULTS.md"
+PAGE = ROOT / "docs" / "papers.md"
+RESULTS = ROOT / "benches" / "results" / "the-papers-figures.json"
 
 pytestmark = [
     pytest.mark.skipif(not (PAGE.exists() and RESULTS.exists()), reason="not a checkout"),
@@ -38,10 +40,11 @@ def stated():
 
 def known(paper):
     """Return the numbers in the results' rows of a paper."""
-    text = RESULTS.read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith(f"| {paper}20")]
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["found"]
+    rows = [row for table in found if isinstance(table, list) for row in table]
+    rows = [row for row in rows if row[0].startswith(f"{paper}20")]
     assert rows
-    return {float(number) for row in rows for number in NUMBER.findall(row)}
+    return {float(number) for row in rows for number in NUMBER.findall(" | ".join(row))}
 
 
 def agrees(number, value):

@@ -1,6 +1,7 @@
-"""The table of eight calls is what its command prints."""
+"""The page of results is what the store has; the table of calls is what its command prints."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,47 @@ import programs
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def report():
+    spec = importlib.util.spec_from_file_location("report", ROOT / "benches" / "report.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_results_is_written_from_the_store(report, tmp_path, monkeypatch):
+    kept = report.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(report, "PAGE", tmp_path / "page.md")
+    report.main(["--write"])
+    assert report.PAGE.read_text(encoding="utf-8") == kept
+    assert {report.place(title) for title in report.SECTIONS} >= {*report.STORE.iterdir()}
+
+
+def test_measure_keeps_rows_and_where_they_are_from(report, tmp_path, monkeypatch, capsys):
+    table = 'A title\n\n| a | b |\n|---|---:|\n| `x` "y" | 1,000 |\n| ü | 2 |\n\nSeed 0.'
+    script = tmp_path / "prints.py"
+    script.write_text(f"print({table!r})")
+    monkeypatch.setattr(report, "STORE", tmp_path)
+    monkeypatch.setattr(report, "PAGE", tmp_path / "page.md")
+    section = report.Section(f"python {script}", "csrc")
+    monkeypatch.setattr(
+        report, "SECTIONS", {"One": section, "Fails": report.Section("python no", "")}
+    )
+    assert report.main(["prints"]) == 0
+    row = report.stored("One")
+    assert row["found"][1] == [["a", "b"], ["---", "---:"], ['`x` "y"', "1,000"], ["ü", "2"]]
+    assert row["found"][::2] == ["A title", "Seed 0."]
+    assert row["command"] == section.command
+    assert row["machine"] == report.machine()
+    text = report.PAGE.read_text(encoding="utf-8")
+    assert '| `x` "y" | 1,000 |' in text
+    assert row["commit"] in text
+    assert report.main(["Fails"]) == 1
+    assert report.stored("Fails") is None
+    assert "No such file" in capsys.readouterr().err
+    assert json.loads(report.place("One").read_text(encoding="utf-8")) == row
 
 
 @pytest.mark.long
