@@ -279,10 +279,11 @@ def lacking(clusters: Sequence[Cluster], survivors: Ints, vector: Complexes) -> 
     return found
 
 
-def typical_error(cluster: Cluster, s: int, precision: float) -> float:
+def typical_error(cluster: Cluster, s: int, precision: float, spread: bool) -> float:
     """Median relative error in float64 with s random stragglers of a cluster.
 
-    For exact vectors it is computed from a sample of coefficients. If "auto" would take near-exact
+    For exact vectors it is computed from a sample of coefficients; `spread` says whether they are
+    of survivors that are chosen if more came than are needed. If "auto" would take near-exact
     vectors, it is computed from a code of at most `SAMPLED` degrees with the same proportions.
     """
     rng = np.random.default_rng(0)
@@ -298,8 +299,8 @@ def typical_error(cluster: Cluster, s: int, precision: float) -> float:
         turns = cluster.q * (came[:, None] - lost) % cluster.m
         logs = np.log(2 * np.sin(np.pi / cluster.m * turns)).sum(axis=1) - math.log(cluster.m)
         log_square = np.logaddexp.reduce(2 * logs) + math.log((cluster.m - s) / came.size)
-        if s < cluster.tolerance:
-            log_square = min(log_square, 0)  # "spread" sees to that
+        if spread and s < cluster.tolerance:
+            log_square = min(log_square, 0)
         log_error = (log_square + log_row + math.log(steps)) / 2 + math.log(DOUBLE)
         if log_error > math.log(kept_error(DOUBLE, precision)):
             near = _near_growth(cluster.m, cluster.tolerance, s, steps, rng)

@@ -122,13 +122,14 @@ class Fourier:
             np.add(x[:m], (density - 1) * np.log(m), out=self._size[part])
 
 
-# Transforms of m workers take as long as products of so many factors. Measured by C on an Intel
-# Xeon with AVX-512: 512 factors at m = 1024, 390 at 2048, 310 at 4096, 290 at 16384, 240 at 65536.
-FACTORS = 256
+# Transforms of m workers take as long as products of so many factors. Measured by C with AVX-512:
+# 512 factors at m = 1024 and 390 at 2048; on an Intel Xeon 310 at 4096, 290 at 16384, 240 at 65536;
+# on an AMD EPYC 325, 318 and 328.
+FACTORS = 320
 
 
 def crossover(m: int) -> int:
-    """Factors from which on transforms are faster for blocks of any m workers, 4096 or more.
+    """Factors from which on transforms are faster for blocks of any m workers, 1024 or more.
 
     A vector by products takes time in proportion to workers times factors.
     """
