@@ -351,14 +351,15 @@ def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], 
         yield serve, _job(context, asked)
         return
     from mpi4py import MPI
-    from mpi4py.run import set_abort_status
+
+    from ..engines.mpi import abort
 
     try:
         yield serve, _job(context, asked)
     except BaseException as error:
         if MPI.COMM_WORLD.rank != 0:
             time.sleep(1.0)  # mostly the master fails with the same error: let it report first
-        set_abort_status(status_of(error))
+        abort(status_of(error))
         raise
 
 

@@ -47,6 +47,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .._base.arrays import Array
+from .._base.deadline import Deadline
 from .interface import Kind
 
 __all__ = ["ASKED", "ORDERED", "Line", "Nonsense", "Record", "WorkerEnd"]
@@ -56,7 +57,6 @@ ORDERED, ASKED = 0, 1  # the kinds of records to a worker
 NONE = -1  # no round, or no message
 # Packets cost two thirds of a stream's time; macOS has none between processes.
 _KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM
-_LONGEST_POLL = 1e6  # seconds
 
 
 class Record(NamedTuple):
@@ -248,11 +248,11 @@ class WorkerEnd:
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, and answer what is asked meanwhile; False, at once: the worker must end."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0.0:
+        end = Deadline(seconds)
+        while left := end.left:
             if left < 1e-3:  # `poll` counts whole milliseconds
                 time.sleep(left)
-            elif self._poll.poll(int(1e3 * min(left, _LONGEST_POLL))) and not self.look():
+            elif self._poll.poll(int(1e3 * left)) and not self.look():
                 return False
         return True
 

@@ -81,7 +81,10 @@ class RoundOptions:
     seed : int, default 0
         The seed of the delays.
     timeout : float, optional
-        The longest a round may wait, in seconds.
+        The longest a round may wait, in seconds. Default: as long as workers live, however long
+        they compute.
+    start_timeout : float, default 300
+        Seconds in which all workers must have started; otherwise the cluster raises TimeoutError.
     message_dtype : numpy dtype, optional
         Dtype of the messages. Less precise ones are shorter: ``"bfloat16"``, or ``float16``, which
         ends at 65504: a larger number is an error of the worker. More precise ones help if a code
@@ -134,6 +137,7 @@ class RoundOptions:
     delays: DelayModel | None = None
     seed: int = 0
     timeout: float | None = None
+    start_timeout: float = 300.0
     message_dtype: DTypeLike | None = None
     tracker: StabilityTracker | None = None
     batch: Batch | None = None
@@ -148,6 +152,9 @@ class RoundOptions:
         timeout = self.timeout
         if timeout is not None and timeout != math.inf:
             timeout = check_real("timeout", timeout, positive=True)
+        start_timeout = self.start_timeout
+        if start_timeout != math.inf:
+            start_timeout = check_real("start_timeout", start_timeout, positive=True)
         patience = self.patience
         if patience != math.inf:
             patience = check_real("patience", patience)
@@ -164,6 +171,7 @@ class RoundOptions:
         vars(self).update(
             seed=at_least("seed", self.seed, 0),
             timeout=timeout,
+            start_timeout=start_timeout,
             first_round=at_least("first_round", self.first_round, 0),
             patience=patience,
             verify=liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
@@ -209,6 +217,7 @@ class SharedKeywords(TypedDict, total=False):
     delays: DelayModel | None
     seed: int
     timeout: float | None
+    start_timeout: float
     message_dtype: DTypeLike | None
     tracker: StabilityTracker | None
     patience: float
@@ -561,7 +570,8 @@ class Transport(Protocol):
     def listen(self, seconds: float) -> Iterable[Event]:
         """Return the events so far, oldest first; if there are none, wait up to `seconds` for some.
 
-        It may return earlier, with nothing. A worker's messages come before its death.
+        `seconds` is at most a million. It may return earlier, with nothing. A worker's messages
+        come before its death.
         """
 
     def restart(self, worker: int) -> None:

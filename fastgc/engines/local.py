@@ -31,6 +31,7 @@ import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array
+from .._base.deadline import Deadline
 from ..codes import Share
 from .channel import NONE, Line, Nonsense, Record, WorkerEnd
 from .interface import Answering, Buffers, Event, Kind, Question, Task
@@ -41,7 +42,6 @@ from .worker import TRACEBACK_BYTES, Worker, as_process, failure
 
 GRACE = 1.0  # seconds for workers to end before SIGTERM, and again before SIGKILL
 _HURRY = 0.05  # while workers end: seconds between looks at who is left, and for Ctrl-C
-_LONGEST_WAIT = 1e6  # seconds of one call that waits
 
 
 class LocalCluster(Master):
@@ -195,7 +195,7 @@ class _Processes(Answering):
         events, self._gone = self._gone, []
         if events:
             return events
-        for key, _ in self._selector.select(min(seconds, _LONGEST_WAIT)):
+        for key, _ in self._selector.select(seconds):
             worker: int = key.data
             try:
                 record = self._lines[worker].read()
@@ -248,8 +248,8 @@ class _Processes(Answering):
                         os.kill(self._processes[worker].pid, insist)
                 if insist == signal.SIGKILL:
                     self._processes[worker].release()
-            deadline = time.monotonic() + GRACE
-            while running and (left := deadline - time.monotonic()) > 0:
+            grace = Deadline(GRACE)
+            while running and (left := grace.left):
                 if self._hurry and insist != signal.SIGKILL:
                     break
                 wait([line.fileno() for line in running.values()], min(left, _HURRY))

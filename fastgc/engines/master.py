@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._base.arrays import Array, Ints
+from .._base.deadline import LONGEST
 from .._base.text import listed, plural
 from ..codes import Round, Share
 from ..errors import NotDecodableError, WorkerFailedError
@@ -189,9 +190,16 @@ class Master(RoundLoop):
         return time.perf_counter()
 
     def _await_all(self) -> None:
-        while len(self._live) < self._code.n:
-            event = self._next(math.inf)
-            if event is not None and event.kind == Kind.DIED:
+        seconds = self._options.start_timeout
+        until = self._now() + seconds
+        while self._starting:
+            event = self._next(until)
+            if event is None:
+                raise TimeoutError(
+                    f"workers {listed(sorted(self._starting))} have not started within "
+                    f"{seconds:g} s, which start_timeout= changes"
+                )
+            if event.kind == Kind.DIED:
                 raise WorkerFailedError(
                     f"worker {event.worker} died while it started{event.text}", event.worker
                 )
@@ -269,7 +277,7 @@ class Master(RoundLoop):
                 if self._due:
                     self._restart(now)
                     wake = min(until, *self._due.values(), math.inf)
-                inbox.extend(self.transport.listen(max(0.0, wake - now)))
+                inbox.extend(self.transport.listen(min(max(0.0, wake - now), LONGEST)))
                 if until <= now and not inbox:
                     return None
             event = inbox.popleft()
@@ -356,7 +364,7 @@ class Master(RoundLoop):
             idle = self._idle_deaths[worker]
             self._idle_deaths[worker] += 1
             pause = min(FIRST_PAUSE * 2.0 ** (idle - 1), LONGEST_PAUSE) if idle else 0.0
-            self._due[worker] = time.perf_counter() + pause
+            self._due[worker] = self._now() + pause
 
     def _hope(self, run: Run) -> float:
         """Until when to wait for dead workers; inf if the others suffice.

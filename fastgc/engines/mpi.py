@@ -8,6 +8,8 @@ them has answered. So no message is copied, and parameters only once a round. No
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import math
 import os
 import pickle
@@ -19,7 +21,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, NoReturn, Unpack
 
@@ -28,6 +29,7 @@ from numpy.typing import DTypeLike
 
 from .. import kernels
 from .._base.arrays import Array
+from .._base.deadline import Deadline
 from .._base.extras import pip_install
 from .._base.text import listed
 from ..codes import Code
@@ -146,13 +148,13 @@ class MPICluster(Master):
                 f"this is rank {comm.rank}: clusters are made on rank 0, and the other ranks take "
                 "part by MPICluster.serve()"
             )
-        self._job = _job(comm)
+        self._comm = comm
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
     _outage = "late", "the others wait"  # a rank that dies ends the job
 
     def _open(self, task: Task) -> _Ranks:
-        return _Ranks(self._job, task)
+        return _Ranks(_job(self._comm, self._options.start_timeout), task)
 
     @staticmethod
     def serve(comm: MPI.Intracomm | None = None) -> bool:
@@ -168,11 +170,11 @@ class MPICluster(Master):
         bool
             True if this rank was a worker. On the master, False at once.
         """
-        job = _job(_check_comm(comm))
-        if job.comm.rank == 0:
+        comm = _check_comm(comm)
+        if comm.rank == 0:
             return False
         with _as_worker():
-            _serve(job.comm)
+            _serve(_job(comm).comm)
         return True
 
     @staticmethod
@@ -182,8 +184,9 @@ class MPICluster(Master):
         Parameters and result are as for `serve`. If the master calls this, all other ranks must
         call it, too.
         """
-        job = _job(_check_comm(comm))
-        if job.comm.rank == 0:
+        comm = _check_comm(comm)
+        job = _job(comm, math.inf if comm.rank else RoundOptions.start_timeout)
+        if comm.rank == 0:
             if not job.dismisses:
                 job.dismisses = True
                 weakref.finalize(job, _dismiss, job.comm)
@@ -205,9 +208,14 @@ def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
 class _Job:
     """What the clusters on one communicator share."""
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
         self.comm, copying = comm.Idup()  # nobody else uses this copy
-        _wait(copying)
+        if not _wait(copying, seconds):
+            raise TimeoutError(
+                f"not all other ranks have called MPICluster.serve() within {seconds:g} s, which "
+                "start_timeout= changes"
+            )
+        _unname()
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         if here.size > _processors():
             _Pause.spin, _Pause.least = 0.0, _LEAST[comm.rank > 0]
@@ -248,27 +256,49 @@ def _key() -> int:
     return MPI.Comm.Create_keyval()
 
 
-def _job(comm: MPI.Intracomm) -> _Job:
+def _job(comm: MPI.Intracomm, seconds: float = math.inf) -> _Job:
+    """The job of a communicator; all its ranks must ask for it, the first time in `seconds`."""
     job = comm.Get_attr(_key())
     if job is None:
-        job = _Job(comm)
+        job = _Job(comm, seconds)
         comm.Set_attr(_key(), job)
     assert isinstance(job, _Job)
     return job
 
 
+def abort(status: int) -> None:
+    """Have the job end with this status, also ranks that wait, when this program ends."""
+    _unname()
+    if MPI.COMM_WORLD.size > 1:
+        set_abort_status(status)
+
+
+@atexit.register
+def _end() -> None:
+    if hasattr(sys, "last_value") and not MPI.Is_finalized():  # an uncaught exception
+        abort(1)
+
+
+def _unname() -> None:
+    """Remove the names of the memory that MPICH shares between ranks, which all have opened.
+
+    MPICH does so when a job ends well; otherwise the memory would stay.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for name in {line.split()[5] for line in maps if "/dev/shm/mpich_shm_" in line}:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+
+
 def _leave(late: list[_Link]) -> None:
-    """Abort the job when the program ends, if the job would not end by itself."""
-    if MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
-        return
-    if hasattr(sys, "last_value"):  # an uncaught exception: other ranks may wait for this one
-        set_abort_status(1)
+    """Abort the job when the program ends, if workers hang."""
+    if MPI.Is_finalized() or hasattr(sys, "last_value"):
         return
     _settle(late, _LAST_GRACE)
     if late:
         ranks = sorted({link.worker + 1 for link in late})
         sys.stderr.write(f"fastgc: ranks {ranks} hang, so the job is aborted at its end\n")
-        set_abort_status(1)
+        abort(1)
 
 
 class _Ranks(Answering):
@@ -683,12 +713,10 @@ class _Orders:
 
     def sleep(self, seconds: float) -> bool:
         """Sleep; False, at once: the worker must end."""
-        until = time.perf_counter() + seconds
+        end = Deadline(seconds)
         while self.look():
-            left = until - time.perf_counter()
-            if left <= 0.0:
+            if not end.sleep(_LONGEST):
                 return True
-            time.sleep(min(left, _LONGEST))
         return False
 
 
@@ -704,7 +732,7 @@ def _receive_bytes(
     return pickled
 
 
-@contextmanager
+@contextlib.contextmanager
 def _as_worker() -> Iterator[None]:
     """Make this process one worker among many: one thread, which ignores Ctrl-C."""
     main = threading.current_thread() is threading.main_thread()
@@ -720,12 +748,12 @@ def _as_worker() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _exits_told() -> Iterator[None]:
     """Make ``os._exit`` abort the job and say so: some mpiexec end it silently with status 0."""
     leave, pid = os._exit, os.getpid()
 
-    def abort(status: int) -> NoReturn:
+    def say_and_abort(status: int) -> NoReturn:
         if os.getpid() == pid:  # else in a process that a gradient function forked
             rank = MPI.COMM_WORLD.rank
             text = f"fastgc: rank {rank} ended by os._exit({status}), so the job is aborted\n"
@@ -734,14 +762,14 @@ def _exits_told() -> Iterator[None]:
             MPI.COMM_WORLD.Abort(status or 1)
         leave(status)
 
-    os._exit = abort
+    os._exit = say_and_abort
     try:
         yield
     finally:
         os._exit = leave
 
 
-class _Pause:
+class _Pause(Deadline):
     """Pauses between looks for messages: none at first, then ever longer ones.
 
     MPI's own waiting keeps a processor busy, which the ranks it waits for may need.
@@ -752,26 +780,24 @@ class _Pause:
     def __init__(
         self, seconds: float = math.inf, share: float = _SHARE, longest: float = _LONGEST
     ) -> None:
-        self._start = time.perf_counter()
-        self._seconds, self._share, self._longest = seconds, share, longest
+        super().__init__(seconds)
+        self._share, self._longest = share, longest
 
     def __call__(self) -> bool:
         """Pause; False once the time is out."""
-        waited = time.perf_counter() - self._start
-        if waited >= self._seconds:
-            return False
+        waited = self.waited
         if waited < self.spin:
             os.sched_yield()
-        else:
-            pause = max(waited * self._share, self.least)
-            time.sleep(min(pause, self._longest, self._seconds - waited))
-        return True
+            return self.left > 0.0
+        return self.sleep(min(max(waited * self._share, self.least), self._longest))
 
 
-def _wait(request: MPI.Request) -> None:
-    pause = _Pause()
-    while not request.Test():
-        pause()
+def _wait(request: MPI.Request, seconds: float = math.inf) -> bool:
+    """Wait for a request; False if it has not ended in time."""
+    pause = _Pause(seconds)
+    while not (ended := request.Test()) and pause():
+        pass
+    return bool(ended)
 
 
 def _aligned(nbytes: int) -> Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import math
 import os
 import signal
 import socket
@@ -26,7 +25,7 @@ from numpy.typing import DTypeLike
 
 from .. import kernels
 from .._base import extras as _extras
-from .._base.arrays import Array, check_real
+from .._base.arrays import Array
 from ..codes import Code
 from .interface import (
     NONSENSE,
@@ -44,7 +43,6 @@ from .worker import Worker, failure
 
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
-_LONGEST_WAIT = 1e6  # seconds of one call that waits
 _ANSWER_SECONDS = 10.0  # seconds to connect to an address
 _OWN = (
     "lifetime",
@@ -73,9 +71,6 @@ class RayCluster(Master):
         Options of the actors, as ``ray.remote`` takes them, for instance ``{"num_cpus": 1}`` or
         ``resources``. By default actors use none of Ray's CPUs, so that any number fits on any
         machine, and are spread over the machines.
-    start_timeout : float
-        Seconds after which a worker that has not started counts as dead, for instance because its
-        resources do not exist.
 
     Raises
     ------
@@ -112,7 +107,6 @@ class RayCluster(Master):
         *,
         address: str | None = None,
         actor_options: Mapping[str, Any] | None = None,
-        start_timeout: float = 300.0,
         options: RoundOptions | None = None,
         **keywords: Unpack[RoundKeywords],
     ) -> None:
@@ -126,13 +120,11 @@ class RayCluster(Master):
         self._actor_options = {**usual, **(actor_options or {})}
         if taken := [name for name in _OWN if name in self._actor_options]:
             raise ValueError(f"actor_options must leave {', '.join(taken)} to the cluster")
-        if start_timeout != math.inf:
-            start_timeout = check_real("start_timeout", start_timeout, positive=True)
-        self._address, self._start_timeout = address, start_timeout
+        self._address = address
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
     def _open(self, task: Task) -> _Actors:
-        return _Actors(task, self._address, self._actor_options, self._start_timeout)
+        return _Actors(task, self._address, self._actor_options)
 
 
 class _Call(NamedTuple):
@@ -148,17 +140,13 @@ class _Call(NamedTuple):
 class _Actors(Answering):
     """The actors, and their calls that have not ended. An actor has one for start or messages."""
 
-    def __init__(
-        self, task: Task, address: str | None, options: dict[str, Any], start_timeout: float
-    ) -> None:
+    def __init__(self, task: Task, address: str | None, options: dict[str, Any]) -> None:
         self.asks = task.asks
         self._ray = ray = _extras.ray()
         self._messages = task.code.scheme.messages.counts
-        self._start_timeout = start_timeout
         self._number = _NONE
         self._theta: Any = None
         self._calls: dict[Any, _Call] = {}
-        self._deadlines: dict[Any, float] = {}  # of calls to start, in the order of calling
         self._further: dict[int, _Call] = {}  # by worker: the call that continues its round
         self._left: list[Event] = []
         self._actors: list[Any] = []
@@ -192,7 +180,6 @@ class _Actors(Answering):
         # In lists, references are fetched by the actor itself, which can report what went wrong.
         call = self._actors[worker].start.remote(worker, [self._common], self._data(worker))
         self._calls[call] = _Call(worker, _NONE, _NONE, 0.0)
-        self._deadlines[call] = time.monotonic() + self._start_timeout
 
     def restart(self, worker: int) -> None:
         self._ray.kill(self._actors[worker])  # it may only have been out of reach
@@ -227,7 +214,6 @@ class _Actors(Answering):
                 self._call(call)
             self._further.clear()
         events += [self._event(*ended) for ended in self._ended(0.0 if events else seconds)]
-        events += self._overdue()
         dead = {event.worker for event in events if event.kind == Kind.DIED}
         if dead:  # other calls of a dead worker report the same death
             self._calls = {
@@ -239,9 +225,6 @@ class _Actors(Answering):
 
     def _ended(self, seconds: float) -> list[tuple[_Call, Any]]:
         """Wait for a call to end; return all that have ended, and what they returned or raised."""
-        if self._deadlines:
-            seconds = min(seconds, next(iter(self._deadlines.values())) - time.monotonic())
-        seconds = min(max(seconds, 0.0), _LONGEST_WAIT)
         if not self._calls:
             time.sleep(seconds)
             return []
@@ -252,8 +235,6 @@ class _Actors(Answering):
             values = self._ray.get(ended)
         except self._ray.exceptions.RayError:
             values = [self._value(call) for call in ended]
-        for call in ended:
-            self._deadlines.pop(call, None)
         return [(self._calls.pop(call), value) for call, value in zip(ended, values, strict=True)]
 
     def _value(self, call: Any) -> Any:
@@ -286,17 +267,6 @@ class _Actors(Answering):
             else:
                 self._left.append(Event(Kind.LEFT, worker, number))
         return Event(Kind.MESSAGE, worker, number, index, message, energy=energy)
-
-    def _overdue(self) -> list[Event]:
-        """The deaths of workers that took too long to start."""
-        now, events = time.monotonic(), []
-        for ref in [ref for ref, deadline in self._deadlines.items() if deadline <= now]:
-            del self._deadlines[ref]
-            worker = self._calls.pop(ref).worker
-            self._ray.kill(self._actors[worker])
-            text = f": Ray has not started it within {self._start_timeout} s, for want of resources"
-            events.append(Event(Kind.DIED, worker, text=text))
-        return events
 
 
 def _is_computed(value: Any) -> bool:

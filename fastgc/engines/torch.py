@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._base.arrays import Array
+from .._base.deadline import LONGEST, Deadline
 from .._base.extras import pip_install
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master
@@ -53,7 +54,7 @@ _NONE = -1
 _ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, besides those of Kind
 _START, _BYE = 103, 104
 _QUESTION = 105
-_LONG = timedelta(days=7)  # of a wait for the other side, which may be at work or asleep
+_LONG = timedelta(seconds=LONGEST)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
 GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -273,7 +274,7 @@ class _Ranks(Answering):
     def listen(self, seconds: float) -> list[Event]:
         events: list[Event] = []
         with contextlib.suppress(queue.Empty):
-            events.append(self._events.get(True, min(max(seconds, 0.0), threading.TIMEOUT_MAX)))
+            events.append(self._events.get(True, seconds))
             while True:
                 events.append(self._events.get_nowait())
         return events
@@ -284,9 +285,9 @@ class _Ranks(Answering):
             link.over = True
             link.orders.put((_END, _NONE, 0, 0.0, None))
         self._job.store.set(f"fastgc/{self._job.clusters}/closed", b"")
-        until = time.monotonic() + GRACE
+        grace = Deadline(GRACE)
         for link in links:
-            link.receiver.join(max(0.0, until - time.monotonic()))
+            link.receiver.join(grace.left)
         self._job.open = False
 
 

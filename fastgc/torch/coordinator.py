@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .._base.deadline import Deadline
+
 __all__ = ["Coordinator", "Server"]
 
 _SETTLE = 3.0  # seconds to answer in, once somebody has waited for `hang` seconds already
@@ -359,7 +361,7 @@ class Server:
                     self._read(key.data)
             now = time.monotonic()
             for line in list(self._lines.values()):
-                if line.run is None and now - line.since > _SPEAK:
+                if line.run is None and not line.speak.left:
                     self._drop(line)
             for run in self._runs.values():
                 run.tick(now)
@@ -373,12 +375,10 @@ class Server:
 
         If guards start ranks again, wait also for those that died, which would look for it in vain.
         """
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            runs = list(self._runs.values())
-            if not self.connected and not (guarded and any(each.awaits for each in runs)):
+        end = Deadline(seconds)
+        while self.connected or (guarded and any(e.awaits for e in list(self._runs.values()))):
+            if not end.sleep(0.02):
                 break
-            time.sleep(0.02)
 
     def close(self) -> None:
         """End, and close all connections."""
@@ -457,5 +457,5 @@ class _Line:
     """A connection."""
 
     def __init__(self, made: socket.socket) -> None:
-        self.socket, self.left, self.since = made, b"", time.monotonic()
+        self.socket, self.left, self.speak = made, b"", Deadline(_SPEAK)
         self.run: Coordinator | None = None

@@ -20,12 +20,12 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 import traceback
 import zlib
 from pathlib import Path
 
 from .._base.arrays import at_least
+from .._base.deadline import Deadline
 from ..errors import FinishedError, LeftOutError, LostError
 from .coordinator import Server
 
@@ -144,7 +144,7 @@ class _Guard:
         """Run the script as often as needed, and return the exit status to end with."""
         short = 0  # short lives in a row
         while True:
-            begin = time.monotonic()
+            life = Deadline(_SHORT)
             status = self._live()
             if self._stopped:
                 return 128 + self._stopped
@@ -156,7 +156,7 @@ class _Guard:
                 return 128 - status
             why = "was left out" if status == _LEFT_OUT else "raised an error"
             why = f"was killed by {_name_of(-status)}" if status < 0 else why
-            short = short + 1 if time.monotonic() - begin < _SHORT else 0
+            short = short + 1 if life.left else 0
             if short > self._restarts:
                 self._say(f"{why}, {short} times in a row within a minute: it is not started again")
                 return 1
@@ -181,9 +181,9 @@ class _Guard:
 
     def _pause(self, short: int) -> None:
         """Pause before a restart: not after the first short life, then 1 s, doubled each time."""
-        end = time.monotonic() + (min(2.0 ** (short - 2), _LONGEST_PAUSE) if short > 1 else 0.0)
-        while not self._stopped and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.1))
+        pause = Deadline(min(2.0 ** (short - 2), _LONGEST_PAUSE) if short > 1 else 0.0)
+        while not self._stopped and pause.sleep(0.1):
+            pass
 
     def _say(self, what: str) -> None:
         print(f"fastgc.guard: {self._name} {what}", file=sys.stderr, flush=True)

@@ -27,7 +27,6 @@ import socket
 import stat
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -36,6 +35,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from .._base.deadline import Deadline
 from ..errors import FinishedError, LeftOutError, LostError
 from .coordinator import keep_alive
 
@@ -230,9 +230,9 @@ class Member:
 
     def finish(self, step: int) -> None:
         """Tell that the run has ended, until the coordinator knows it: it may be starting again."""
-        until = time.monotonic() + max(self.hang, _REACH)
+        end = Deadline(max(self.hang, _REACH))
         with self._changed:
-            while self._error is None and time.monotonic() < until:
+            while self._error is None and end.left:
                 self.say("finish", step)
                 self._changed.wait(1.0)
 
@@ -247,7 +247,7 @@ class Member:
         None comes if the view has changed. A connection for something else is refused: its sender
         may have thought that this rank lacks what it has got from another one meanwhile.
         """
-        until = time.monotonic() + seconds
+        end = Deadline(seconds)
         while True:
             self.state_at.settimeout(0.1)
             with contextlib.suppress(TimeoutError):
@@ -266,7 +266,7 @@ class Member:
             view = self.view
             if number and (view is None or view.number != number):
                 raise ConnectionError("the view has changed")
-            if time.monotonic() > until:
+            if not end.left:
                 raise TimeoutError("no rank has sent the state")
 
     def call(self, name: str, address: list[Any], number: int) -> socket.socket:
@@ -303,7 +303,7 @@ class Member:
 
     def _connect(self, seconds: float) -> socket.socket:
         """Connect to the coordinator, and say hello."""
-        until = time.monotonic() + seconds
+        end = Deadline(seconds)
         while True:
             try:
                 line = socket.create_connection(self._address, timeout=max(1.0, seconds))
@@ -315,14 +315,13 @@ class Member:
                     undone.pop_all()
                 return line
             except OSError as error:
-                if self._closing or time.monotonic() > until:
+                if self._closing or not end.sleep(_RETRY):
                     host, port = self._address
                     raise RuntimeError(
                         f"the coordinator at {host}:{port}, by which ranks find each other, cannot "
                         f"be reached for {seconds:g} s: {error}. It runs in python -m "
                         "fastgc.store, or in the guard of rank 0"
                     ) from None
-                time.sleep(_RETRY)
 
     def _hello(self) -> dict[str, Any]:
         last = self.last
@@ -515,7 +514,7 @@ class _Board(dist.Store):  # type: ignore[misc]
         self.number, self._member = number, member
         self._found: dict[str, bytes] = {}
         self._there = threading.Condition()
-        self._until = time.monotonic() + _BUILD
+        self._end = Deadline(_BUILD)
         self._closed = False
 
     def take(self, key: str, value: bytes) -> None:
@@ -539,10 +538,9 @@ class _Board(dist.Store):  # type: ignore[misc]
     def wait(self, keys: Iterable[str], timeout: object = None) -> None:
         with self._there:
             while not all(key in self._found for key in keys):
-                left = self._until - time.monotonic()
-                if self._closed or left <= 0:
+                if self._closed or not self._end.left:
                     raise RuntimeError("the view has changed")
-                self._there.wait(left)
+                self._there.wait(self._end.left)
 
     def check(self, keys: Iterable[str]) -> bool:
         return all(key in self._found for key in keys)

@@ -99,7 +99,7 @@ def test_a_worker_at_another_round_has_no_answer():
         cluster.transport.ask(0, Question(99, 5, Share(1)))
         events = []
         while not events or events[-1].kind != Kind.ANSWER:
-            events += cluster.transport.listen(np.inf)
+            events += cluster.transport.listen(60.0)
         assert (events[-1].index, events[-1].message) == (99, None)
         del events
 
@@ -135,6 +135,13 @@ def test_shards_that_cannot_be_loaded(loaded, match):
     with pytest.raises(WorkerFailedError, match=match) as caught:
         LocalCluster(Uncoded(2, 2), [1.0, Shard()], np.multiply, 1)
     assert caught.value.worker == 1
+
+
+def test_a_worker_that_stops_while_it_starts_is_named(monkeypatch):
+    monkeypatch.setattr(local, "GRACE", 0.05)
+    stops = Remote("__import__('os').kill(__import__('os').getpid(), 19)")
+    with pytest.raises(TimeoutError, match=r"^workers 1 have not started within 0.5 s, "):
+        LocalCluster(Uncoded(2), [1.0, stops], np.multiply, 1, start_timeout=0.5)
 
 
 def test_close_ends_a_worker_that_will_not_end(monkeypatch):

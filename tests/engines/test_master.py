@@ -158,7 +158,7 @@ def test_a_worker_begins_with_the_message_that_it_is_handed():
         transport.hand(0, 1, 0.0)
         events = []
         while len(events) < 2:
-            events += transport.listen(np.inf)
+            events += transport.listen(60.0)
         assert [event.index for event in events] == [1, 2]
         assert [float(event.message[0]) for event in events] == [2.0, 4.0]
         del events

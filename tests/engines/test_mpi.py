@@ -28,6 +28,9 @@ from fastgc import *
 from fastgc.engines.mpi import MPICluster
 
 pids = MPI.COMM_WORLD.allgather(os.getpid())
+if MPI.COMM_WORLD.rank == 0:
+    shared = [line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich_" in line]
+    print("shared:", *shared, flush=True)
 
 def serve():
     if MPICluster.serve():
@@ -44,7 +47,7 @@ class Job:
         self.mark = f"{name}={self.mark}".encode()
 
     def end(self, seconds=SECONDS):
-        """Wait for the end, and require that no process is left."""
+        """Wait for the end, and require that no process and no memory with a name is left."""
         try:
             self.out, self.err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -58,6 +61,8 @@ class Job:
         while self.pids() and time.monotonic() < until:
             time.sleep(0.05)
         assert self.pids() == []
+        shared = [line.split()[1:] for line in self.out.splitlines() if line.startswith("shared:")]
+        assert not any(os.path.exists(name) for names in shared for name in names)
         return self
 
     def pids(self):
@@ -206,6 +211,39 @@ def test_uncaught_exception_of_the_master_ends_the_job(job, where):
     assert "LookupError: the master is lost" in ended.err
 
 
+@pytest.mark.parametrize("where", ["before", pytest.param("after", marks=pytest.mark.long)])
+def test_uncaught_exception_of_a_worker_ends_the_job(job, where):
+    ended = job(
+        3,
+        f"""
+        if {where!r} == "before" and MPI.COMM_WORLD.rank == 2:
+            raise LookupError("a worker is lost")
+        if not MPICluster.serve():
+            with MPICluster(Uncoded(2), [1.0] * 2, np.multiply, 1) as cluster:
+                cluster.step(np.ones(1), np.empty(1))
+        elif MPI.COMM_WORLD.rank == 2:
+            raise LookupError("a worker is lost")
+        """,
+    ).end()
+    assert ended.process.returncode != 0
+    assert "LookupError: a worker is lost" in ended.err
+
+
+def test_a_rank_that_does_not_serve_is_not_waited_for(job):
+    ended = job(
+        3,
+        """
+        import time
+        if MPI.COMM_WORLD.rank == 2:
+            time.sleep(600)
+        serve()
+        MPICluster(Uncoded(2), [1.0] * 2, np.multiply, 1, start_timeout=0.5)
+        """,
+    ).end()
+    assert ended.process.returncode != 0
+    assert "TimeoutError: not all other ranks have called MPICluster.serve() within" in ended.err
+
+
 @pytest.mark.long
 def test_interrupt_ends_the_job(job):
     ended = job(
@@ -219,7 +257,8 @@ def test_interrupt_ends_the_job(job):
                     print("begun", flush=True)
         """,
     )
-    assert ended.process.stdout.readline() == "begun\n"
+    while ended.process.stdout.readline() != "begun\n":
+        pass
     ended.process.send_signal(signal.SIGINT)
     ended.end()
     assert ended.process.returncode != 0
@@ -246,6 +285,13 @@ def test_command_says_once_what_is_wrong():
     assert job.process.returncode != 0
     assert job.err.count("this job has 3: mpiexec -n 8") == 1
     assert "Traceback" not in job.err
+
+
+def test_command_without_mpiexec():
+    words = "-m", "fastgc", "train", "--engine", "mpi", "-n", "4"
+    done = programs.run(programs.python(*words), status=2)
+    assert done.stderr.startswith("fastgc: --engine mpi: 4 workers need 5 ranks")
+    assert done.stderr.count("\n") == 1
 
 
 def test_what_is_missing_is_named():

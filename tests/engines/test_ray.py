@@ -215,7 +215,7 @@ def test_shards_that_cannot_be_loaded(loaded, match):
 
 
 def test_worker_that_never_starts():
-    with pytest.raises(WorkerFailedError, match=r"worker 0 died while it started: .* within 0.5 s"):
+    with pytest.raises(TimeoutError, match=r"^workers 0 have not started within 0.5 s, "):
         RayCluster(
             Uncoded(1),
             [1.0],
@@ -358,8 +358,6 @@ def test_messages_outlive_the_cluster():
         ({"actor_options": {"num_cpu": 1}}, ValueError, "num_cpu"),
         ({"actor_options": {"max_restarts": 3}}, ValueError, "must leave max_restarts to the cl"),
         ({"options": {"num_cpus": 1}}, TypeError, "given as actor_options="),
-        ({"start_timeout": 0.0}, ValueError, "start_timeout must be positive"),
-        ({"start_timeout": "1"}, TypeError, "start_timeout must"),
         ({"colour": "red"}, TypeError, "colour"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fastgc._base import deadline
 from fastgc.torch import guard
 
 # The script counts its lives in a file; each life does what its argument says.
@@ -151,7 +152,7 @@ class Lives:
 )
 def test_main_pauses_between_short_lives(lives, restarts, begun, status, monkeypatch, capsys):
     lived = Lives(lives)
-    monkeypatch.setattr(guard, "time", lived)
+    monkeypatch.setattr(deadline, "time", lived)
     monkeypatch.setattr(guard.subprocess, "Popen", lived)
     monkeypatch.setattr(guard.signal, "signal", lambda *_: None)
     monkeypatch.delenv("RANK", raising=False)
