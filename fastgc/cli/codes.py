@@ -12,7 +12,7 @@ from ..training.history import APPROXIMATE, left_out
 from . import options
 from .common import CHOOSING, command, echo, why
 from .options import Size, named, repeated, size_of
-from .output import Column, Tables, check_pictures, draw, microseconds
+from .output import Column, Picture, Tables, microseconds
 
 if TYPE_CHECKING:
     from ..stability import StabilityRow
@@ -35,7 +35,6 @@ class Asked(Size):
     plot: Path | None = options.picture(
         "Plot the workers waited for, and the error, against the load to this file."
     )
-    width: str = options.width()
 
 
 @command(CHOOSING, "fastgc codes rs binary bcc:load=5 -n 12 -s 3")
@@ -44,33 +43,34 @@ def codes(what: Asked, output: Tables) -> None:
     from .. import plotting
     from .._base.progress import share_bar
 
-    output.check()
-    check_pictures(what.width, what.plot)
+    output.check(what.plot)
     n, s = size_of(what)
     trials = repeated(what.trials, _ROUNDS, n)
     made, notes = _made(what, n, s)
-    with share_bar("measuring", len(made)) as show:
-        measured, held = [], {}
-        for at, (name, code) in enumerate(made.items()):
-            try:
-                row, held[name] = figures_of(name, code, trials, what.seed, partial(show, at))
-                measured.append(row)
-            except MemoryError as error:
-                if what.names:
-                    raise
-                notes.append(f"{name}: {why(error)}")
     title = (
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; {trials} "
         f"rounds, messages in random order, seed {what.seed}"
     )
-    draw(lambda: plotting.cost_curves(measured, caption=title), what.plot, what.width)
-    rows = [{"code": name, **each} for name, each in held.items()]
-    if output.write(held, rows):
-        return
-    _show(title, rows, output)
-    output.explain(codes=held)
-    if apart := _loads_apart(measured):
-        echo(f"\n{apart}" if output.markdown else apart)
+    measured: list[StabilityRow] = []
+    held: dict[str, dict[str, Any]] = {}
+    try:
+        with share_bar("measuring", len(made)) as show:
+            for at, (name, code) in enumerate(made.items()):
+                try:
+                    row, held[name] = figures_of(name, code, trials, what.seed, partial(show, at))
+                    measured.append(row)
+                except MemoryError as error:
+                    if what.names:
+                        raise
+                    notes.append(f"{name}: {why(error)}")
+    finally:  # after an error or Ctrl-C as well, of the codes before it
+        if held:
+            output.deliver(
+                held,
+                [{"code": name, **each} for name, each in held.items()],
+                lambda: _show(title, measured, held, output),
+                Picture(what.plot, lambda: plotting.cost_curves(measured, caption=title)),
+            )
     for note in notes:
         echo(note, err=True)
 
@@ -171,8 +171,11 @@ _RESIDUALS = [
 ]
 
 
-def _show(title: str, rows: list[dict[str, Any]], output: Tables) -> None:
+def _show(
+    title: str, measured: list[StabilityRow], held: dict[str, dict[str, Any]], output: Tables
+) -> None:
     """Print costs, and residuals of the codes that may leave out part of the gradient."""
+    rows = [{"code": name, **each} for name, each in held.items()]
     output.table(title, _COSTS, rows)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; worst: "
@@ -185,15 +188,17 @@ def _show(title: str, rows: list[dict[str, Any]], output: Tables) -> None:
         for row in rows
         if max(row["residual"], row["worst_residual"]) > APPROXIMATE or not row["worst_is_known"]
     ]
-    if not rough:
-        return
-    if output.markdown:
-        echo()
-    output.table(APPROXIMATIONS, _RESIDUALS, rough)
-    output.explain(
-        "left out, mean: part of the gradient that is left out, root mean square over random "
-        "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"
-    )
+    if rough:
+        if output.markdown:
+            echo()
+        output.table(APPROXIMATIONS, _RESIDUALS, rough)
+        output.explain(
+            "left out, mean: part of the gradient that is left out, root mean square over random "
+            "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"
+        )
+    output.explain(codes=held)
+    if apart := _loads_apart(measured):
+        echo(f"\n{apart}" if output.markdown else apart)
 
 
 def _loads_apart(rows: Sequence[StabilityRow]) -> str:

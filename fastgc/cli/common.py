@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -68,8 +68,12 @@ def _begin(
 
 
 def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
-    """Print a text; on an ASCII terminal not in UTF-8, which Typer uses by default."""
-    typer.echo(text, file=sys.stderr if err else sys.stdout, nl=nl)
+    """Print a text; on an ASCII terminal not in UTF-8, which Typer uses by default.
+
+    What is said beside the output, with `err`, is not worth an error: its disk may be full.
+    """
+    with suppress(OSError) if err else nullcontext():
+        typer.echo(text, file=sys.stderr if err else sys.stdout, nl=nl)
 
 
 # ------------------------------------------------------------------------------------- options
@@ -85,6 +89,9 @@ class Options:
     """
 
     panel: ClassVar[str | None] = None
+
+    def end(self) -> None:
+        """Do what is left to do when the command has done its work."""
 
     def __init_subclass__(cls, panel: str | None = None) -> None:
         cls.panel = panel
@@ -132,6 +139,8 @@ def command(panel: str, example: str) -> Callable[[F], F]:
                 given[name] = hints[name](**{each.name: given.pop(each.name) for each in group})
             with clear_errors():
                 function(**given)
+            for name in groups:
+                given[name].end()
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -260,7 +269,7 @@ def clear_errors() -> Iterator[None]:
     except BrokenPipeError:  # the reader of our output has closed the pipe: Typer ends quietly
         raise
     except (*_MISUSE, ArithmeticError, ImportError, OSError, MemoryError) as e:
-        _say(why(e), e)
+        _say(text_of(e), e)
         raise typer.Exit(status_of(e)) from None
     except KeyboardInterrupt as e:
         _say("interrupted; the worker processes have ended", e)
@@ -274,8 +283,14 @@ def why(error: BaseException) -> str:
     return f"too large for memory: {error}" if str(error) else "too large for memory"
 
 
+def text_of(error: BaseException) -> str:
+    """Return what is said of an error: of one of the disk, the file and what was wrong."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return why(error)
+    said = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    return said if error.filename is None else f"{error.filename}: {said}"
+
+
 def _say(text: str, error: BaseException) -> None:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
     for line in (text, *getattr(error, "__notes__", ())):
         echo(f"fastgc: {line}", err=True)

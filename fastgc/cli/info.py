@@ -39,11 +39,13 @@ def info(output: Facts) -> None:
         "package": str(Path(__file__).parents[1]),
         "files": files(Path(__file__).parents[1]),
     }
-    if output.write(facts):
-        return
-    for name, value in facts.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        echo(f"{name:<10} {shown}")
+
+    def show() -> None:
+        for name, value in facts.items():
+            shown = ", ".join(value) if isinstance(value, list) else value
+            echo(f"{name:<10} {shown}")
+
+    output.deliver(facts, (), show)
 
 
 def files(package: Path) -> str:

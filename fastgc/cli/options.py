@@ -169,6 +169,12 @@ def width() -> Any:
     )
 
 
+def title() -> Any:
+    return option(
+        None, 'Title of pictures, in place of what they show; "" for none, as papers have captions.'
+    )
+
+
 def timeline(of: str) -> Any:
     return option(
         None,

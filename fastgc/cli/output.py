@@ -1,20 +1,25 @@
-"""Output of commands: files, tables and pictures, and the options that say where they go."""
+"""Output of commands: figures, tables and pictures, and the options that say where they go."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
 from rich.console import Console
 
+from .._base.writing import probe, write_file
 from ..codes import catalogue
 from . import options
-from .common import Options, echo
+from .common import Options, echo, text_of
 
 DRAWN = 3  # rounds of a timeline
 MOST_DRAWN = 8  # codes, or runs, in one picture of timelines, at most
@@ -35,44 +40,140 @@ class Column(NamedTuple):
         return self.form(value) if callable(self.form) else format(value, self.form)
 
 
+class Picture(NamedTuple):
+    """A picture to draw, if it has a file."""
+
+    path: Path | None
+    make: Callable[[], Any]
+    what: str = "plot"
+
+
 class Output(Options):
-    """The files of a command's figures, and the form of its tables."""
+    """The files of a command's figures and pictures, and the form of its tables.
+
+    Figures are written first, then tables are shown, and pictures are drawn last. Whatever fails is
+    said, with its file, all else is done, and the command ends with status 1.
+    """
 
     json_file: Path | None = None
     csv_file: Path | None = None
     markdown: bool = False
+    width: str = "double"
+    title: str | None = None
+    failed: list[Exception] = field(default_factory=list)
 
     @property
     def printed(self) -> bool:
         """Whether figures are printed instead of a table."""
         return PRINTED in (self.json_file, self.csv_file)
 
-    def check(self) -> None:
-        """Raise ValueError unless figures can be written to the given files, or printed."""
+    def check(self, *pictures: Path | None, files: Iterable[Path | None] = ()) -> None:
+        """Raise unless figures, pictures and further files can be written, or figures printed."""
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
-            if path is None or path == PRINTED:
-                continue
-            if path.suffix.lower() != f".{kind}":
+            if path not in (None, PRINTED) and path.suffix.lower() != f".{kind}":
                 raise ValueError(
                     f"--{kind} {path}: a file's name must end in .{kind}; --{kind} - prints"
                 )
-            check_files(path)
         if self.json_file == self.csv_file == PRINTED:
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
+        plain = [self.json_file, self.csv_file, *files]
+        known: set[Path] = set()
+        for path in (*plain, *pictures):
+            if path in (None, PRINTED):
+                continue
+            if path.resolve() in known:
+                raise ValueError(f"two outputs go to {path}: they must name different files")
+            known.add(path.resolve())
+            if path in plain:
+                probe(path)
+                continue
+            from .. import plotting
 
-    def write(self, held: object, rows: Sequence[Mapping[str, Any]] = ()) -> bool:
-        """Write what JSON and CSV hold; return whether they were printed instead of a table."""
+            plotting.check_path(path)
+            plotting.style(self.width)
+
+    def end(self) -> None:
+        """End the command with status 1 if anything could not be written."""
+        for error in self.failed:
+            if isinstance(error, BrokenPipeError):  # the reader of our output has closed the pipe
+                raise error  # Typer ends quietly
+        if self.failed:
+            raise typer.Exit(1)
+
+    def save(
+        self,
+        path: Path | None,
+        write: Callable[[Path], object],
+        what: str = "figures",
+        errors: type[Exception] = OSError,
+    ) -> None:
+        """Write a file, if it is named, and say so."""
+        if path is None or path == PRINTED:
+            return
+        with self._apart(f"{path}", errors):
+            write(path)
+            echo(f"{what} written to {path}", err=True)
+
+    def keep(self, held: object, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write figures to their files in silence, before others come that `deliver` adds."""
+        for path, text in self._figures(held, rows):
+            if path != PRINTED:
+                with contextlib.suppress(OSError):
+                    _write_text(text, path)
+
+    def deliver(
+        self,
+        held: object,
+        rows: Sequence[Mapping[str, Any]],
+        show: Callable[[], object],
+        *pictures: Picture,
+    ) -> None:
+        """Write what JSON and CSV hold, show tables unless figures are printed, and draw."""
+        for path, text in self._figures(held, rows):
+            self.save(path, partial(_write_text, text))
+        with self._apart("standard output", OSError):
+            for path, text in self._figures(held, rows):
+                if path == PRINTED:
+                    echo(text, nl=False)
+            if not self.printed:
+                show()
+        for each in pictures:
+            self.save(each.path, partial(self._draw, each.make), each.what, Exception)
+
+    def _figures(
+        self, held: object, rows: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[Path, str]]:
+        """Yield files of figures, and their text. CSV has the keys of the first row as columns."""
         if self.json_file is not None:
-            write_text(self.json_file, json_text(held))
-        self.write_csv(rows)
-        return self.printed
-
-    def write_csv(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write the lines of CSV, with the keys of the first as columns."""
+            yield self.json_file, json_text(held)
         if self.csv_file is not None:
             head = list(rows[0]) if rows else []
             lines = [head, *([row[name] for name in head] for row in rows)]
-            write_text(self.csv_file, "".join(map(csv_line, lines)))
+            yield self.csv_file, "".join(map(csv_line, lines))
+
+    def _draw(self, make: Callable[[], Any], path: Path) -> None:
+        from matplotlib import rc_context
+
+        from .. import plotting
+        from ..plotting.panels import retitle
+
+        settings: Any = plotting.style(self.width)
+        with rc_context(settings):
+            picture = make()
+            if self.title is not None:
+                retitle(picture, self.title)
+            plotting.save(picture, path)
+
+    @contextlib.contextmanager
+    def _apart(self, name: str, errors: type[Exception]) -> Iterator[None]:
+        """Go on after an error of the output of this name, and say what it was."""
+        try:
+            yield
+        except errors as error:
+            self.failed.append(error)
+            if not isinstance(error, BrokenPipeError):
+                said = " ".join(text_of(error).removeprefix(f"{name}: ").split())
+                echo(f"fastgc: warning: {name}: {said}", err=True)
 
     def table(
         self, title: str, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]], **how: Any
@@ -102,7 +203,10 @@ class Output(Options):
             named = [[describe(row[0]), *row[1:]] for row in rows]
             echo(markdown_table(title, heads, named) + "\n" * several)
         else:
-            Console().print(rich_table(title, heads, rows))
+            console = Console()
+            with console.capture() as text:  # to print, Console ends the program if a pipe closes
+                console.print(rich_table(title, heads, rows))
+            echo(text.get(), nl=False)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Explain columns and names of codes in a terminal; in Markdown they are in words."""
@@ -115,11 +219,13 @@ class Output(Options):
 
 
 class Tables(Output):
-    """Figures as CSV or JSON, or tables of Markdown."""
+    """Figures as CSV or JSON, or tables of Markdown; the form of pictures."""
 
     csv_file: Path | None = options.figures("csv")
     json_file: Path | None = options.figures("json")
     markdown: bool = options.markdown()
+    width: str = options.width()
+    title: str | None = options.title()
 
 
 def json_text(held: object) -> str:
@@ -137,33 +243,8 @@ def csv_line(values: Iterable[Any]) -> str:
     return text.getvalue()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write figures to a file and say so, or print them."""
-    if path == PRINTED:
-        echo(text, nl=False)
-    else:
-        path.write_text(text, encoding="utf-8", newline="")
-        echo(f"figures written to {path}", err=True)
-
-
-def check_files(*paths: Path | None) -> None:
-    """Raise ValueError unless files can be written to these paths."""
-    for path in paths:
-        if path is not None and not path.resolve().parent.is_dir():
-            raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
-        if path is not None and path.is_dir():
-            raise ValueError(f"{path} is a folder: name a file")
-
-
-def check_pictures(width: str, *paths: Path | None) -> None:
-    """Raise ValueError unless pictures of this width can be written to these paths."""
-    for path in paths:
-        check_files(path)
-        if path is not None:
-            from .. import plotting
-
-            plotting.check_path(path)
-            plotting.style(width)
+def _write_text(text: str, path: Path) -> None:
+    write_file(path, text.encode())
 
 
 def check_drawn(names: Sequence[str], instead: str) -> None:
@@ -173,20 +254,6 @@ def check_drawn(names: Sequence[str], instead: str) -> None:
             f"--timeline draws at most {MOST_DRAWN} codes in one picture, not {len(names)}: "
             f"{instead}"
         )
-
-
-def draw(make: Callable[[], Any], path: Path | None, width: str, what: str = "plot") -> None:
-    """Make a picture of this width, write it to a file if there is one, and say so."""
-    if path is None:
-        return
-    from matplotlib import rc_context
-
-    from .. import plotting
-
-    settings: Any = plotting.style(width)
-    with rc_context(settings):
-        plotting.save(make(), path)
-    echo(f"{what} written to {path}", err=True)
 
 
 def microseconds(seconds: float) -> str:

@@ -18,13 +18,7 @@ from ..coding.arguments import arguments_of
 from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .output import (
-    Column,
-    Tables,
-    check_pictures,
-    draw,
-    milliseconds,
-)
+from .output import Column, Picture, Tables, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Choice
@@ -68,7 +62,6 @@ class Search(Sought, options.Simulated, options.Recorded):
     plot: Path | None = options.picture(
         "Plot time and amplification of rounding errors against load to this file."
     )
-    width: str = options.width()
 
 
 @command(CHOOSING, "fastgc plan rs binary -n 12 --memory 4 --delays exponential:mean=0.01")
@@ -77,8 +70,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     from .. import planning, plotting
     from ..planning.plan import reasons
 
-    output.check()
-    check_pictures(what.width, what.plot)
+    output.check(what.plot)
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n, default=0)
     speeds = _speeds(what.speeds, n)
@@ -103,22 +95,28 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     )
     best = found.by_code()
     about = f"n = {n}; {source.text}"
-    draw(lambda: plotting.load_curves(found, caption=about), what.plot, what.width)
     options.say_unknown(
         source.model, ((choice.name, choice.simulation) for choice in found.choices)
     )
     shown = found.choices if what.all_loads else best
     listed = [_figures(choice) for choice in shown]
-    if output.write({"choices": listed, "refused": found.refused}, listed):
-        return
     title = (
         f"n={n} workers, k={k} partitions; {source.text}; {source.cost(what.cost, k):.3g} s per "
         f"partition; {rounds} rounds each, seed {what.seed}"
     )
     rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
     approximate = any(each.simulation.residuals is not None for each in shown)
-    _show(title, rows, approximate, output)
-    _remark(best)
+
+    def show() -> None:
+        _show(title, rows, approximate, output)
+        _remark(best)
+
+    output.deliver(
+        {"choices": listed, "refused": found.refused},
+        listed,
+        show,
+        Picture(what.plot, lambda: plotting.load_curves(found, caption=about)),
+    )
     for line in reasons(found.refused):
         echo(line, err=True)
 
@@ -216,7 +214,6 @@ class Fitted(Options):
     unit: str = options.unit()
     columns: str | None = options.columns()
     plot: Path | None = options.picture("Plot the times and the models to this file.")
-    width: str = options.width()
 
 
 @command(CHOOSING, "fastgc fit times.csv --unit ms")
@@ -226,26 +223,28 @@ def fit(what: Fitted, output: Tables) -> None:
     from ..delays import fit as fit_models
     from ..delays.text import written
 
-    output.check()
-    check_pictures(what.width, what.plot)
+    output.check(what.plot)
     times = _recorded(what.file, what.unit, what.columns)
     fits = fit_models(times)
     about = f"{times.size} times of {what.file.name}"
-    draw(lambda: plotting.fit_curves(times, fits, caption=about), what.plot, what.width)
     figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
-    if output.write(figures, figures):
-        return
     rows = [
         [written(found.model), f"{found.aic:.0f}", f"{found.ks:.3f}", f"{found.p_value:.3f}"]
         for found in fits
     ]
     title = f"{times.size} times, median {1e3 * np.median(times):.3g} ms, from {what.file.name}"
-    output.show(title, ["model", "AIC", "KS", "p"], rows, describe=str)
-    echo(
-        "best first, by Akaike's criterion (AIC); KS: largest distance between the distribution "
-        "functions of the times and of the model; p: probability of such a distance if the model "
-        "is right (if p is below 0.05 or so, plan with empirical:FILE instead)"
-    )
+
+    def show() -> None:
+        output.show(title, ["model", "AIC", "KS", "p"], rows, describe=str)
+        echo(
+            "best first, by Akaike's criterion (AIC); KS: largest distance between the "
+            "distribution functions of the times and of the model; p: probability of such a "
+            "distance if the model is right (if p is below 0.05 or so, plan with empirical:FILE "
+            "instead)"
+        )
+
+    picture = Picture(what.plot, lambda: plotting.fit_curves(times, fits, caption=about))
+    output.deliver(figures, figures, show, picture)
 
 
 def _recorded(file: Path, unit: str, columns: str | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -16,7 +16,7 @@ from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
 from .options import Source
-from .output import DRAWN, Column, Tables, check_drawn, check_pictures, draw, milliseconds
+from .output import DRAWN, Column, Picture, Tables, check_drawn, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
@@ -49,7 +49,6 @@ class Rounds(Codes, options.Simulated, options.Recorded):
     seed: int = options.seed()
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
     timeline: Path | None = options.timeline("code")
-    width: str = options.width()
 
 
 @command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
@@ -58,8 +57,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     from .. import plotting
     from ..planning.plan import reasons
 
-    output.check()
-    check_pictures(what.width, what.plot, what.timeline)
+    output.check(what.plot, what.timeline)
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n)
     if source.model is not None:
@@ -76,36 +74,57 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         "seed": what.seed,
         "interrupted": source.interrupted(what.finish),
     }
-    found, followed, loads, impossible = _simulate_each(what, source, n, s, rounds, conditions)
-    if not found:
-        raise ValueError(f"no code fits: {'; '.join(reasons(impossible))}")
-    about = f"n = {n}, s = {s}; {source.said}"
-    draw(lambda: plotting.time_curves(found, caption=about), what.plot, what.width)
-    shown = {catalogue.describe(name): each for name, each in followed.items()}
-    draw(lambda: plotting.timeline_figure(shown), what.timeline, what.width, "timeline")
-    for line in reasons(impossible):
-        echo(line, err=True)
-    options.say_unknown(source.model, found.items())
-    figures = {name: _figures(loads[name], each) for name, each in found.items()}
-    rows = [{"code": name, **each} for name, each in figures.items()]
-    if output.write(figures, rows):
-        return
     title = (
         f"n={n} workers, s={s} stragglers, k={what.partitions or n} partitions; "
         f"{source.text}, {cost:.3g} s per partition; {rounds} rounds, seed {what.seed}"
     )
     if what.request:
         title += f"; {what.request:g} s to ask a worker"
-    _show(title, rows, any(each.residuals is not None for each in found.values()), output)
+    about = f"n = {n}, s = {s}; {source.said}"
+    of = _Simulated({}, {}, {}, {})
+    try:
+        _simulate_each(of, what, source, n, s, rounds, conditions)
+    finally:  # after an error or Ctrl-C as well, of the codes before it
+        if of.times:
+            options.say_unknown(source.model, of.times.items())
+            figures = {name: _figures(of.loads[name], each) for name, each in of.times.items()}
+            rows = [{"code": name, **each} for name, each in figures.items()]
+            rough = any(each.residuals is not None for each in of.times.values())
+            output.deliver(
+                figures,
+                rows,
+                lambda: _show(title, rows, rough, output),
+                Picture(what.plot, lambda: plotting.time_curves(of.times, caption=about)),
+                Picture(what.timeline, lambda: plotting.timeline_figure(of.first), "timeline"),
+            )
+    if not of.times:
+        raise ValueError(f"no code fits: {'; '.join(reasons(of.refused))}")
+    for line in reasons(of.refused):
+        echo(line, err=True)
+
+
+class _Simulated(NamedTuple):
+    """What is known of codes, by their names."""
+
+    times: dict[str, Simulation]
+    loads: dict[str, int]
+    first: dict[str, Followed]  # rounds to draw, by descriptions
+    refused: dict[str, str]  # why a code cannot be had
 
 
 def _simulate_each(
-    what: Rounds, source: Source, n: int, s: int, rounds: int, conditions: dict[str, Any]
-) -> tuple[dict[str, Simulation], dict[str, Followed], dict[str, int], dict[str, str]]:
-    """Return by codes' names: times, first rounds (for --timeline), loads, and reasons for none.
+    of: _Simulated,
+    what: Rounds,
+    source: Source,
+    n: int,
+    s: int,
+    rounds: int,
+    conditions: dict[str, Any],
+) -> None:
+    """Simulate all codes.
 
     A named code that cannot be made raises ValueError. If no codes are named, such codes are left
-    out, and the reasons are returned.
+    out, and the reasons are kept.
     """
     from .._base.progress import share_bar
     from ..engines.machines import dealt
@@ -114,25 +133,21 @@ def _simulate_each(
 
     asked = options.named(what.names)
     chosen = asked or catalogue.names()
-    found: dict[str, Simulation] = {}
-    followed: dict[str, Followed] = {}
-    loads: dict[str, int] = {}
-    impossible: dict[str, str] = {}
     with share_bar("simulating", len(chosen)) as show:
         for at, name in enumerate(chosen):
             try:
                 code = catalogue.make(name, n, what.partitions, s, what.seed)
                 model = dealt(source.model, code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
-                found[name] = run(code, model, rounds=rounds, **how)
+                times = run(code, model, rounds=rounds, **how)
                 if what.timeline is not None:
-                    followed[name] = follow(code, model, rounds=DRAWN, **conditions)
-                loads[name] = code.load
+                    first = follow(code, model, rounds=DRAWN, **conditions)
+                    of.first[catalogue.describe(name)] = first
+                of.loads[name], of.times[name] = code.load, times
             except ValueError as error:
                 if asked:
                     raise
-                impossible[name] = str(error)
-    return found, followed, loads, impossible
+                of.refused[name] = str(error)
 
 
 def _figures(load: int, found: Simulation) -> dict[str, Any]:
@@ -235,7 +250,6 @@ class Sequential(Schemes, options.Recorded):
         "Plot the number of finished gradients over time, and seconds per gradient for all that "
         "was tried, to this file."
     )
-    width: str = options.width()
 
 
 @command(
@@ -251,8 +265,7 @@ def sequential(context: typer.Context, what: Sequential, output: Tables) -> None
     from ..sequential import compare
     from ..sequential.simulation import NAMES
 
-    output.check()
-    check_pictures(what.width, what.plot)
+    output.check(what.plot)
     recording = options.read_recorded(context, what, "delays", "rounds", "workers")
     if recording is None:
         (seconds, grows), source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"
@@ -273,10 +286,14 @@ def sequential(context: typer.Context, what: Sequential, output: Tables) -> None
     )
     n = seconds.shape[1]
     about = f"n = {n}; {source}"
-    draw(lambda: plotting.sequential_curves(found, caption=about), what.plot, what.width)
     figures = [_of_scheme(each) for each in found]
-    if not output.write(figures, figures):
-        _show_schemes(found, figures, f"n={n} workers, {what.models} models; {source}", output)
+    title = f"n={n} workers, {what.models} models; {source}"
+    output.deliver(
+        figures,
+        figures,
+        lambda: _show_schemes(found, figures, title, output),
+        Picture(what.plot, lambda: plotting.sequential_curves(found, caption=about)),
+    )
 
 
 def _drawn(what: Schemes) -> tuple[Floats, dict[str, Any]]:

@@ -15,7 +15,7 @@ from ..errors import InstabilityWarning
 from . import options
 from .common import PRECISION, Options, command, echo, option
 from .options import named, pairs, repeated
-from .output import Column, Tables, check_pictures, draw, microseconds
+from .output import Column, Picture, Tables, microseconds
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
@@ -62,7 +62,6 @@ class Measured(Options):
         "code with one cluster.",
         metavar="FILE",
     )
-    width: str = options.width()
 
 
 @command(PRECISION, "fastgc stability rs rs-clustered binary -n 64/16 --patterns neighbouring")
@@ -75,21 +74,24 @@ def stability(what: Measured, output: Tables) -> None:
     """
     from .. import plotting
 
-    output.check()
-    check_pictures(what.width, what.plot, what.circle)
+    output.check(what.plot, what.circle)
     sizes = _sizes(what)
     check_word("--equal", what.equal, "stragglers", "load")
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
     around: Any = None if what.circle is None else survey.around(*sizes[0])
-    survey.run(sizes)
-    rows = survey.rows
-    draw(lambda: plotting.circle_curves(around), what.circle, what.width)
-    named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
-    draw(lambda: plotting.stability_figure(named, survey.asked), what.plot, what.width)
-    figures = [row._asdict() for row in rows]
-    if output.write(figures, figures):
-        return
-    _show(figures, what, survey.trials, output)
+    try:
+        survey.run(sizes)
+    finally:  # after an error or Ctrl-C as well, of what was measured before it
+        if rows := survey.rows:
+            named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
+            figures = [row._asdict() for row in rows]
+            output.deliver(
+                figures,
+                figures,
+                lambda: _show(figures, what, survey.trials, output),
+                Picture(what.circle, lambda: plotting.circle_curves(around)),
+                Picture(what.plot, lambda: plotting.stability_figure(named, survey.asked)),
+            )
     for note in survey.notes:
         echo(note, err=True)
 

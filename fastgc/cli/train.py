@@ -22,7 +22,7 @@ from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, command, echo, is_given, option, status_of
 from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
-from .output import PRINTED, Output, check_drawn, check_files, check_pictures, draw, json_text
+from .output import Output, Picture, check_drawn
 
 if TYPE_CHECKING:
     from ..engines import RoundOptions
@@ -219,7 +219,6 @@ class Shown(Options, panel="What is shown and drawn"):
         "communication and computation instead."
     )
     timeline: Path | None = options.timeline("run")
-    width: str = options.width()
 
 
 class Histories(Output, panel="What is written"):
@@ -232,6 +231,8 @@ class Histories(Output, panel="What is written"):
         "csv", "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
     markdown: bool = options.markdown()
+    width: str = options.width()
+    title: str | None = options.title()
 
 
 class Repeating(Options, panel="Going on, and decoding as before"):
@@ -291,13 +292,8 @@ class _Job(NamedTuple):
 @command(TRAINING, EXAMPLE)
 def train(context: typer.Context, asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
-    from .. import plotting
-
-    trackers: dict[str, StabilityTracker] = {}
-    with _written_at_last(trackers, asked.track), _ranks(context, asked) as (serve, job):
-        asked.check()
-        check_files(asked.track)
-        check_pictures(asked.width, asked.plot, asked.timeline)
+    with _ranks(context, asked) as (serve, job):
+        asked.check(asked.plot, asked.timeline, _precision(asked), files=[asked.track])
         runs = _runs(job)
         if all(serve() for _ in runs):  # only the master goes on
             return
@@ -307,33 +303,30 @@ def train(context: typer.Context, asked: Asked) -> None:
         target = _target(asked.target, dataset)
         prepared = _prepared(job, runs, dataset, model)
         _introduce(job, runs, dataset, name)
-        histories = []
-        for name, run in prepared.items():
-            if run.how.tracker is not None:
-                trackers[name] = run.how.tracker
-            histories.append(run.run())
-        _show(asked, runs, histories, target)
-        _write(asked, histories)
-        if asked.plot is not None:
-            _plot(job, asked.plot, runs, histories, model, dataset, target)
-        shown = {_shown(each.name): each for each in histories}
-        draw(bind(plotting.timeline_figure, shown), asked.timeline, asked.width, "timeline")
-        if asked.plot is not None and asked.track is not None:
-            beside = asked.plot.with_stem(f"{asked.plot.stem}-precision")
-            draw(bind(plotting.tracking_curves, trackers), beside, asked.width)
+        histories: list[History] = []
+        trackers: dict[str, StabilityTracker] = {}
+        try:
+            for name, run in prepared.items():
+                if run.how.tracker is not None:
+                    trackers[name] = run.how.tracker
+                _run_whole(run, histories)
+                if len(histories) < len(prepared):
+                    asked.keep(*_figures(histories))
+        finally:  # after an error or Ctrl-C as well, of the rounds before it
+            _deliver(job, runs, histories, trackers, model, dataset, target)
 
 
-@contextmanager
-def _written_at_last(trackers: Mapping[str, StabilityTracker], path: Path | None) -> Iterator[None]:
-    """Write the tracked precision at the end, also after an error."""
-    from ..stability import write_jsonl
-
+def _run_whole(run: Training, histories: list[History]) -> None:
+    """Run, and add the history to `histories`, also that of a run that ends early."""
     try:
-        yield
+        run.run()
+    except BaseException as error:
+        if done := len(run.history.rounds):
+            error.add_note(f"the figures of {run.called} end with round {done} of {run.rounds}")
+        raise
     finally:
-        if path is not None and any(tracker.rounds for tracker in trackers.values()):
-            write_jsonl(trackers, path)
-            echo(f"precision written to {path}", err=True)
+        if run.history.rounds:
+            histories.append(run.history)
 
 
 @contextmanager
@@ -407,10 +400,9 @@ def _place(engine: str) -> tuple[int, int]:
 
 def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     """Raise ValueError for options of the command that do not go together."""
-    named = (asked.plot, asked.timeline, asked.json_file, asked.csv_file, asked.track)
-    files = [each.resolve() for each in named if each is not None]
-    if len(set(files)) < len(files):
-        raise ValueError("--plot, --timeline, --json, --csv and --track must name different files")
+    kept = asked.checkpoint and asked.checkpoint.resolve()
+    if kept and asked.track and kept in asked.track.resolve().parents:
+        raise ValueError("--track must not write to the folder of --checkpoint")
     if asked.timeline is not None:
         check_drawn(list(runs), "compare fewer")
     if asked.measure_every and asked.track is None:
@@ -574,6 +566,7 @@ def _prepared(
 ) -> dict[str, Training]:
     """Return runs that are ready to start; refuse unsuitable options before any run starts."""
     from ..stability import StabilityTracker
+    from ..training.checkpoint import make_folder
     from ..training.train import Training
 
     asked = job.asked
@@ -605,8 +598,8 @@ def _prepared(
             keywords={"survivors": earlier.get(name)},
         )
         made[name].prepare()
-    if asked.checkpoint is not None and len(runs) > 1:
-        asked.checkpoint.mkdir(exist_ok=True)
+    if asked.checkpoint is not None:
+        make_folder(asked.checkpoint)
     return made
 
 
@@ -685,10 +678,6 @@ def _folders(checkpoint: Path | None, runs: Iterable[str]) -> dict[str, Path]:
         return {}
     if len(names) == 1:
         return {names[0]: checkpoint}
-    if not checkpoint.resolve().parent.is_dir():
-        raise ValueError(f"there is no folder {checkpoint.parent} to make {checkpoint.name} in")
-    if checkpoint.exists() and not checkpoint.is_dir():
-        raise ValueError(f"{checkpoint} is a file: name a folder for checkpoints")
     return {name: checkpoint / quote(name, safe=":=, ") for name in names}
 
 
@@ -741,15 +730,55 @@ def _optimum(model: Trained, dataset: Dataset) -> float | None:
     return None if theta is None else model.loss(theta(X, y), X, y)
 
 
+def _figures(histories: list[History]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what JSON and CSV hold of runs."""
+    from ..training.history import round_rows
+
+    return [each.to_dict() for each in histories], list(round_rows(histories))
+
+
+def _precision(asked: Asked) -> Path | None:
+    """Return the file of the second picture, of the precision; None without one."""
+    if asked.plot is None or asked.track is None:
+        return None
+    return asked.plot.with_stem(f"{asked.plot.stem}-precision")
+
+
+def _deliver(
+    job: _Job,
+    runs: Mapping[str, _Run],
+    histories: list[History],
+    trackers: Mapping[str, StabilityTracker],
+    model: Trained,
+    dataset: Dataset,
+    target: float | None,
+) -> None:
+    """Write, show and draw runs, and the precision of their gradients."""
+    from .. import plotting
+    from ..stability import write_jsonl
+
+    asked = job.asked
+    if any(tracker.rounds for tracker in trackers.values()):
+        asked.save(asked.track, bind(write_jsonl, trackers), "precision")
+    if not histories:
+        return
+    shown = {_shown(each.name): each for each in histories}
+    asked.deliver(
+        *_figures(histories),
+        lambda: _show(asked, runs, histories, target),
+        Picture(asked.plot, lambda: _curves(job, runs, histories, model, dataset, target)),
+        Picture(asked.timeline, lambda: plotting.timeline_figure(shown), "timeline"),
+        Picture(_precision(asked), lambda: plotting.tracking_curves(trackers)),
+    )
+
+
 def _show(
     asked: Asked, runs: Mapping[str, _Run], histories: list[History], target: float | None
 ) -> None:
-    """Print tables of the runs, unless their figures are printed."""
+    """Print tables of the runs."""
     from ..training.history import equal_error, equal_loss
     from ..training.tables import comparison_table, loss_table, spending_table
 
-    if asked.printed:
-        return
     reached = equal_error(histories) if target is None else target
     tables = [comparison_table(histories, reached)]
     if _differ_in_method(runs):
@@ -761,38 +790,24 @@ def _show(
         asked.show(*table, _shown, several=len(tables) > 1)
 
 
-def _write(asked: Asked, histories: list[History]) -> None:
-    from ..training.history import round_rows, write_json
-
-    if asked.json_file == PRINTED:
-        echo(json_text([each.to_dict() for each in histories]), nl=False)
-    elif asked.json_file is not None:
-        write_json(histories, asked.json_file)
-        echo(f"history written to {asked.json_file}", err=True)
-    asked.write_csv(list(round_rows(histories)))
-
-
-def _plot(
+def _curves(
     job: _Job,
-    path: Path,
     runs: Mapping[str, _Run],
     histories: list[History],
     model: Trained,
     dataset: Dataset,
     level: float | None,
-) -> None:
+) -> Any:
+    """Draw what suits the runs."""
     from .. import plotting
     from ..plotting.curves import reached
 
     named = [replace(each, name=_shown(each.name)) for each in histories]
-    asked = job.asked
     about = f"{dataset.name}; {job.source.said}"
     if _differ_in_method(runs):
         panels = plotting.spending_panels(histories, True)
     elif _wait_for_some(runs):
         panels = plotting.approximation_panels(named, _optimum(model, dataset))
     else:
-        draw(lambda: plotting.error_curves(named, caption=about, level=level), path, asked.width)
-        return
-    title = reached(histories, level)
-    draw(lambda: plotting.panel_figure(panels, title, caption=about), path, asked.width)
+        return plotting.error_curves(named, caption=about, level=level)
+    return plotting.panel_figure(panels, reached(histories, level), caption=about)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._base.arrays import Floats, check_word
 from .._base.extras import pip_install
+from .._base.writing import probe, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,10 +53,13 @@ def check_path(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``.
+        If the name does not end in ``.png``, ``.svg``, ``.pdf`` or ``.eps``, or names no file.
+    OSError
+        If no file can be written there.
     """
     if Path(path).suffix.lower() not in _SUFFIXES:
         raise ValueError(f"{path}: a picture's name must end in {', '.join(_SUFFIXES)}")
+    probe(path)
     new_figure()
 
 
@@ -130,6 +134,8 @@ def style(width: str = "double") -> dict[str, Any]:
 
 
 _TICK = {"size": 0.35, "width": 0.08}
+# Titles are plain text, in which a dollar begins no formula: names of files may have some.
+PLAIN: dict[str, Any] = {"parse_math": False}
 _FONTS: dict[str, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42}  # TrueType
 
 
@@ -177,7 +183,9 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If the name has another suffix.
+        If the name has another suffix, or a text of the picture cannot be drawn.
+    OSError
+        If the file cannot be written; it is unchanged.
     """
     check_path(path)
     from matplotlib import rc_context
@@ -193,7 +201,23 @@ def save(picture: Axes | Figure, path: str | os.PathLike[str]) -> None:
     text = file.getvalue()
     if kind == "eps":  # this is the only line that differs between two writes
         text = re.sub(rb"(?m)^%%CreationDate: .*\n", b"", text, count=1)
-    Path(path).write_bytes(text)
+    write_file(path, text)
+
+
+def retitle(picture: Axes | Figure, title: str) -> None:
+    """Give a picture another title, or with "" none; titles that tell its panels apart stay."""
+    whole: Any = picture.figure
+    figure = whole.figure
+    shown = {"t": even_lines(title, letters(figure.get_figwidth())), "fontsize": "medium", **PLAIN}
+    if figure.get_suptitle():
+        figure.suptitle(**shown)
+        return
+    for ax in figure.axes:
+        ax.set_title("")
+    if len(figure.axes) == 1:
+        ax.set_title("", loc="left")
+    if title:
+        figure.suptitle(**shown)
 
 
 def shorten(text: str, most: int) -> str:
@@ -211,7 +235,7 @@ def even_lines(text: str, width: int) -> str:
 
 def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
     """Draw a legend below the whole figure, with `caption` as its heading."""
-    figure.legend(
+    legend = figure.legend(
         loc="outside lower center",
         frameon=False,
         fontsize=SMALL,
@@ -219,6 +243,13 @@ def legend_below(figure: Any, caption: str = "", **entries: Any) -> None:
         title_fontsize=SMALL,
         **entries,
     )
+    plain_legend(legend)
+
+
+def plain_legend(legend: Any) -> None:
+    """Let a dollar in a legend be a dollar, as in a file's name, and no begin of a formula."""
+    for text in (legend.get_title(), *legend.get_texts()):
+        text.set_parse_math(False)
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
@@ -411,7 +442,7 @@ def panel_figure(panels: Sequence[Panel], title: str = "", caption: str = "") ->
         ncols = legend_columns(entries[0], width) if handles else 1
         legend_below(figure, caption, handles=handles, ncols=ncols)
     if title:
-        figure.suptitle(even_lines(title, letters(width)), fontsize="medium")
+        figure.suptitle(even_lines(title, letters(width)), fontsize="medium", **PLAIN)
     return figure
 
 
@@ -455,7 +486,7 @@ def _legend_under(
 
     figure: Any = ax.figure
     down = ScaledTranslation(0, -_BELOW * em(), figure.dpi_scale_trans)
-    ax.legend(
+    legend = ax.legend(
         handles=_keys([panel], names, look),
         frameon=False,
         fontsize=SMALL,
@@ -465,6 +496,7 @@ def _legend_under(
         borderaxespad=0,
         ncols=legend_columns(_entries(panel, names), width),
     )
+    plain_legend(legend)
 
 
 def _keys(panels: Sequence[Panel], names: Mapping[str, str], look: _Look) -> list[Any]:
@@ -572,7 +604,7 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
     wide, high = inches(ax)
     room = letters(_WIDER * wide)
     title = [even_lines(line, room) for line in panel.title.split("\n")]
-    ax.set_title("\n".join(title), fontsize="medium")
+    ax.set_title("\n".join(title), fontsize="medium", **PLAIN)
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(even_lines(panel.y_label, letters(high)))
     plain_frame(ax)

@@ -11,6 +11,7 @@ from .._base.arrays import Array, Ints
 from .._base.text import duration, plural
 from .panels import (
     COLOURS,
+    PLAIN,
     SMALL,
     em,
     inches,
@@ -304,7 +305,8 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     for ax, name, shown, each, length in zip(axes, runs, laid, counts, lengths, strict=True):
         _draw_rounds(ax, shown, each, longest if shared else length)
         title = f"{name}: {plural(len(shown), 'round')} in {duration(length)}"
-        ax.set_title(title, loc="left", fontsize="medium", pad=_PAD * 72 * em() * (len(shown) > 1))
+        pad = _PAD * 72 * em() * (len(shown) > 1)
+        ax.set_title(title, loc="left", fontsize="medium", pad=pad, **PLAIN)
         if shared and ax is not axes[-1]:
             ax.set_xlabel("")
     _legend(*axes)

@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from .._base.arrays import Array, Ints, as_array, at_least, check_word
 from .._base.text import plural
+from .._base.writing import write_file
 from ..coding.format import Format
 from ..coding.scheme import Scheme
 from ..errors import InstabilityWarning, UnstableRoundError, warn_caller
@@ -203,11 +203,12 @@ def write_jsonl(trackers: Mapping[str, StabilityTracker], path: str | os.PathLik
 
 
 def _write(path: str | os.PathLike[str], *runs: tuple[dict[str, str], StabilityTracker]) -> None:
-    with Path(path).open("w", encoding="utf-8") as file:
-        for head, tracker in runs:
-            for each in tracker.rounds:
-                line = {
-                    name: value if math.isfinite(value) else None
-                    for name, value in each._asdict().items()
-                }
-                file.write(json.dumps(head | line) + "\n")
+    lines = []
+    for head, tracker in runs:
+        for each in tracker.rounds:
+            line = {
+                name: value if math.isfinite(value) else None
+                for name, value in each._asdict().items()
+            }
+            lines.append(json.dumps(head | line) + "\n")
+    write_file(path, "".join(lines).encode())

@@ -3,8 +3,8 @@
 A folder holds two files. ``rounds.jsonl`` has a line of JSON for each round and only grows; the
 process that uses the folder locks it. ``checkpoint`` has the parameters and the optimizer's state
 after a round, and the size in bytes of the other file up to that round. Bytes after that belong to
-a checkpoint that was never finished, and are cut off. ``checkpoint`` is replaced as a whole, when
-both files are on the disk.
+a checkpoint that was never finished, and are cut off; without a ``checkpoint``, all of them do.
+``checkpoint`` is replaced as a whole, when both files are on the disk.
 
 A checkpoint file is::
 
@@ -33,6 +33,7 @@ import numpy as np
 from .._base.arrays import Array
 from .._base.files import read_bytes
 from .._base.text import listing
+from .._base.writing import sync_folder, write_all, write_file
 from ..codes import Code
 from ..coding.fingerprint import fingerprint
 from ..delays.interface import described
@@ -92,10 +93,11 @@ class Checkpoint:
         self.lines: list[Any] = []
         self._pending: list[bytes] = []
         self._hash = _new_hash()
-        self._make_folder()
+        make_folder(self._folder)
         path = self._folder / "rounds.jsonl"
         with contextlib.ExitStack() as stack:
-            self._history = _open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._history = os.open(path, flags, 0o666)
             stack.callback(os.close, self._history)
             # Lock the very file that a second process would damage.
             try:
@@ -155,7 +157,8 @@ class Checkpoint:
         try:
             # This overwrites the lines of a save that failed. The new lines begin with those, so
             # even if that save had replaced the checkpoint file, its lines stay whole throughout.
-            _write_all(self._history, added, self._size)
+            os.lseek(self._history, self._size, os.SEEK_SET)
+            write_all(self._history, added)
             os.fsync(self._history)
             write(self._folder / "checkpoint", head, state)
         except OSError as error:
@@ -168,27 +171,11 @@ class Checkpoint:
         self._hash, self._size, self.round = digest, self._size + len(added), number
         self._pending.clear()
 
-    def _make_folder(self) -> None:
-        folder = self._folder
-        if folder.is_dir():
-            return
-        if folder.exists():
-            raise ValueError(f"{folder} is a file: name a folder for checkpoints")
-        if not folder.parent.is_dir():
-            raise ValueError(f"there is no folder {folder.parent} to make {folder.name} in")
-        folder.mkdir(exist_ok=True)  # another process may have been faster
-        _sync_folder(folder.parent)
-
     def _load(self) -> int:
         """Read the folder's files; return how many bytes of the history the checkpoint covers."""
         path, history = self._folder / "checkpoint", self._folder / "rounds.jsonl"
         known = read_bytes(history, "history of a run of training", **_OWN)
         if not os.path.lexists(path):
-            if known:
-                raise CheckpointError(
-                    f"{history} is there, but no checkpoint that it belongs to: remove it, or name "
-                    "another folder"
-                )
             return 0
         head, state = read(path)
         try:
@@ -226,6 +213,19 @@ class Checkpoint:
                 f"{self._folder} holds a checkpoint of another run. {'; '.join(other)}. Make that "
                 "call again to resume that run, or name another folder for this one"
             )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for checkpoints, if there is none; raise ValueError if that cannot be."""
+    if folder.is_dir():
+        return
+    if os.path.lexists(folder):
+        kind = "file" if folder.exists() else "link to nothing"
+        raise ValueError(f"{folder} is a {kind}: name a folder for checkpoints")
+    if not folder.resolve().parent.is_dir():
+        raise ValueError(f"there is no folder {folder.parent} to make {folder.name} in")
+    folder.mkdir(exist_ok=True)  # another process may have been faster
+    sync_folder(folder.parent)
 
 
 def describe(
@@ -291,7 +291,6 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
     OSError
         If it cannot be written; the file is unchanged.
     """
-    path = Path(path)
     arrays = {
         name: np.asarray(value, order="C")
         for name, value in state.items()
@@ -306,26 +305,9 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
     pieces: list[Any] = [MAGIC + _PREFIX.pack(VERSION, len(text)), text]
     pieces += [array.reshape(-1).view(np.uint8) for array in arrays.values()]
     hashed = _new_hash()
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
-        file = _open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            at = 0
-            for piece in pieces:
-                hashed.update(piece)
-                at = _write_all(file, piece, at)
-            _write_all(file, hashed.digest(), at)
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.replace(part, path)
-        _sync_folder(path.parent)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()  # to leave the room that it takes
-        raise
+    for piece in pieces:
+        hashed.update(piece)
+    write_file(path, *pieces, hashed.digest(), own=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -372,31 +354,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     return head, state
 
 
-def _open(path: Path, flags: int) -> int:
-    """Open a file for writing; fail if it is a link to a file elsewhere."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-
-
-def _write_all(file: int, content: Any, at: int) -> int:
-    """Write `content` from position `at` on; return the position after it."""
-    left = memoryview(content).cast("B")
-    while left:
-        written = os.pwrite(file, left, at)
-        left, at = left[written:], at + written
-    return at
-
-
 def _new_hash() -> Any:
     return hashlib.blake2b(digest_size=_DIGEST_BYTES)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make sure that files made or renamed in a folder survive a loss of power."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _plain(value: Any) -> Any:

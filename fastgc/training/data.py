@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._base.arrays import Array, at_least, check_word, refuse_masks
 from .._base.extras import pip_install
-from .._base.files import read_bytes, read_npz
+from .._base.files import read_bytes, read_npz, refusing
 from .._base.text import listing
 from ..coding.arguments import partition
 
@@ -356,7 +356,8 @@ def read_idx(path: str | os.PathLike[str]) -> Array:
             f"{path}: idx header announces shape {shape} of {dtype.name}, {expected} bytes "
             f"in all, the file has {len(content)}"
         )
-    entries = np.frombuffer(content, dtype, offset=header).reshape(shape)
+    with refusing(path, "readable idx file"):  # arrays have at most 64 axes
+        entries = np.frombuffer(content, dtype, offset=header).reshape(shape)
     return entries.astype(dtype.newbyteorder("="))
 
 

@@ -15,6 +15,7 @@ from .._base.arrays import Array
 from .._base.files import read_json as read_json_file
 from .._base.files import refusing
 from .._base.text import duration, listing, plural, short
+from .._base.writing import write_file
 
 __all__ = [
     "APPROXIMATE",
@@ -266,10 +267,8 @@ def left_out(residual: float) -> str:
 
 def write_json(histories: list[History], path: str | os.PathLike[str]) -> None:
     """Write runs to a file, as a JSON list of `History.to_dict`."""
-    with open(os.fspath(path), "w", encoding="utf-8") as file:
-        listed = [json_ready(history.to_dict()) for history in histories]
-        json.dump(listed, file, indent=1, allow_nan=False)
-        file.write("\n")
+    listed = [json_ready(history.to_dict()) for history in histories]
+    write_file(path, f"{json.dumps(listed, indent=1, allow_nan=False)}\n".encode())
 
 
 def round_rows(histories: Iterable[History]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._base.arrays import Array, as_array, at_least, check_finite, check_real, store
+from .._base.arrays import (
+    Array,
+    as_array,
+    at_least,
+    check_finite,
+    check_real,
+    check_vector,
+    store,
+)
 from ..codes import Code, Grouped
 from ..delays.interface import described
 from ..engines import ENGINES, Cluster, RoundReport, find_engine
@@ -245,6 +253,9 @@ class Training:
         self.tracker, self.seed = self.how.tracker, self.how.seed
         self.tracked: TrackedRound | None = None  # of the last round
         self.elapsed, self.deaths = 0.0, 0  # deaths: before this cluster started
+        named = getattr(self.data, "name", str(self.data))
+        about = described(self.how.delays), self.seed
+        self.history = History(self.called, repr(code), named, *about)
         self._is_prepared = False
 
     def prepare(self) -> None:
@@ -283,11 +294,8 @@ class Training:
 
     def run(self) -> History:
         """Train, and end all processes that were started."""
-        about = described(self.how.delays), self.seed
         if self.serve is not None and self.serve():
-            # These processes need no data of their own: the master sends it.
-            named = getattr(self.data, "name", str(self.data))
-            return History(self.called, repr(self.code), named, *about)
+            return self.history  # these processes need no data of their own: the master sends it
         if not self._is_prepared:
             self.prepare()
         code = self.code
@@ -295,11 +303,10 @@ class Training:
         self.shards = code.encode_data(*self.whole)
         self.method.reset(self.start)
         self.gradient = np.empty(self.learner.size, dtype=self.X.dtype)
-        self.history = History(
-            self.called,
-            repr(code),
-            self.dataset.name,
-            *about,
+        self.history = replace(
+            self.history,
+            data=self.dataset.name,
+            rounds=[],
             measure=self.measure,
             message_counts=tuple(code.scheme.messages.counts),
             load=float(np.mean(code.scheme.loads)) * code.n / code.k,
@@ -390,8 +397,8 @@ class Training:
             return
         if kept.round > self.rounds:
             raise CheckpointError(
-                f"the checkpoint already has {kept.round} rounds: ask for at least as many, not "
-                f"for {self.rounds}, or name another folder"
+                f"the checkpoint in {self.checkpoint} already has {kept.round} rounds: ask for at "
+                f"least as many, not for {self.rounds}, or name another folder"
             )
         try:
             records = [record_of(row) for row, _ in kept.lines]
@@ -405,8 +412,17 @@ class Training:
                 if not all(isinstance(number, int | float) for row in tracked for number in row):
                     raise TypeError
         except (TypeError, ValueError):
-            raise CheckpointError("the checkpoint does not hold rounds of training") from None
-        self.method.restore(kept.state)
+            raise CheckpointError(
+                f"the checkpoint in {self.checkpoint} does not hold rounds of training"
+            ) from None
+        try:
+            self.method.restore(kept.state)
+            check_vector("theta", self.method.theta, self.start.dtype, self.start.size)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint in {self.checkpoint} does not hold a state of "
+                f"{type(self.method).__name__}: {error}"
+            ) from None
         self.history.rounds.extend(records)
         if self.tracker is not None:
             self.tracker.rounds[:] = tracked

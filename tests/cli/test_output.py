@@ -1,16 +1,22 @@
 """Tables, files of figures and pictures, of every command."""
 
 import csv
+import errno
+import importlib
 import json
 import math
+import os
 import re
 import sys
 
 import commands
 import numpy as np
 import pytest
-from commands import SMALL, done, refused
+import typer
+from commands import SMALL, done, refused, run
 
+import fastgc
+from fastgc import plotting
 from fastgc.cli.output import check_drawn, csv_line, microseconds, milliseconds
 
 
@@ -62,6 +68,225 @@ def test_files_of_every_command(command, times, drawn):
     ):
         assert says in refused(*small(command), option, wrong)
     assert "cannot both be printed" in refused(*small(command), "--csv", "--json", "-")
+
+
+# Options of outputs, beside the table.
+OUTPUTS = {command: {"--json": "o.json", "--csv": "o.csv", "--plot": "o.svg"} for command in SMALL}
+OUTPUTS["fit"] = OUTPUTS["codes"]
+OUTPUTS["info"] = {"--json": "o.json"}
+OUTPUTS["simulate"] |= {"--timeline": "t.svg"}
+OUTPUTS["train"] |= {"--timeline": "t.svg", "--track": "t.jsonl", "second": "o-precision.svg"}
+OUTPUTS["stability"] |= {"--circle": "c.svg"}
+FAULTS = [
+    (command, output, fault)
+    for command, outputs in OUTPUTS.items()
+    for output, name in {**outputs, "table": ""}.items()
+    for fault in (
+        *(("full", "replace") if name else ("full", "closed")),
+        *(("draw",) * name.endswith("svg")),
+    )
+]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Pictures are made, but hardly drawn."""
+    figure = pytest.importorskip("matplotlib.figure")
+
+    def savefig(self, file, **_):
+        file.write(b"<svg>")
+
+    monkeypatch.setattr(figure.Figure, "savefig", savefig)
+
+
+@pytest.mark.few(30)
+@pytest.mark.parametrize(("command", "output", "fault"), FAULTS)
+def test_a_write_that_fails_takes_nothing_with_it(
+    command, output, fault, times, quick, monkeypatch
+):
+    """A warning names it, all else is kept, whole, and the status is 1."""
+    outputs = OUTPUTS[command]
+    failing = outputs.get(output, "")
+    call = ["info"] if command == "info" else small(command)
+    call = ["rs" if each == "uncoded" else each for each in call]
+    if command == "stability":  # a circle is that of rs
+        call = ["rs" if each == "binary" else each for each in call]
+    for option, name in outputs.items():
+        call += [option, name] * (option != "second")
+    for name in outputs.values():
+        if name == failing and fault == "full":
+            (times / name).symlink_to("/dev/full")
+        else:
+            (times / name).write_text("old")
+    code = errno.EPIPE if fault == "closed" else errno.ENOSPC
+
+    def fail_if(is_it, then):
+        def call(*given, **options):
+            if is_it(given, options):
+                raise OSError(code, os.strerror(code))
+            return then(*given, **options)
+
+        return call
+
+    if fault == "replace":
+        to_it = fail_if(lambda given, _: given[1].name == failing, os.replace)
+        monkeypatch.setattr(os, "replace", to_it)
+    elif fault == "draw":
+        to_it = fail_if(lambda given, _: given[1].name == failing, plotting.save)
+        monkeypatch.setattr(plotting, "save", to_it)
+    elif not failing:
+        to_it = fail_if(lambda _, options: options["file"] is sys.stdout, typer.echo)
+        monkeypatch.setattr(typer, "echo", to_it)
+    result = run(*call)
+    assert result.exit_code == 1
+    warned = [line for line in result.stderr.splitlines() if "warning" in line]
+    if fault == "closed":
+        assert warned == []  # as of any program whose reader is gone
+    else:
+        said = f"fastgc: warning: {failing or 'standard output'}: no space left on device"
+        assert warned == [said]
+    assert bool(result.stdout) == bool(failing)
+    if fault != "full":
+        assert not failing or (times / failing).read_text() == "old"
+    for name in set(outputs.values()) - {failing}:
+        text = (times / name).read_text()
+        assert text.startswith({"json": ("[", "{"), "svg": "<svg>"}.get(name[-3:].strip("."), ""))
+        assert text != "old"
+        if name == "o.json":
+            json.loads(text)
+    assert sorted(each.name for each in times.iterdir()) == sorted(["times.csv", *outputs.values()])
+
+
+BEFORE = [(command, output) for command, outputs in OUTPUTS.items() for output in outputs]
+
+
+@pytest.mark.parametrize(("command", "output"), [each for each in BEFORE if each[1] != "second"])
+def test_outputs_are_tried_before_the_work(command, output, times, monkeypatch):
+    """What cannot be written is refused, with its name, and nothing is left anywhere."""
+    pytest.importorskip("matplotlib")
+    kind = OUTPUTS[command][output].partition(".")[2]
+    (times / f"folder.{kind}").mkdir()
+    (times / f"dangling.{kind}").symlink_to(f"nowhere/a.{kind}")
+    before = sorted(times.iterdir())
+    call = ["info"] if command == "info" else small(command)
+    for name, says in (
+        (f"nowhere/a.{kind}", f"there is no folder nowhere to write a.{kind} to"),
+        (f"times.csv/a.{kind}", f"there is no folder times.csv to write a.{kind} to"),
+        (f"folder.{kind}", f"folder.{kind} is a folder: name a file"),
+        (f"dangling.{kind}", f"dangling.{kind} is a link to {times}/nowhere/a.{kind}, whose"),
+    ):
+        assert says in refused(*call, output, name)
+    for name, code in ("open", errno.EROFS), ("write", errno.ENOSPC):
+        then = getattr(os, name)
+
+        def fail(path, *given, code=code, then=then, **options):
+            if isinstance(path, int) or ".fastgc" in str(path):
+                raise OSError(code, os.strerror(code))
+            return then(path, *given, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, name, fail)
+            line = refused(*call, output, f"a.{kind}", status=1)
+        assert line.lower() == (
+            f"fastgc: a.{kind}: {os.strerror(code).lower()}; name a file in another folder"
+        )
+    assert sorted(times.iterdir()) == before
+
+
+def test_outputs_have_files_of_their_own(times):
+    pytest.importorskip("matplotlib")
+    line = refused(*small("simulate"), "--plot", "a.svg", "--timeline", times / "a.svg")
+    assert "two outputs go to" in line
+    assert "must name different files" in line
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no\n  latex"), ValueError("no latex")])
+def test_a_picture_that_cannot_be_drawn_is_a_warning(error, tmp_path, monkeypatch):
+    figure = pytest.importorskip("matplotlib.figure")
+
+    def savefig(*_, **__):
+        raise error
+
+    monkeypatch.setattr(figure.Figure, "savefig", savefig)
+    path = tmp_path / "a.svg"
+    result = run("simulate", "rs", "-n", "4", "--rounds", "9", "--plot", path)
+    assert result.exit_code == 1
+    assert result.stderr == f"fastgc: warning: {path}: no latex\n"
+    assert "mean, median" in result.stdout
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        ("simulate", "fastgc.planning.simulation.simulate"),
+        ("codes", "fastgc.stability.compare"),
+        ("stability", "fastgc.stability.compare"),
+    ],
+)
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError("no")])
+def test_codes_before_an_error_are_kept(command, work, error, times, monkeypatch):
+    module, name = work.rsplit(".", 1)
+    then, calls = getattr(importlib.import_module(module), name), []
+
+    def once(*given, **options):
+        calls.append(given)
+        if len(calls) > 1:
+            raise error
+        return then(*given, **options)
+
+    monkeypatch.setattr(work, once)
+    result = run(*small(command), "--csv", "o.csv")
+    assert result.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 1)
+    assert result.stderr.startswith("figures written to o.csv\n")
+    assert [row["code"] for row in csv.DictReader((times / "o.csv").read_text().split("\n"))] == [
+        "binary"
+    ]
+    assert "binary" in result.stdout
+    assert "uncoded" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("simulate", "CODE", "--rounds", "9", "--timeline", "b.svg", "--delays", "empirical:FILE"),
+        ("train", "CODE", "--rounds", "2", "--engine", "simulated", "--delays", "empirical:FILE"),
+        ("codes", "CODE", "--trials", "2"),
+        ("fit", "FILE"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_dollars_in_names_are_dollars_in_pictures(command, times):
+    """A pair of them begins no formula, and this one would be wrong."""
+    pytest.importorskip("matplotlib")
+    np.save("B$^$.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
+    samples = np.random.default_rng(0).exponential(0.01, (9, 4))
+    np.savetxt("cost$^$.csv", samples, delimiter=",", header="a,b,c,d", comments="")
+    command = [each.replace("FILE", "cost$^$.csv") for each in command]
+    if "CODE" in command:
+        command[1:2] = "linear:B=B$^$.npy", "-n", "4", "-s", "1"
+    done(*command, "--plot", "a.svg")
+
+
+def test_titles_are_as_asked_for(drawn):
+    pytest.importorskip("matplotlib")
+    asked = "simulate", "rs", "-n", "4", "--rounds", "9", "--plot", "a.svg", "--timeline", "b.svg"
+
+    def titles(*more):
+        done(*asked, *more)
+        return [
+            (
+                figure.get_suptitle(),
+                *(ax.get_title(loc) for ax in figure.axes for loc in ("left", "center")),
+            )
+            for figure in (drawn["a.svg"].figure, drawn["b.svg"].figure)
+        ]
+
+    own = titles()
+    assert own[0][2].startswith("fastest: rs")
+    assert own[1][1].startswith("rs (Reed-Solomon): 3 rounds in")
+    assert titles("--title", "") == [("", "", ""), ("", "", "")]
+    assert titles("--title", "Ours $5") == [("Ours $5", "", ""), ("Ours $5", "", "")]
 
 
 def test_files_have_the_endings_of_their_kind_in_any_case(tmp_path):

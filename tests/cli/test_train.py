@@ -420,6 +420,73 @@ def test_interrupted_runs_say_what_is_kept(tmp_path, monkeypatch):
     assert len(steps) == 6 + 3
 
 
+def stopped(monkeypatch, after, error):
+    """Let training raise an error in the step after so many."""
+    step, steps = fastgc.optimizers.Nesterov.step, []
+
+    def fails(self, gradient):
+        steps.append(gradient)
+        if len(steps) > after:
+            raise error
+        return step(self, gradient)
+
+    monkeypatch.setattr(fastgc.optimizers.Nesterov, "step", fails)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted; the worker processes have ended"),
+        (fastgc.NotDecodableError("no", 2), 1, "no"),
+        (OSError(28, "No space left", "run"), 1, "run: no space left"),
+    ],
+)
+def test_rounds_before_an_error_are_kept(error, status, says, tmp_path, drawn, monkeypatch):
+    """Those of the runs that are over, and of the run that it ends."""
+    stopped(monkeypatch, 5 + 2, error)
+    named = "--json", tmp_path / "runs.json", "--csv", tmp_path / "runs.csv", "--plot", "a.svg"
+    track = tmp_path / "rounds.jsonl"
+    result = run("train", "uncoded,rs,binary", *RESUMED, "--rounds", "5", *named, "--track", track)
+    assert result.exit_code == status
+    assert result.stderr.endswith(
+        f"fastgc: {says}\nfastgc: the figures of rs end with round 2 of 5\n"
+    )
+    assert {name: len(each) for name, each in losses(tmp_path / "runs.json").items()} == {
+        "uncoded": 5,
+        "rs": 2,
+    }
+    assert (tmp_path / "runs.csv").read_text().count("\n") == 1 + 5 + 2
+    assert "2 to 5 rounds" in result.stdout
+    assert track.read_text().count("\n") == 5 + 3  # the gradient that was not used as well
+    assert list(drawn) == ["a.svg", "a-precision.svg"]
+
+
+def test_runs_that_diverge_are_kept_until_then(tmp_path):
+    path, small = tmp_path / "runs.json", ("-n", "4", "--rounds", "200", *SIMULATED)
+    asked = "--method", "sgd", "--model", "least-squares", "--lr", "1e30", "--json", path
+    result = run("train", *small, *asked)
+    assert result.exit_code == 1
+    [rounds] = losses(path).values()
+    assert 0 < len(rounds) < 200
+    assert f"end with round {len(rounds)} of 200" in result.stderr
+
+
+def test_figures_of_runs_are_written_as_they_come(tmp_path, monkeypatch):
+    """So they are there even if the process is killed in a later run."""
+    path, found = tmp_path / "runs.json", []
+    before = train.Training.run
+
+    def seen(self):
+        found.append(len(losses(path)) if path.exists() else 0)
+        return before(self)
+
+    monkeypatch.setattr(train.Training, "run", seen)
+    result = done("train", "uncoded,rs,binary", *RESUMED, "--rounds", "2", "--json", path)
+    assert found == [0, 1, 2]
+    assert len(losses(path)) == 3
+    assert result.stderr.count("figures written to") == 1
+
+
 def test_runs_are_replayed(tmp_path):
     first, again = tmp_path / "first.json", tmp_path / "again.json"
     small = ("-n", "5", "-s", "2", "--rounds", "6", "--engine", "simulated")
@@ -491,11 +558,15 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["--every", "5"], "--every needs --checkpoint, a folder to keep the run in"),
         (["--checkpoint", "no/where/runs", "rs,bcc"], "no folder no/where to make runs"),
         (["--checkpoint", "file", "rs,bcc"], "file is a file: name a folder"),
+        (["--checkpoint", "dangling"], "dangling is a link to nothing: name a folder"),
+        (["--checkpoint", "kept", "--track", "kept/rounds.jsonl"], "--track must not write to the"),
     ],
 )
 def test_options_are_refused_before_anything_runs(arguments, says, targets, monkeypatch):
     monkeypatch.chdir(targets)
     (targets / "file").write_text("1")
+    (targets / "dangling").symlink_to("nowhere")
+    (targets / "kept").mkdir()
     np.savez("few.npz", X=np.eye(6), y=np.arange(6) % 2)
     monkeypatch.setattr(train.Training, "run", None)
     before = sorted(targets.iterdir())

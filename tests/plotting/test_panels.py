@@ -341,9 +341,14 @@ def test_spread_of_positive_values():
     assert not of(0, -1, zeros=True)
 
 
-def test_check_path_knows_kinds_of_pictures():
+def test_check_path_knows_kinds_of_pictures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").mkdir()
     for name in "a.png", "a.PDF", "b/a.svg", "a.eps":
         plotting.check_path(name)
+    assert [path.name for path in tmp_path.rglob("*")] == ["b"]
+    with pytest.raises(ValueError, match=r"there is no folder c to write a\.png to"):
+        plotting.check_path("c/a.png")
     for name in "a.tiff", "a", "png":
         with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, \.eps"):
             plotting.check_path(name)

@@ -78,6 +78,7 @@ def test_read_idx_every_type(tmp_path, dtype, shape, pack):
         (b"\0\0\x08\x01\0\0\0\x02\x07", r"\(2,\) of uint8, 10 bytes .* has 9"),
         (b"\0\0\x0b\x01\0\0\0\x01\0\0\0", r"\(1,\) of int16, 10 bytes .* has 11"),
         (gzip.compress(b"\0\0\x08\x01\0\0\0\x01\x07", mtime=0)[:-6], "no readable idx file"),
+        (b"\0\0\x08\xff" + 255 * b"\0\0\0\x01" + b"\x07", "no readable idx file: .* 255"),
     ],
 )
 def test_read_idx_refused(tmp_path, content, message):

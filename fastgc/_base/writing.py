@@ -1,0 +1,135 @@
+"""Writing files: a path is probed before the work, and a file is replaced as a whole.
+
+Whoever reads a file finds its old content or its new one, also if the disk was full or the process
+was killed meanwhile: the new content is written to a file beside it, which then takes its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .files import Name
+
+_BLOCK = 4096  # bytes that a probe writes: with an empty file, a full disk would not be noticed
+
+
+def probe(path: Name) -> None:
+    """Raise unless a file can be written to this path; whatever is there stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If it is a folder or a socket, or if there is no folder to write it to.
+    OSError
+        If it must not be written to, or the disk is full. The error has the path.
+    """
+    target, found = _target(path)
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        return  # a device or a pipe, which keeps what it gets
+    with _naming(path, "; name a file in another folder"), _part(target) as (file, part):
+        write_all(file, bytes(_BLOCK))
+        part.unlink()
+
+
+def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
+    """Replace a file by these bytes. It keeps its mode, and a link stays a link.
+
+    An `own` file is in a folder that one process uses at a time. A link in its place is replaced.
+    What a killed process leaves beside it has one name, with ``.part`` at its end, and the next
+    write removes it. When `write_file` returns, an own file survives a loss of power.
+
+    Raises
+    ------
+    ValueError
+        As `probe` does.
+    OSError
+        If it cannot be written, with the path; the file is unchanged unless it is a device.
+    """
+    target, found = (Path(path), None) if own else _target(path)
+    with _naming(path):
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            with open(path, "wb", buffering=0) as through:
+                for piece in pieces:
+                    write_all(through.fileno(), piece)
+            return
+        with _part(target, own) as (file, part):
+            if found is not None:
+                os.fchmod(file, stat.S_IMODE(found.st_mode))
+            for piece in pieces:
+                write_all(file, piece)
+            os.fsync(file)
+            os.replace(part, target)
+        if own:
+            sync_folder(target.parent)
+
+
+def write_all(file: int, content: Any) -> None:
+    """Write all of `content` to an open file."""
+    left = memoryview(content).cast("B")
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that files made or renamed in a folder survive a loss of power."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _target(path: Name) -> tuple[Path, os.stat_result | None]:
+    """Return the file that a path leads to, and what is there; raise as `probe` does."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    given, target = Path(path), Path(os.path.realpath(path))
+    if found is None and not target.parent.is_dir():
+        if given.is_symlink():
+            raise ValueError(f"{path} is a link to {target}, whose folder is not there")
+        raise ValueError(f"there is no folder {given.parent} to write {given.name} to")
+    if found is not None:
+        for test, kind in ((stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket")):
+            if test(found.st_mode):
+                raise ValueError(f"{path} is a {kind}: name a file")
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+    return target, found
+
+
+@contextlib.contextmanager
+def _part(target: Path, own: bool = False) -> Iterator[tuple[int, Path]]:
+    """Yield a new file beside `target`, open for writing, and its path; an error removes it."""
+    name = f"{target.name}.part" if own else f".fastgc-{secrets.token_hex(8)}.part"
+    part = target.with_name(name)
+    if own:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        yield file, part
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _naming(path: Name, advice: str = "") -> Iterator[None]:
+    """Let errors of the disk name this path, not that of a part."""
+    try:
+        yield
+    except OSError as error:
+        said = f"{error.strerror or error}{advice}"
+        raise OSError(error.errno, said, os.fspath(path)) from error
