@@ -169,6 +169,16 @@ FGC_KINDS(FGC_ADD)
 /* The type of the reals of rows. */
 typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
 
+/* A message has FGC_SIDE^2 projections; FGC_ROW of its elements share some of their random numbers. */
+enum { FGC_SIDE = 8, FGC_ROW = 256 };
+
+/* As fgc_project_part. Sums may be rounded otherwise. */
+#define FGC_PROJECT(kind, read, real)                                                              \
+    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right, \
+                              int paired, double *out);
+FGC_KINDS(FGC_PROJECT)
+#undef FGC_PROJECT
+
 /* The messages of a round as they come. The caller owns the memory. It sets heard[] to 0, lacking[] to
  * what each block needs, state[0] to 0, and state[1] to the weight that blocks with enough messages must
  * have. */
@@ -183,7 +193,10 @@ typedef struct {
     int64_t *numbers;             /* in order of arrival, as are the next: the message's number, */
     double *squares;              /* its squared norm, NaN if it was not read, */
     double *energies;             /* its energy, NaN if that is not known, */
-    uintptr_t *addresses;         /* and where it lies */
+    uintptr_t *addresses;         /* where it lies, */
+    double *values;               /* and its projections, by these numbers, unless `left` is NULL */
+    const double *left, *right;   /* as for fgc_project, and so is this: */
+    int paired;
 } fgc_arrivals;
 
 /* Take a message. Returns FGC_OK if the messages taken suffice, FGC_TOO_FEW if they do not. It is not

@@ -133,6 +133,52 @@ enum { NEAR = 4096 };
     }
 FGC_KINDS(ADD_ROW)
 
+/* A projection has at most so many pieces, whose sums fit the stack. Each is whole rows. */
+enum { PROJECTED = 64, SUMS = 1 + 2 * FGC_SIDE * FGC_SIDE };
+_Static_assert(GRAIN % FGC_ROW == 0, "a piece would cut a row");
+
+typedef struct {
+    const void *x;
+    int64_t len, part;
+    const double *left, *right;
+    int paired;
+    double *sum; /* SUMS numbers of each piece: its sum of squares, and its projections */
+} projection;
+
+#define PROJECT(kind, read, real)                                                                  \
+    static void project_pieces_##kind(void *data, int from, int to)                                \
+    {                                                                                              \
+        const projection *const it = data;                                                         \
+        for (int piece = from; piece < to; piece++) {                                              \
+            const int64_t lo = piece * it->part, left = it->len - lo;                              \
+            double *const sum = it->sum + (int64_t)SUMS * piece;                                   \
+            sum[0] = fgc_project_part_##kind((const read *)it->x + lo,                             \
+                                             left < it->part ? left : it->part,                    \
+                                             it->left + lo / FGC_ROW * FGC_SIDE, it->right,        \
+                                             it->paired, sum + 1);                                 \
+        }                                                                                          \
+    }                                                                                              \
+    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right, \
+                              int paired, double *out)                                             \
+    {                                                                                              \
+        double sum[PROJECTED * SUMS];                                                              \
+        const int64_t part = part_of(len, LEAST_OF_SUMS);                                          \
+        const int64_t least = up_to(GRAIN, (len + PROJECTED - 1) / PROJECTED);                     \
+        projection it = {x, len, part > least ? part : least, left, right, paired, sum};           \
+        const int pieces = pieces_of(len, it.part);                                                \
+        fgc_pool_run(project_pieces_##kind, &it, pieces, len / 1024 * 300);                        \
+        for (int i = 0; i < (1 + paired) * FGC_SIDE * FGC_SIDE; i++) {                             \
+            out[i] = 0;                                                                            \
+            for (int piece = 0; piece < pieces; piece++)                                           \
+                out[i] += sum[SUMS * piece + 1 + i];                                               \
+        }                                                                                          \
+        double square = 0;                                                                         \
+        for (int piece = 0; piece < pieces; piece++)                                               \
+            square += sum[SUMS * piece];                                                           \
+        return square;                                                                             \
+    }
+FGC_KINDS(PROJECT)
+
 /* A kernel that returns a sum over vectors of one length, with some numbers as parameters. */
 typedef double (*sum_kernel)(void *const *vector, const double *by, int64_t len);
 

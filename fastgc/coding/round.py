@@ -294,18 +294,20 @@ class Round(Gathering):
         self._decoder = Decoder(scheme, form.unit)
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
-        self._arrivals = kernels.arrivals.Arrivals(self._rows, survivors, enough, check_finite)
+        arrivals = kernels.arrivals.Arrivals
+        project = self._prepare()
+        self._arrivals = arrivals(self._rows, survivors, enough, check_finite, project)
         self._tally = None if enough else scheme.rule.tally()
         # Decodes in one call, if nothing is to be looked at before or after.
-        watched = scheme.gate.waits or tracker is not None
+        watched = scheme.gate.waits or tracker is not None or self.verifies
         self._directly = None if watched else Plan(self._decoder, form, False).run
         # Whether messages can be taken where they lie, and nothing but their norms matters.
         self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
-        self._prepare()
         self.reset()
 
-    def _prepare(self) -> None:
-        """Make what a subclass keeps beside the messages, before the first `reset`."""
+    def _prepare(self) -> kernels.rows.Projecting | None:
+        """Make what a subclass keeps beside the messages; return what to project them by."""
+        return None
 
     def _as_sent(self, p: int, partial_dtype: DTypeLike | None) -> Format:
         """The format by which workers encode."""

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, Ints
+from .._base.arrays import Array, Ints, check_index
 from ..errors import NonFiniteMessageError
 from ..kernels import Status
-from ..kernels.rows import DOUBLE
+from ..kernels.rows import DOUBLE, Projecting
 from .round import Round
 from .scheme import Coded, Decoder
 from .trust import Trust, Watch
-from .verify import Finding, Inspector, Unseen, default_limit, liars_of
+from .verify import Finding, Inspector, Sketch, Unseen, default_limit, liars_of
 
 # Coefficients below this part of the largest, times their messages' norms, are rounding errors.
 DUST = 16 * DOUBLE
@@ -87,23 +87,22 @@ class VerifiedRound(Round):
         types = dtype, message_dtype, tracker
         super().__init__(code, p, *types, first_worker=first_worker, partial_dtype=partial_dtype)
 
-    def _prepare(self) -> None:
-        self._directly, self._plain = None, False
+    def _prepare(self) -> Projecting:
         self._inspector = Inspector(self.scheme, self._sent, self._liars)
         self._inspector.require_enough()
-        # Messages that are dropped do not count.
-        self._tally = self.scheme.rule.tally()
         self._choose = Decoder(self.scheme, self.form.unit)
+        return self._inspector.projection.numbers
 
     def reset(self) -> None:
         """Forget all messages."""
+        # Messages that are dropped do not count.
+        self._tally = self._tally or self.scheme.rule.tally()
         super().reset()
         self._inspector.reset()
         self._finding: Finding | None = None  # about the messages so far; None: not looked at
         self._answer: Answer | None = None  # the last that was found
         self._look_again = 0  # not before so many messages came
         self._corrupt: list[int] = []
-        self._untold = False  # whether a message came without its energy
 
     @property
     def corrupt(self) -> list[int]:
@@ -114,6 +113,11 @@ class VerifiedRound(Round):
         """
         self._look()
         return [] if self._untold else self._corrupt
+
+    @property
+    def _untold(self) -> bool:
+        """Whether a message came without its energy."""
+        return bool(np.isnan(self._arrivals.energies[: self._rows.count]).any())
 
     @property
     def suspects(self) -> list[int]:
@@ -164,22 +168,20 @@ class VerifiedRound(Round):
         """As `Round.trust`, with the `resolution`."""
         return super().trust()._replace(resolution=self.resolution())
 
-    def _receive(self, worker: int, message: Any, index: int | None, energy: float) -> bool:
+    def receive(
+        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
+    ) -> bool:
+        """As `Round.receive`. An energy must not be negative."""
         if energy < 0:
-            named = self._first_worker + worker
+            named = self._first_worker + check_index("worker", worker, self.scheme.n)
             raise NonFiniteMessageError(
                 f"the energy of worker {named}'s message is {energy}, and must not be negative: "
                 "rnd.receive(worker, message, energy=encoder.energy)",
                 named,
             )
-        return super()._receive(worker, message, index, energy)
+        return super().receive(worker, message, index, energy=energy)
 
     def _took(self, number: int, reals: Array, status: int) -> bool:
-        at, arrivals = self._rows.count, self._arrivals
-        square, energy = float(arrivals.squares[at]), float(arrivals.energies[at])
-        if math.isnan(energy):  # as of partial gradients 8,000 times as long (float32: 50 times)
-            self._untold, energy = True, square / default_limit(self.form)
-        self._inspector.add(reals, square, energy)
         self._finding = None
         self._ready = False
         return super()._took(number, reals, Status.TOO_FEW)
@@ -231,8 +233,11 @@ class VerifiedRound(Round):
     def _look(self) -> Finding:
         """What parity says of the messages left, after dropping those that it proves wrong."""
         while self._finding is None:
-            kept = self._kept
-            finding = self._inspector.inspect(self._numbers[kept], kept)
+            kept, sketch = self._kept, self._inspector.sketch(self._arrivals)
+            if kept.size < self._rows.count:
+                values, sizes, inside, zero = sketch
+                sketch = Sketch(values[kept], sizes[kept], inside[kept], zero)
+            finding = self._inspector.inspect(self._numbers[kept], sketch)
             if finding.corrupt:
                 self._drop(finding.corrupt)
                 continue

@@ -83,13 +83,15 @@ import secrets
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, Bools, Floats, Ints, is_zero, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
+from ..kernels.arrivals import ROW, SIDE, Arrivals
+from ..kernels.rows import DOUBLE, Projecting
 from ..numerics.parity import (
     CHECKS,
     SAFETY,
@@ -126,15 +128,8 @@ HUGE = 1e100
 # Root of the largest number of float64. An energy beyond it is told as infinite.
 LARGEST_ROOT = math.sqrt(np.finfo(np.float64).max)
 
-# The projections of a message are SIDE^2 numbers.
-SIDE = 8
-
 # The root mean square of a vector's projections is less than SEEN times its norm once in 1e6 times.
 SEEN = 0.0535
-
-# Elements that share a factor of the projection, and rows of float32 whose products are added in
-# float32: of 512 to 4096, and of 16 to 64, these take least time at 1e4 and 3e5 elements.
-WIDTH, GROUP = 512, 32
 
 # By default, lies up to so many times the rounding errors of the gradient may be in it.
 COARSEST = 200.0
@@ -144,10 +139,15 @@ COARSEST = 200.0
 FINEST = 1e-6
 
 
+# How projections are added up (csrc/project.c and split.c): at most IN_ROW products of a row in a
+# sum; then rows of one of PARTS parts; then parts.
+IN_ROW, PARTS = ROW // 2, 64
+
+
 class Projection:
     """Inner products of messages with SIDE^2 random vectors, in one pass over each message.
 
-    A message is cut into rows of `WIDTH` elements: a matrix M. Its projections are ``U M W``, where
+    A message is cut into rows of `ROW` elements: a matrix M. Its projections are ``U M W``, where
     U and W are random matrices of SIDE rows and columns. Their entries are distributed uniformly,
     with mean square 1. `renew` draws them; so each vector is an outer product.
 
@@ -156,8 +156,10 @@ class Projection:
 
     Attributes
     ----------
+    numbers : Projecting
+        The entries, as `fastgc.kernels.arrivals.Arrivals` takes them.
     passes : float
-        Number of roundings of a projection, in the precision of sums.
+        Number of roundings of a projection, in float64.
     unit : float
         Factor of all projections and norms: a power of two that prevents overflow.
     underflow : float
@@ -166,58 +168,41 @@ class Projection:
 
     def __init__(self, form: Format, paired: bool, rng: np.random.Generator | None = None) -> None:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
-        self._size = size = form.message_size * form.message_dtype.itemsize // real.itemsize
-        self._paired = paired
-        count = size // WIDTH
+        size = form.message_size * form.message_dtype.itemsize // real.itemsize
+        rows, eights = -(-size // ROW), -(-min(size, ROW) // 8)
+        self.numbers = Projecting(np.empty((rows, SIDE)), np.empty((eights, SIDE, 8)), paired)
+        self.passes = (min(size, IN_ROW) + min(rows, PARTS + rows // PARTS) + PARTS) / 6 + 4
         wide = real == np.dtype(np.float64)
-        self._kind = np.dtype(np.float64 if wide else np.float32)
-        group = max(1, count) if wide else GROUP
-        self._whole = count // group * group
-        self._shape = -1, group, WIDTH
-        self._rows, self._width = count, min(size, WIDTH)
-        self.passes = min(group, count) / 6 + 4
-        self.unit = math.ldexp(1.0, -count.bit_length() - 2 - 64 * wide)
-        # Underflow of elements, of sums of them, and of their products, which are float64.
+        self.unit = math.ldexp(1.0, -rows.bit_length() - 64) if wide else 1.0
+        # Underflow of elements, and of sums of them.
         least = least_number(np.dtype(np.float64))
         lost = max(least_number(real) * self.unit, least)
-        cut = max(least_number(self._kind), least)
-        self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(self._width * count) * cut)
+        self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(SIDE * rows) * least)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
         self.renew()
 
     def renew(self) -> None:
         """Draw other vectors."""
-        root, each = math.sqrt(3), 2 if self._paired else 1
-        rows = self._rng.uniform(-root, root, (SIDE, self._rows + 1)) * self.unit
-        self._columns = self._rng.uniform(-root, root, (self._width // each, SIDE))
-        self._left = rows.astype(self._kind)
-        self._last = rows[:, -1:]
-        grouped = self._left[:, : self._whole].reshape(SIDE, -1, self._shape[1])
-        self._grouped = np.ascontiguousarray(grouped.swapaxes(0, 1))
+        left, right, paired = self.numbers
+        self._rng.random(out=left)
+        right[:] = (
+            self._rng.random((*right.shape[:2], 4)).repeat(2, axis=2)
+            if paired
+            else self._rng.random(right.shape)
+        )
+        for drawn, unit in ((left, 1.0), (right, self.unit)):
+            drawn -= 0.5
+            drawn *= 2 * math.sqrt(3) * unit
 
-    def __call__(self, message: Array) -> Array:
-        """Return the projections of a message; they are real for codes with real coefficients."""
-        reals = message.view(self._real)
-        cut = self._rows * WIDTH
-        sums = np.zeros((SIDE, self._width))
-        if cut:
-            matrix = reals[:cut].astype(self._kind, copy=False)
-            whole = self._whole * WIDTH
-            if whole:
-                parts = np.matmul(self._grouped, matrix[:whole].reshape(self._shape))
-                np.sum(parts, axis=0, dtype=np.float64, out=sums)
-            if whole < cut:
-                sums += self._left[:, self._whole : -1] @ matrix[whole:].reshape(-1, WIDTH)
-        if cut < self._size:
-            sums[:, : self._size - cut] += self._last * reals[cut:].astype(np.float64, copy=False)
-        numbers: Any = sums.view(np.complex128) if self._paired else sums
-        found: Array = (numbers @ self._columns).reshape(-1)
+    def norms(self, squares: Floats, messages: list[Array]) -> Floats:
+        """Return messages' norms, from their sums of squares unless these over- or underflow."""
+        found: Floats = np.sqrt(squares) * self.unit
+        for at in np.flatnonzero(~((squares > SMALL**2) & (squares < math.inf))).tolist():
+            found[at] = self._norm(messages[at])
         return found
 
-    def norm(self, message: Array, square: float) -> float:
-        """Return a message's norm, from its sum of squares unless that over- or underflows."""
-        if SMALL**2 < square < math.inf:
-            return math.sqrt(square) * self.unit
+    def _norm(self, message: Array) -> float:
+        """Return a message's norm, by way of its largest element."""
         wide = message.view(self._real).astype(np.float64)
         largest = float(np.abs(wide).max(initial=0.0))
         if not largest:
@@ -251,6 +236,15 @@ def default_limit(form: Format, rounding: float = 0.0) -> float:
 
 def _workers(count: int) -> str:
     return "one worker" if count == 1 else f"{count} workers"
+
+
+class Sketch(NamedTuple):
+    """What is kept of some messages, in units of `Projection.unit`."""
+
+    values: Array  # (f, SIDE^2): projections
+    sizes: Floats  # (f,): norms
+    inside: Floats  # (f,): roots of energies
+    zero: bool = False  # whether all messages and energies are 0
 
 
 class Finding(NamedTuple):
@@ -297,52 +291,52 @@ class Unseen(NamedTuple):
 
 
 class Inspector:
-    """Takes the messages of a round as they come, and says whether they fit each other.
+    """Says whether the messages of a round fit each other.
 
     The rounding error of a projection has two parts. Rounding the message itself costs a part of
     its norm. Rounding the sums in it costs a part of the root of its energy,
     ``sum_j |B_ij|^2 ||g_j||^2``; if partial gradients cancel, this is more than the norm suggests.
 
-    `liars` is the number of workers that may be corrupt, e, beside those found so far.
+    `liars` is the number of workers that may be corrupt, e, beside those found so far. `projection`
+    is the one by which the round's messages are projected as they come.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
         self._scheme, self._form, self._all_liars = scheme, form, liars
-        self._projection = projection = Projection(form, scheme.is_complex)
+        self.projection = projection = Projection(form, scheme.is_complex)
         self._senders = scheme.messages.workers
         rounding, sums = unit_roundoff(form.message_dtype), unit_roundoff(form.sum_dtype)
         steps = scheme.load / scheme.messages.per_worker + 2
         before = scheme.precision.data_roundings
         partial = unit_roundoff(form.partial_dtype)
         # Squared errors: for a message of norm 1, and for one of energy 1.
-        self._own = rounding**2 + sums**2 * projection.passes
+        self._own = rounding**2 + DOUBLE**2 * projection.passes
         self._terms = (sums * steps + partial * before) ** 2
         with np.errstate(all="ignore"):
             self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
         self._underflow = math.sqrt(steps + before) * projection.underflow
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
-        kind = np.complex128 if scheme.is_complex else np.float64
-        count = scheme.messages.count
-        self._values = np.empty((count, SIDE**2), dtype=kind)
-        # Norms of messages, and roots of energies.
-        self._sizes, self._inside = np.empty(count), np.empty(count)
-        self.reset()
+        self.liars = liars
 
     def reset(self) -> None:
-        """Forget all messages and all corrupt workers."""
-        self.liars, self._count = self._all_liars, 0
-        self._zero = True  # whether all messages and energies are 0
+        """Forget all corrupt workers, and draw other projections."""
+        self.liars = self._all_liars
+        self.projection.renew()
 
     @np.errstate(all="ignore")
-    def add(self, message: Array, square: float, energy: float) -> None:
-        """Take a message with its sum of squares; `energy` is that of `Round.receive`."""
-        if not self._count:
-            self._projection.renew()
-        at, self._count = self._count, self._count + 1
-        self._values[at] = self._projection(message)
-        self._sizes[at] = self._projection.norm(message, square)
-        self._inside[at] = math.sqrt(energy) * self._projection.unit
-        self._zero = self._zero and not energy and is_zero(message)
+    def sketch(self, arrivals: Arrivals) -> Sketch:
+        """Return what is kept of all messages that came.
+
+        Without an energy, partial gradients are taken to be 8,000 times as long as their message
+        (float32: 50 times).
+        """
+        came, messages = arrivals.count, arrivals.rows.arrays
+        squares, energies = arrivals.squares[:came], arrivals.energies[:came]
+        energies = np.where(np.isnan(energies), squares / default_limit(self._form), energies)
+        sizes = self.projection.norms(squares, messages)
+        zero = not (sizes.any() or energies.any()) and all(map(is_zero, messages))
+        inside = np.sqrt(energies) * self.projection.unit
+        return Sketch(arrivals.values[:came], sizes, inside, zero)
 
     def withstands(self, survivors: Ints, most: int | None = None) -> int:
         """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
@@ -382,22 +376,21 @@ class Inspector:
     def _expected(self, everyone: Ints) -> float:
         """Return the resolution if all messages of random partial gradients come."""
         rows = self._scheme.equations(everyone).rows
-        self._values[:] = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
-        self._sizes[:] = self._inside[:] = self._norms
-        self.inspect(everyone, everyone)
+        values = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
+        self.inspect(everyone, Sketch(values, self._norms, self._norms))
         return self.unseen(self._scheme.vector(everyone), [()]).error
 
     @np.errstate(all="ignore")
-    def inspect(self, survivors: Ints, at: Ints) -> Finding:
-        """Apply the checks to the messages that came as number `at`; `survivors` are theirs."""
-        sizes, inside = self._sizes[at], self._inside[at]
+    def inspect(self, survivors: Ints, sketch: Sketch) -> Finding:
+        """Apply the checks to messages; `survivors` are their numbers."""
+        values, sizes, inside, self._zero = sketch
         top = self._usual(survivors, sizes).max(initial=0.0) or sizes.max(initial=0.0) or 1.0
         shrink = np.minimum(1, HUGE * top / sizes)
         # What is below the squares of float64 is not in an energy.
-        lost = math.ldexp(math.sqrt(self._scheme.load), -511) * self._projection.unit
+        lost = math.ldexp(math.sqrt(self._scheme.load), -511) * self.projection.unit
         inside = np.maximum(inside, sizes / math.sqrt(self._scheme.load))
         sizes, inside = sizes / top * shrink, inside / top * shrink
-        values = self._values[at] / top * shrink[:, None]
+        values = values / top * shrink[:, None]
         usual, likely = self._usual(survivors, sizes), self._usual(survivors, inside)
         rounding = self._own * np.minimum(sizes, usual) ** 2
         rounding += self._terms * np.minimum(inside, likely) ** 2
@@ -512,7 +505,7 @@ class Inspector:
         them, times a coefficient. Otherwise a liar could claim any rounding. An energy beyond
         float64 counts as the largest number there: what honest workers compute is no smaller.
         """
-        claimed = np.minimum(inside, LARGEST_ROOT * self._projection.unit / top)
+        claimed = np.minimum(inside, LARGEST_ROOT * self.projection.unit / top)
         found: Bools = claimed > self._spread * self._usual(survivors, inside)
         return found
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Ints
+from .._base.arrays import Array, Ints
 from . import unchecked
-from .rows import ArrivalArrays, Rows
+from ._cffi import lib
+from .rows import ArrivalArrays, Projecting, Rows
 
 
 class Enough(NamedTuple):
@@ -36,6 +37,10 @@ class Enough(NamedTuple):
         return cls(block, need, weight, int(weight.sum()))
 
 
+# Messages have SIDE^2 projections. Rows of ROW elements share random numbers.
+SIDE, ROW = lib.FGC_SIDE, lib.FGC_ROW
+
+
 class Arrivals:
     """Takes messages one by one.
 
@@ -52,6 +57,8 @@ class Arrivals:
         Their energies (`fastgc.coding.plan.Encoder.energy`); NaN if not known.
     heard : (N,) uint8 array
         Whether each message was taken, by number.
+    values : (N, SIDE^2) float64 or complex128 array
+        Their projections; complex if they are `paired`. Empty if there are none.
     arrive : callable
         ``arrive(number, row, energy)`` takes a message. Its row is contiguous, has the rows' dtype
         and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
@@ -67,12 +74,23 @@ class Arrivals:
         Without it, `arrive` never says that messages suffice.
     check : bool
         Read messages, for their norms and to find NaN and Inf.
+    project : Projecting, optional
+        Messages that are read are projected, too. Its numbers may change between rounds.
     """
 
-    def __init__(self, rows: Rows, numbers: Ints, enough: Enough | None, check: bool) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        numbers: Ints,
+        enough: Enough | None,
+        check: bool,
+        project: Projecting | None = None,
+    ) -> None:
         self.rows, self.numbers = rows, numbers
         self.squares, self.energies = np.empty(numbers.size), np.empty(numbers.size)
         self.heard = np.zeros(numbers.size, dtype=np.uint8)
+        kind = np.complex128 if project and project.paired else np.float64
+        self.values: Array = np.empty((numbers.size if project else 0, SIDE**2), dtype=kind)
         if enough is None:
             none = np.zeros(1, dtype=np.int64)
             enough = Enough(np.zeros(numbers.size, dtype=np.int64), none, none, 1)
@@ -91,7 +109,8 @@ class Arrivals:
             self.squares,
             self.energies,
         )
-        self.arrive = unchecked.bind_arrivals(rows, arrays, check)
+        values = None if project is None else self.values.view(np.float64)
+        self.arrive = unchecked.bind_arrivals(rows, arrays, check, values, project)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property

@@ -255,6 +255,26 @@ def of_groups(terms: float) -> float:
     return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)
 
 
+class Projecting(NamedTuple):
+    """Random numbers, of which projections are made: see csrc/kernels.def.
+
+    A message is cut into rows of `ROW` reals: a matrix M. Its projections are U M W.
+
+    Attributes
+    ----------
+    left : (rows, SIDE) float64 array
+        U, transposed.
+    right : (eights, SIDE, 8) float64 array
+        W, in parts of eight rows, which are transposed.
+    paired : bool
+        Whether two reals are a complex number. Then both have the same numbers in `right`.
+    """
+
+    left: Floats
+    right: Floats
+    paired: bool
+
+
 class ArrivalArrays(NamedTuple):
     """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
 

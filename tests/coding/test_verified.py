@@ -32,8 +32,8 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
-from fastgc.coding.verify import WIDTH
 from fastgc.errors import CorruptMessageError, NotDecodableError, UnverifiedError
+from fastgc.kernels.arrivals import ROW
 from fastgc.stability import StabilityTracker
 
 
@@ -97,7 +97,7 @@ def test_no_more_are_awaited_than_needed():
     code=st.sampled_from([c for c in VERIFIED + LARGE[:6] if not c.scheme.data.coded]),
     dtype=st.sampled_from([np.float32, np.float64, *HALVES]),
     magnitude=st.integers(-30, 30),
-    p=st.sampled_from([1, 2, 7, 64, WIDTH + 3]),
+    p=st.sampled_from([1, 2, 7, 64, ROW + 3]),
     shape=st.sampled_from(["random", "constant", "skewed", "sparse", "tiny"]),
     seed=st.integers(0, 2**32),
 )

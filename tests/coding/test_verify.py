@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 from collections import Counter
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -28,8 +29,10 @@ from fastgc.coding import verify
 from fastgc.coding.format import Format
 from fastgc.coding.rules import Blocks
 from fastgc.coding.scheme import Scheme
-from fastgc.coding.verify import SEEN, WIDTH, Projection, liars_of
+from fastgc.coding.verify import SEEN, Projection, liars_of
 from fastgc.errors import CorruptMessageError, NonFiniteMessageError, UnverifiedError
+from fastgc.kernels import unchecked
+from fastgc.kernels.arrivals import ROW, SIDE
 from fastgc.numerics.parity import root_mean_square
 
 # ------------------------------------------------------------------------------------- checks
@@ -81,41 +84,54 @@ def test_checks_that_have_lost_all_digits_accuse_nobody():
 # -------------------------------------------------------------------------------- projections
 
 
+def projected(projection, message):
+    """Return the projections of a message."""
+    left, right, paired = projection.numbers
+    found = np.empty(SIDE**2, dtype=complex if paired else float)
+    reals = np.ascontiguousarray(message).view(message.real.dtype)
+    unchecked.project_part(reals, left, right, paired, found)
+    return found
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
-@pytest.mark.parametrize("size", [2, 4, 700, WIDTH, WIDTH + 2, 3 * WIDTH + 10])
+@pytest.mark.parametrize("size", [2, 4, 700, ROW, ROW + 2, 3 * ROW + 10])
 @pytest.mark.parametrize("layout", ["real", "packed"])
 def test_projections_are_linear_and_see_every_element(dtype, size, layout):
     form = Format.of(layout, size, np.float32 if dtype in HALVES else dtype, dtype)
     rng = np.random.default_rng(size)
-    project = Projection(form, layout == "packed", rng)
+    projection = Projection(form, layout == "packed", rng)
+    project = partial(projected, projection)
     roundoff = float(ml_dtypes.finfo(dtype).eps)
     x, y = rng.standard_normal((2, size)).astype(dtype)
     both = (x.astype(float) + y.astype(float)).astype(dtype)
     square = float(np.sum(both.astype(float) ** 2))
-    norm = project.norm(both, square)
-    assert norm == pytest.approx(np.sqrt(square) * project.unit, rel=1e-12)
+    norm = float(projection.norms(np.array([square]), [both])[0])
+    assert norm == pytest.approx(np.sqrt(square) * projection.unit, rel=1e-12)
     assert root_mean_square(project(both) - project(x) - project(y)) < 8 * roundoff * norm
     assert 0.3 < root_mean_square(project(both)) / norm < 3
     if layout == "packed":
         turned = (1j * x.astype(float).view(complex)).view(float).astype(dtype)
         assert root_mean_square(project(turned) - 1j * project(x)) < 1e-6 * norm
-    for at in {0, size // 2, size - 1, size // WIDTH * WIDTH - 1}:
+    for at in {0, size // 2, size - 1, size // ROW * ROW - 1}:
         one = np.zeros(size, dtype)
         one[at] = 1
-        assert SEEN < root_mean_square(project(one)) / project.unit < 3
+        assert SEEN < root_mean_square(project(one)) / projection.unit < 3
         one[(at + 2) % size] -= 1  # opposite changes of two elements
-        assert size == 2 or root_mean_square(project(one)) > SEEN * project.unit
+        assert size == 2 or root_mean_square(project(one)) > SEEN * projection.unit
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_projections_do_not_overflow(dtype):
-    size = 3 * WIDTH + 5
-    project = Projection(Format.of("real", size, dtype), False)
+    size = 3 * ROW + 5
+    projection = Projection(Format.of("real", size, dtype), False)
+    project = partial(projected, projection)
     message = np.full(size, np.finfo(dtype).max)
     assert np.isfinite(project(message)).all()
     square = np.inf if dtype is np.float64 else float(message[0]) ** 2 * size
-    expected = float(np.finfo(dtype).max) * project.unit * np.sqrt(size)
-    assert project.norm(message, square) == pytest.approx(expected, rel=1e-12)
+    expected = float(np.finfo(dtype).max) * projection.unit * np.sqrt(size)
+    assert float(projection.norms(np.array([square]), [message])[0]) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 # ---------------------------------------------------------------------------- honest messages
@@ -429,16 +445,16 @@ def projections(monkeypatch):
 def test_nobody_knows_the_projection(projections):
     """Each round and each master has another one, so knowing its source is of no use.
 
-    That holds for each part of the vector: along a row of `WIDTH` elements, from row to row, and
+    That holds for each part of the vector: along a row of `ROW` elements, from row to row, and
     for what is left.
     """
-    code, p = ReedSolomon(6, stragglers=2), 3 * WIDTH + 10
-    parts = [range(0, WIDTH, 2), range(0, 3 * WIDTH, WIDTH), range(3 * WIDTH, p, 2)]
+    code, p = ReedSolomon(6, stragglers=2), 3 * ROW + 10
+    parts = [range(0, ROW, 2), range(0, 3 * ROW, ROW), range(3 * ROW, p, 2)]
     vectors = []
 
     def numbers():
         ones = ((np.arange(p + p % 2) == at).astype(float) for part in parts for at in part)
-        each = [projections[-1](one)[0] for one in ones]
+        each = [projected(projections[-1], one)[0] for one in ones]
         found = np.split(each, np.cumsum([*map(len, parts)])[:-1])
         return [part[1:] / part[0] for part in found]
 
@@ -464,23 +480,24 @@ def test_how_rarely_a_change_is_missed(shape):
     That cannot be measured, but how fast misses become rare can: twice the size divides them by
     2^8 at least, so half the limit once in 1e6 times is the whole limit once in 1e4 times.
     """
-    size = 40 * WIDTH if isinstance(shape, str) or shape[0] > 1 else WIDTH - 1
+    size = 40 * ROW if isinstance(shape, str) or shape[0] > 1 else ROW - 1
     form = Format.of("real", size, np.float64)
     rng = np.random.default_rng(0)
-    project = Projection(form, False, rng)
+    projection = Projection(form, False, rng)
+    project = partial(projected, projection)
     change = np.zeros(size)
     if shape == "low rank":
-        change[:] = np.outer(rng.standard_normal(40), rng.standard_normal(WIDTH)).ravel()
+        change[:] = np.outer(rng.standard_normal(40), rng.standard_normal(ROW)).ravel()
     elif shape == "one row":
-        change[WIDTH : WIDTH + 50] = rng.standard_normal(50)
+        change[ROW : ROW + 50] = rng.standard_normal(50)
     else:
         for row, column in itertools.product(range(shape[0]), range(shape[1])):
-            change[row * WIDTH + column] = rng.standard_normal()
+            change[row * ROW + column] = rng.standard_normal()
     change /= np.linalg.norm(change)
     seen = []
     for _ in range(much(3000, 400)):
-        project.renew()
-        seen.append(root_mean_square(project(change)) / project.unit)
+        projection.renew()
+        seen.append(root_mean_square(project(change)) / projection.unit)
     assert min(seen) > 2 * SEEN
     assert 0.7 < np.median(seen) < 1.3
 
@@ -521,8 +538,11 @@ def changes_by(kind, job, liars, rng, last):
     paired = code.scheme.is_complex
     if kind in ("known", "last"):  # a projection that they know sees nothing of the changes
         form = code.scheme.format(job.p, np.float64)
-        project = last if kind == "last" else Projection(form, paired, np.random.default_rng(0))
-        basis = np.array([project(row)[:2] for row in np.eye(size)])[:: 1 + paired] / project.unit
+        projection = last if kind == "last" else Projection(form, paired, np.random.default_rng(0))
+        basis = (
+            np.array([projected(projection, row)[:2] for row in np.eye(size)])[:: 1 + paired]
+            / projection.unit
+        )
         numbers = changes.view(complex) if paired else changes
         numbers -= numbers @ basis @ np.linalg.pinv(basis)
     elif kind in ("codeword", "frame") and len(liars) > 1:

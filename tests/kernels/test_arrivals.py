@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.table import HALVES
 
 from fastgc import kernels
-from fastgc.kernels import Rows, Status
-from fastgc.kernels.arrivals import Arrivals, Enough
+from fastgc.kernels import Rows, Status, threads
+from fastgc.kernels.arrivals import ROW, SIDE, Arrivals, Enough
+from fastgc.kernels.rows import Projecting
 
 KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16]
 
@@ -111,3 +113,39 @@ def test_energies_are_taken_down():
     for number, energy in enumerate([2.0, -1.0, math.nan, 0.0]):
         take(taken, number, np.ones(1), energy)
     np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("length", [1, 7, 8, ROW - 1, ROW + 9, 70_001, 1_300_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
+def test_projections(dtype, length, paired):
+    """As the definition says, and by any number of threads."""
+    rng = np.random.default_rng(length)
+    length += length % 2 * paired
+    rows, eights = -(-length // ROW), -(-min(length, ROW) // 8)
+    right = rng.standard_normal((eights, SIDE, 4 if paired else 8)).repeat(1 + paired, axis=2)
+    project = Projecting(rng.standard_normal((rows, SIDE)), right, paired)
+    sent = rng.standard_normal((2, length)).astype(dtype)
+    taken = Arrivals(Rows(2, length, np.dtype(dtype)), np.full(2, -1), None, True, project)
+    for number in (1, 0):
+        assert take(taken, number, sent[number]) == Status.TOO_FEW
+    W = project.right.swapaxes(1, 2).reshape(-1, SIDE)
+    padded = np.zeros((2, rows * len(W)))
+    padded[:, :length] = sent[::-1]
+    M = padded.reshape(2, rows, len(W))
+    if paired:
+        M, W = M.view(complex), W[::2]
+    wanted = (project.left.T @ M @ W).reshape(2, SIDE**2)
+    np.testing.assert_allclose(taken.values, wanted, atol=1e-12 * length)
+    squares = (sent[::-1].astype(float) ** 2).sum(axis=1)
+    np.testing.assert_allclose(taken.squares, squares, rtol=1e-12)
+    before = taken.values.copy()
+    one = threads.get_num_threads()
+    threads.set_num_threads(3 - min(one, 2))
+    try:
+        taken.reset()
+        for number in (1, 0):
+            take(taken, number, sent[number])
+    finally:
+        threads.set_num_threads(one)
+    np.testing.assert_array_equal(taken.values, before)

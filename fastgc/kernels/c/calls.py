@@ -34,7 +34,7 @@ from ..rows import (
 if TYPE_CHECKING:
     from ..cover import CellsPlan, EdgesPlan, TilingPlan
     from ..rounds import Completion, CompletionPlan, DelayPlan
-    from ..rows import ArrivalArrays
+    from ..rows import ArrivalArrays, Projecting
 
 __all__ = [
     "bind_add",
@@ -354,15 +354,21 @@ _kinds = {  # C's constant, and the bytes of a real
 
 
 def bind_arrivals(
-    rows: Rows, arrays: ArrivalArrays, check: bool
+    rows: Rows,
+    arrays: ArrivalArrays,
+    check: bool,
+    values: Floats | None,
+    project: Projecting | None,
 ) -> Callable[[int, Any, float], int]:
     """Prepare a function that takes messages one by one: `Arrivals.arrive`.
 
     Parameters
     ----------
-    rows, check
+    rows, check, project
         As in `Arrivals`.
     arrays : ArrivalArrays
+    values : float64 array, if projections are asked for
+        Where they are written; complex ones as pairs.
     """
     kind, size = _kinds[rows.kind]
     struct = struct_of(
@@ -373,6 +379,8 @@ def bind_arrivals(
         length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
         check=check,
+        values=values,
+        **(project._asdict() if project else {}),
     )
     take, buffer = lib.fgc_arrive, ffi.from_buffer
 
