@@ -62,11 +62,6 @@ class Output(Options):
     title: str | None = None
     failed: list[Exception] = field(default_factory=list)
 
-    @property
-    def printed(self) -> bool:
-        """Whether figures are printed instead of a table."""
-        return PRINTED in (self.json_file, self.csv_file)
-
     def check(self, *pictures: Path | None, files: Iterable[Path | None] = ()) -> None:
         """Raise unless figures, pictures and further files can be written, or figures printed."""
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
@@ -100,25 +95,18 @@ class Output(Options):
         if self.failed:
             raise typer.Exit(1)
 
-    def save(
-        self,
-        path: Path | None,
-        write: Callable[[Path], object],
-        what: str = "figures",
-        errors: type[Exception] = OSError,
-    ) -> None:
+    def save(self, path: Path | None, write: Callable[[Path], object], what: str) -> None:
         """Write a file, if it is named, and say so."""
-        if path is None or path == PRINTED:
-            return
-        with self._apart(f"{path}", errors):
-            write(path)
-            echo(f"{what} written to {path}", err=True)
+        if path is not None:
+            with self._apart(f"{path}", Exception):
+                write(path)
+                echo(f"{what} written to {path}", err=True)
 
     def keep(self, held: object, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write figures to their files in silence, before others come that `deliver` adds."""
         for path, text in self._figures(held, rows):
             if path != PRINTED:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):
                     _write_text(text, path)
 
     def deliver(
@@ -130,15 +118,14 @@ class Output(Options):
     ) -> None:
         """Write what JSON and CSV hold, show tables unless figures are printed, and draw."""
         for path, text in self._figures(held, rows):
-            self.save(path, partial(_write_text, text))
+            if path == PRINTED:
+                show = partial(echo, text, nl=False)
+            else:
+                self.save(path, partial(_write_text, text), "figures")
         with self._apart("standard output", OSError):
-            for path, text in self._figures(held, rows):
-                if path == PRINTED:
-                    echo(text, nl=False)
-            if not self.printed:
-                show()
+            show()
         for each in pictures:
-            self.save(each.path, partial(self._draw, each.make), each.what, Exception)
+            self.save(each.path, partial(self._draw, each.make), each.what)
 
     def _figures(
         self, held: object, rows: Sequence[Mapping[str, Any]]

@@ -200,6 +200,19 @@ def test_outputs_have_files_of_their_own(times):
     assert "must name different files" in line
 
 
+def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    gone, kept = tmp_path / "a" / "o.csv", tmp_path / "o.json"
+    work = "fastgc.planning.simulation.follow"
+    monkeypatch.setattr(work, lambda *_, **__: (tmp_path / "a").rmdir())
+    asked = "simulate", "rs", "-n", "4", "--rounds", "9", "--csv", gone, "--json", kept
+    result = run(*asked, "--timeline", tmp_path / "t.svg")
+    assert result.exit_code == 1
+    assert f"fastgc: warning: {gone}: there is no folder {tmp_path}/a to write" in result.stderr
+    assert json.loads(kept.read_text())
+    assert "mean, median" in result.stdout
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no\n  latex"), ValueError("no latex")])
 def test_a_picture_that_cannot_be_drawn_is_a_warning(error, tmp_path, monkeypatch):
     figure = pytest.importorskip("matplotlib.figure")
