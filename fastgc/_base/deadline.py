@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONGEST = 1e6  # seconds: the most that every call of the system which waits can take
 
@@ -29,3 +34,27 @@ class Deadline:
         left = self.left
         time.sleep(min(seconds, left))
         return left > 0.0
+
+
+def in_time(call: Callable[[], T], seconds: float) -> T:
+    """Return what a call returns, or raise what it raises; TimeoutError if it takes longer.
+
+    For calls that cannot be ended. A thread makes the call, and is left to it if that takes longer.
+    """
+    returned: list[T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            returned.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    if not returned:
+        raise TimeoutError(f"there was no answer for {seconds:g} s")
+    return returned[0]

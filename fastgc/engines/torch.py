@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .._base.arrays import Array
-from .._base.deadline import LONGEST, Deadline
+from .._base.deadline import LONGEST, Deadline, in_time
 from .._base.extras import pip_install
 from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
 from .master import Master
@@ -56,6 +56,7 @@ _START, _BYE = 103, 104
 _QUESTION = 105
 _LONG = timedelta(seconds=LONGEST)  # of a wait for the other side, which may be at work or asleep
 _LOOK = 0.02  # seconds between looks for a worker that is to come
+_SECONDS = 60.0  # in which torchrun's store must answer
 GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -196,7 +197,11 @@ class _Job:
         self.links: list[_Link] = []
         self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, in no use
         agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        self.store = _store(keep=not (agents or dist.is_initialized()))  # if nobody else does
+        keep = not (agents or dist.is_initialized())  # if nobody else does
+        try:
+            self.store = in_time(lambda: _store(keep), _SECONDS)
+        except Exception as error:
+            raise RuntimeError(f"torchrun's store cannot be used: {error}") from error
         atexit.register(self.dismiss)
 
     def dismiss(self) -> None:

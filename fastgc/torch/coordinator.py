@@ -63,6 +63,7 @@ class Coordinator:
         self.lives: dict[object, Life] = {}
         self.number = 0  # of the newest view, or of the one that is being made
         self.view: list[Life] = []  # the lives of the newest view
+        self._made: set[str] = set()  # names of the lives of the last view that was made
         self.gathering = False
         self.begun = False  # whether some life has held the state
         self.finished: int | None = None
@@ -87,7 +88,9 @@ class Coordinator:
         life = self.lives.get(line)
         if life is None:
             return
-        if what == "here":
+        if what == "ping":
+            self._send(line, ["pong"])
+        elif what == "here":
             self._here(life, told[0])
         elif what == "holds":
             self._holds(life, now)
@@ -191,9 +194,9 @@ class Coordinator:
         """Whether a life that holds a state, and lost its connection, still belongs to the view."""
         if not self.begun or not self.number:
             return True
-        if life.name in self._awaited:
-            return True
-        return self.gathering and life.last == self.number - 1
+        if self._made:
+            return self.gathering and life.name in self._made
+        return life.name in self._awaited or (self.gathering and life.last >= self._last)
 
     def _holds(self, life: Life, now: float) -> None:
         life.holds = self.begun = True
@@ -294,7 +297,7 @@ class Coordinator:
 
     def _make(self, lives: list[Life]) -> None:
         self.gathering, self._late, self._limit = False, False, None
-        self._last, self._awaited = 0, set()
+        self._made, self._last, self._awaited = {each.name for each in lives}, 0, set()
         self.view = sorted(lives, key=lambda each: each.rank)
         told = [[each.rank, each.name, each.address] for each in self.view]
         waiting = [e.name for e in self.lives.values() if e.ready and e not in self.view]

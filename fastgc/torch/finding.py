@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch.distributed
 
+from .._base.deadline import in_time
 from .coordinator import Server
 from .member import own_host
 
@@ -50,7 +49,10 @@ def find(store: str | None, rank: int | None, ranks: int | None) -> Place:
     if rank == 0 and served is None:  # without a guard: it ends with this rank
         server = Server().start()
         served = str(server.port)
-    address = _in_time(lambda: _told(rank, served, restarts))
+    try:
+        address = in_time(lambda: _told(rank, served, restarts), 1.1 * _SECONDS)
+    except Exception as error:
+        raise RuntimeError(f"torchrun's store cannot be used: {error}") from error
     return Place(address, run, rank, world, server)
 
 
@@ -76,26 +78,3 @@ def own_store() -> Any:
         "there is no store by which ranks find each other: start them by torchrun, or give the "
         "address of a process that runs python -m fastgc.store"
     )
-
-
-def _in_time(ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:
-    """Call a function in a thread: a store that does not answer holds its caller for ever."""
-    found: list[tuple[str, int] | Exception] = []
-
-    def run() -> None:
-        try:
-            found.append(ask())
-        except Exception as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(_SECONDS + 5)
-    if not found:
-        raise RuntimeError(
-            f"torchrun's store, by which ranks find the coordinator, has not answered for "
-            f"{_SECONDS:g} s"
-        )
-    if isinstance(found[0], Exception):
-        raise RuntimeError(f"torchrun's store cannot be used: {found[0]}") from found[0]
-    return found[0]

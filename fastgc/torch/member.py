@@ -48,6 +48,7 @@ _FIRST_WAIT, _WAIT = 0.05, 0.2  # seconds between looks at the view, while a col
 _FOREVER = timedelta(days=30)
 _ANSWER = 3.0  # seconds in which a newcomer that waits for the state answers
 _RETRY = 0.2  # seconds between attempts to reach the coordinator
+_PING = 5.0  # seconds of silence after which the coordinator is asked whether it is there
 
 _Socket = tuple[int, int]  # its descriptor, and its inode's number, which no later socket has
 
@@ -238,8 +239,12 @@ class Member:
 
     def say(self, *message: Any) -> None:
         """Tell the coordinator something; what is not delivered is told again by `hello`."""
-        with contextlib.suppress(OSError):
-            self._line.sendall(json.dumps(message).encode() + b"\n")
+        line = self._line
+        try:
+            line.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:  # a part may be on its way: the line's thread connects anew
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
 
     def accept(self, number: int, seconds: float) -> socket.socket:
         """Wait for a rank that sends the state for view `number`; OSError if none comes.
@@ -309,19 +314,21 @@ class Member:
                 line = socket.create_connection(self._address, timeout=max(1.0, seconds))
                 with contextlib.ExitStack() as undone:
                     undone.enter_context(line)
-                    line.settimeout(None)
+                    line.settimeout(_PING)
                     keep_alive(line)
                     line.sendall(json.dumps(["hello", self._hello()]).encode() + b"\n")
                     undone.pop_all()
                 return line
             except OSError as error:
                 if self._closing or not end.sleep(_RETRY):
-                    host, port = self._address
-                    raise RuntimeError(
-                        f"the coordinator at {host}:{port}, by which ranks find each other, cannot "
-                        f"be reached for {seconds:g} s: {error}. It runs in python -m "
-                        "fastgc.store, or in the guard of rank 0"
-                    ) from None
+                    raise self._alone(f"cannot be reached for {seconds:g} s: {error}") from None
+
+    def _alone(self, why: str) -> RuntimeError:
+        host, port = self._address
+        return RuntimeError(
+            f"the coordinator at {host}:{port}, by which ranks find each other, {why}. It runs in "
+            "python -m fastgc.store, or in the guard of rank 0"
+        )
 
     def _hello(self) -> dict[str, Any]:
         last = self.last
@@ -342,10 +349,17 @@ class Member:
         }
 
     def _listen(self) -> None:
-        left = b""
+        left, silent = b"", 0.0
         while not self._closing:
             try:
-                got = self._line.recv(1 << 16)
+                got, silent = self._line.recv(1 << 16), 0.0
+            except TimeoutError:
+                silent += _PING  # counted by waits: this process may have been stopped
+                if silent > max(self.hang, _REACH):
+                    self._fail(self._alone(f"has not answered for {silent:g} s"))
+                    return
+                self.say("ping")
+                continue
             except OSError:
                 got = b""
             if not got:

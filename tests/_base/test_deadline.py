@@ -2,13 +2,14 @@
 
 import math
 import re
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from fastgc._base import deadline
-from fastgc._base.deadline import LONGEST, Deadline
+from fastgc._base.deadline import LONGEST, Deadline, in_time
 
 
 @pytest.fixture
@@ -49,6 +50,19 @@ def test_deadline_without_end_fits_into_calls_of_the_system(clock, seconds):
 def test_deadline_that_is_over_at_once(clock, seconds):
     assert Deadline(seconds).left == 0.0
     assert not Deadline(seconds).sleep(5.0)
+
+
+def test_in_time_returns_and_raises_what_the_call_does():
+    assert in_time(lambda: None, 60.0) is None
+    with pytest.raises(KeyError, match="mine"):
+        in_time(lambda: {}["mine"], 60.0)
+
+
+def test_in_time_leaves_a_call_that_takes_longer():
+    over = threading.Event()
+    with pytest.raises(TimeoutError, match=r"no answer for 0\.05 s"):
+        in_time(over.wait, 0.05)
+    over.set()
 
 
 def test_no_other_file_counts_down():

@@ -49,6 +49,14 @@ class Life:
         told["number"] = self.number
         self.says.append(["hello", told | {"view": self.last[0], "lives": self.last[1]}])
 
+    def connect(self):
+        """Begin anew with a coordinator that knows nothing of this connection."""
+        self.heard.clear()
+        bye = [each for each in self.says if each[0] == "bye"]
+        self.says = []
+        self.hello()
+        self.says += [["finish", self.at]] if self.finishing else bye
+
     def answer(self):
         self.owes = False
         told = {"view": self.number, "at": self.at, "holds": self.holds}
@@ -208,10 +216,13 @@ class World:
         # A coordinator that starts again knows of the end only if somebody tells it.
         tells = any(each.finishing and not each.left for each in self.lives.values())
         again = self.may_start_again and (not self.over or tells)
-        found, standing = [("again",)] if again else [], self.standing()
+        found, outside = [("again",)] if again else [], self.outside()
+        standing = [each for each in self.standing() if each.name not in outside]
         for name, life in self.lives.items():
             if not life.left and any(each is not life for each in standing):
                 found.append(("kill", name))
+            if not life.left:
+                found.append(("cut", name))
         return found
 
     def is_out(self, name, number):
@@ -289,11 +300,13 @@ class World:
         self.faults -= 1
         self.coordinator = Coordinator(self.send)
         for life in self.lives.values():
-            life.heard.clear()
-            bye = [each for each in life.says if each[0] == "bye"]
-            life.says = []
-            life.hello()
-            life.says += [["finish", life.at]] if life.finishing else bye
+            life.connect()
+
+    def cut(self, name):
+        """A connection breaks, and the life connects anew."""
+        self.faults -= 1
+        self.coordinator.closed(name, self.now)
+        self.lives[name].connect()
 
     def pass_time(self):
         self.now += HANG + 1
@@ -366,6 +379,20 @@ def explore(world, most):
 @pytest.mark.parametrize(("ranks", "faults"), [(2, 0), (2, 1), (3, 1)])
 def test_all_orders_of_actions_keep_the_invariants(ranks, faults):
     assert explore(World(ranks, faults, again=ranks == 2), much(100_000, 1000)) > 100
+
+
+def test_a_life_that_asks_is_answered_and_nothing_else_happens():
+    world, rng, asked = World(3, 2), random.Random(1), 0
+    while not world.ended():
+        for name in world.coordinator.lives:
+            new = world.copy()
+            before = new.key()
+            new.coordinator.receive(name, ["ping"], new.now)
+            asked += new.lives[name].heard.pop() == ["pong"]
+            assert new.key() == before
+        actions = world.actions() + world.faulty()
+        world.act(rng.choice(actions)) if actions else world.pass_time()
+    assert asked > 50
 
 
 class Told:

@@ -1,5 +1,6 @@
 """The store of a job, as torchrun or torch.distributed knows it."""
 
+import programs
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -24,3 +25,32 @@ def test_own_store_is_the_agents_or_that_of_the_process_group(monkeypatch):
     assert own_store() == "of the group"
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     assert own_store().get("who") == b"agent"
+
+
+SILENT = """
+import os, socket
+import numpy as np
+from fastgc import Uncoded
+from fastgc.engines import torch as engine
+from fastgc.torch import finding
+
+silent = socket.create_server(("127.0.0.1", 0))
+os.environ |= {"RANK": "0", "WORLD_SIZE": "3", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(silent.getsockname()[1])}
+engine._SECONDS = finding._SECONDS = 0.2
+for begin in (
+    lambda: finding.find(None, None, None),
+    lambda: engine.TorchCluster(Uncoded(2), [1.0] * 2, np.multiply, 1),
+):
+    try:
+        begin()
+    except RuntimeError as error:
+        print(error, flush=True)
+os._exit(0)  # its threads still wait
+"""
+
+
+def test_find_and_the_engine_do_not_wait_for_a_store_that_is_silent():
+    done = programs.run(programs.python("-c", SILENT))
+    said = "torchrun's store cannot be used: there was no answer for"
+    assert done.stdout == f"{said} 0.22 s\n{said} 0.2 s\n", done.stderr

@@ -121,6 +121,53 @@ def test_the_group_works_while_the_coordinator_starts_again(server):
             again.close()
 
 
+@pytest.fixture
+def hurry(monkeypatch):
+    """Ranks ask a silent coordinator after a twentieth of a second, five times."""
+    monkeypatch.setattr(member, "_PING", 0.05)
+    monkeypatch.setattr(member, "_REACH", 0.25)
+
+
+def test_a_coordinator_that_has_nothing_to_say_is_asked_and_answers(server, hurry):
+    with members(server, 2, hang=0.25) as made:
+        views = [each.there() for each in made]
+        time.sleep(1.0)
+        assert [each.there() for each in made] == views
+
+
+def test_a_coordinator_that_never_speaks_is_an_error(hurry):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = Member(silent.getsockname(), "run", 0, 2, 0.25, None)
+        try:
+            with pytest.raises(RuntimeError, match=r"coordinator at .* has not answered for 0\.3"):
+                made.there()
+        finally:
+            made.close()
+
+
+def test_a_coordinator_that_stops_is_an_error_after_some_time(server, hurry):
+    """The group works meanwhile."""
+    with members(server, 2, hang=0.25) as made:
+        views = [each.there() for each in made]
+        with stopped(server):
+            pairs = zip(made, views, strict=True)
+            found = together(*(lambda m=m, v=v: m.sum(v, torch.ones(2)) for m, v in pairs))
+            assert found == [None, None]
+            for each, view in zip(made, views, strict=True):
+                with pytest.raises(RuntimeError, match=r"has not answered for 0\.3"):
+                    each.there(view.number)
+
+
+@contextlib.contextmanager
+def stopped(server):
+    """Keep a server from hearing and saying anything."""
+    with pytest.MonkeyPatch.context() as patch:
+        over = threading.Event()
+        patch.setattr(server, "_read", lambda line: over.wait(SECONDS))
+        yield
+        over.set()
+
+
 def test_a_newcomer_takes_the_state_that_it_waits_for_alone(server):
     state = {"a": torch.arange(6.0).reshape(2, 3), "b": [1, torch.zeros(0), "text"]}
     state["c"] = state["a"].bfloat16(), torch.nn.Parameter(torch.ones(()))
