@@ -38,7 +38,8 @@ def cells(row: Row) -> list[str]:
     )
     if row.bound:
         closed, held = f"≤ {closed}", "held" if row.ok else "violated"
-    return [row.figure, row.what, row.note, ours, paper, closed, held]
+    note = f"fitted: {row.fitted}; {row.note}" if row.fitted else row.note
+    return [row.figure, row.what, note, ours, paper, closed, held]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -65,11 +66,13 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     given = parser.parse_args(words)
     if given.list:
-        print("\n".join(f"{name}: {title}" for name, title in TITLES.items()))
+        print("\n".join(f"{name}: {TITLES[name]}" for name in sorted(TITLES)))
         return
-    names = given.name or list(FIGURES)
+    names = given.name or sorted(FIGURES)
     if unknown := [name for name in names if name not in FIGURES]:
-        parser.error(f"there is no figure {unknown[0]!r}: choose among {', '.join(FIGURES)}")
+        parser.error(
+            f"there is no figure {unknown[0]!r}: choose among {', '.join(sorted(FIGURES))}"
+        )
     if given.rounds < 1 or given.seed < 0:
         parser.error("--rounds must be at least 1, and --seed must not be negative")
     settings = {"rounds": given.rounds, "seed": given.seed}

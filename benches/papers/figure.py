@@ -45,8 +45,11 @@ class Row:
     closed : float, optional
         The closed form's value, if `ours` is simulated.
     note : str
-        Why the two numbers must agree, what was assumed or fitted, or why they cannot agree. Every
-        row with a reference has a note.
+        Why the two numbers must agree, what was assumed, or why they cannot agree. Every row with a
+        reference has a note.
+    fitted : str
+        The constants that were chosen so that numbers of this paper come out, and that this number
+        depends on. Empty if there are none.
     tolerance : float
         Allowed relative difference: 0 for counts.
     bound : bool
@@ -59,6 +62,7 @@ class Row:
     paper: float | None = None
     closed: float | None = None
     note: str = ""
+    fitted: str = ""
     tolerance: float = TOLERANCE
     bound: bool = False
 

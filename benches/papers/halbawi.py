@@ -108,8 +108,9 @@ def figure_3(*, times: DecodingTimes | None = None) -> Iterator[Part]:
             f"best f, decoding in {name}, c_m chosen so that it is {paper}",
             found.f,
             paper,
-            note=f"fitted: c_m = {OPERATION:g} s, chosen here: the paper states none. {paper} is "
-            f"the best {f'only for c_m from {low:.4g} to {high:.4g} s' if low else any_below}",
+            fitted=f"c_m = {OPERATION:g} s",
+            note=f"the paper states none. {paper} is the best "
+            f"{f'only for c_m from {low:.4g} to {high:.4g} s' if low else any_below}",
         )
         lines += _lines(f"decoding in {name}, c_m = {OPERATION:g} s", found)
     took = _measured() if times is None else times

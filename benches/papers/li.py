@@ -189,17 +189,19 @@ def _table_rows(
     for name, ours, K in zip(SCHEMES, thresholds, scenario.thresholds, strict=True):
         note = {"BCC": spread, "uncoded": "all are waited for"}.get(name, ANY)
         yield claim(f"recovery threshold, {name}", ours, K, note=note)
-    fitted = (
-        f"fitted: exponential delays of mean {1e3 * DELAY:g} ms and {1e3 * MESSAGE:g} ms a message "
-        "on the master's link, two constants chosen for the six communication times of both tables"
+    claim = partial(
+        claim,
+        fitted=f"exponential delays of mean {1e3 * DELAY:g} ms and {1e3 * MESSAGE:g} ms a message "
+        "on the master's link",
     )
     for name, time, theirs in zip(SCHEMES, modelled, scenario.communication, strict=True):
-        yield claim(f"communication time (s), {name}", time, theirs, note=fitted)
+        note = "two constants chosen for the six communication times of both tables"
+        yield claim(f"communication time (s), {name}", time, theirs, note=note)
     yield claim(
         "communication time (s), BCC, from its own rounds",
         float(seconds.mean()),
         scenario.communication[-1],
-        note=f"follows from these constants: with {heard.mean():.1f} workers, not {paper}; "
+        note=f"with {heard.mean():.1f} workers, not {paper}; "
         f"from 5 % to 95 % of the runs: {np.quantile(seconds, 0.05):.2f} to "
         f"{np.quantile(seconds, 0.95):.2f} s",
     )
@@ -209,7 +211,7 @@ def _table_rows(
     as_printed, by_rounds = f"BCC, K = {paper}", f"BCC, K = {heard.mean():.1f} of its own rounds"
     names, times = [*SCHEMES[:2], as_printed, by_rounds], [*total, own]
     for name, ours, printed in zip(names, times, [*theirs, theirs[-1]], strict=True):
-        note = "communication as fitted, computation as measured"
+        note = "the sum of the modelled communication and the measured computation"
         yield claim(f"running time (s), {name}", ours, printed, note=note)
     for bcc, time in ((as_printed, total[-1]), (by_rounds, own)):
         for name, ours, saved in zip(SCHEMES[:2], total[:2], scenario.saved, strict=True):

@@ -36,7 +36,7 @@ def test_best_loads_are_those_of_the_paper(checked):
     ):
         row = rows[f"best f, decoding in {name} operations, c_m chosen so that it is {paper}"]
         assert row.ours == row.paper == paper == 1 + np.argmin(halbawi_times(1.24e-7, power))
-        assert "chosen here: the paper states none" in row.note
+        assert row.fitted == "c_m = 1.24e-07 s"
         assert says in row.note
         ends = [float(end) for end in re.findall(r"\d\.\d{3}e-07", says)]
         for end in ends:  # to the precision printed

@@ -72,14 +72,16 @@ def test_tables_of_li(checked):
             fitted = rows[figure, f"communication time (s), {name}"]
             assert abs(fitted.difference) < 0.046
             assert fitted.ours == pytest.approx(100 * received(n, K, 0.060, 0.00275), rel=0.01)
-            assert "two constants chosen for the six communication times" in fitted.note
+            assert fitted.fitted.startswith(
+                "exponential delays of mean 60 ms and 2.75 ms a message"
+            )
             paper[n, K] = fitted.paper
             assert rows[figure, f"recovery threshold, {name}"].paper == K
             speed = rows.get((figure, f"BCC, K = {thresholds[-1]}, speeds up {name} by"))
             assert (name == "BCC") == (speed is None)
             assert speed is None or abs(speed.difference) < 0.03
         own = rows[figure, "communication time (s), BCC, from its own rounds"]
-        assert "follows from these constants" in own.note
+        assert own.fitted == fitted.fitted
         assert own.ours > rows[figure, "communication time (s), BCC"].ours
         # Both times and savings, with the numbers of workers they hold for.
         heard = rows[figure, "recovery threshold, BCC"].ours
