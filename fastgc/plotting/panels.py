@@ -213,7 +213,8 @@ def retitle(picture: Axes | Figure, title: str) -> None:
         figure.suptitle(**shown)
         return
     for ax in figure.axes:
-        ax.set_title("")
+        if ax.get_title():  # else the pad of another title would be lost
+            ax.set_title("")
     if len(figure.axes) == 1:
         ax.set_title("", loc="left")
     if title:

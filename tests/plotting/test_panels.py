@@ -19,6 +19,7 @@ from fastgc.plotting.panels import (
     Panel,
     even_lines,
     legend_columns,
+    retitle,
     shorten,
     spread,
     time_unit,
@@ -379,3 +380,32 @@ def test_panel_figure_breaks_long_entries_of_many_lines():
         texts = figure.legends[0].get_texts()
         assert len({round(text.get_window_extent().x0) for text in texts}) == columns
         assert {text.get_text().count("\n") for text in texts} == {broken}
+
+
+def test_retitle_replaces_what_is_found_but_not_what_tells_panels_apart():
+    def titles(figure):
+        of = [ax.get_title(loc) for ax in figure.axes for loc in ("center", "left")]
+        return [figure.get_suptitle(), *of]
+
+    one = Panel("fastest: a", "x", "y", [Line("a", [1, 2], [1, 2])])
+    for panels, title, before, after in (
+        ([one], "", ["", "fastest: a", ""], ["T", "", ""]),
+        ([one, one], "", ["", *["fastest: a", ""] * 2], ["T", *["", ""] * 2]),
+        ([one, one], "whole", ["whole", *["fastest: a", ""] * 2], ["T", *["fastest: a", ""] * 2]),
+    ):
+        figure = plotting.panel_figure(panels, title)
+        assert titles(figure) == before
+        retitle(figure, "T")
+        assert titles(figure) == after
+        retitle(figure.axes[0], "")
+        assert titles(figure) == ["", *after[1:]]
+    runs = {name: fastgc.simulation.follow(fastgc.Uncoded(3), rounds=2) for name in "ab"}
+    figure = plotting.timeline_figure(runs)
+    own, offsets = titles(figure), [ax.titleOffsetTrans.get_matrix() for ax in figure.axes]
+    retitle(figure, "")
+    assert titles(figure) == own
+    for ax, offset in zip(figure.axes, offsets, strict=True):
+        np.testing.assert_array_equal(ax.titleOffsetTrans.get_matrix(), offset)
+    single = plotting.timeline_figure({"a": runs["a"]})
+    retitle(single, "T")
+    assert titles(single) == ["T", "", ""]
