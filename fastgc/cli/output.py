@@ -62,8 +62,16 @@ class Output(Options):
     title: str | None = None
     failed: list[Exception] = field(default_factory=list)
 
-    def check(self, *pictures: Path | None, files: Iterable[Path | None] = ()) -> None:
-        """Raise unless figures, pictures and further files can be written, or figures printed."""
+    def check(
+        self,
+        *pictures: Path | None,
+        files: Iterable[Path | None] = (),
+        read: Iterable[Path | None] = (),
+    ) -> None:
+        """Raise unless figures, pictures and further files can be written, or figures printed.
+
+        They must not be those that the command reads.
+        """
         for kind, path in (("json", self.json_file), ("csv", self.csv_file)):
             if path not in (None, PRINTED) and path.suffix.lower() != f".{kind}":
                 raise ValueError(
@@ -72,12 +80,14 @@ class Output(Options):
         if self.json_file == self.csv_file == PRINTED:
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
         plain = [self.json_file, self.csv_file, *files]
-        known: set[Path] = set()
+        known = {each.resolve() for each in read if each is not None}
         for path in (*plain, *pictures):
             if path in (None, PRINTED):
                 continue
             if path.resolve() in known:
-                raise ValueError(f"two outputs go to {path}: they must name different files")
+                raise ValueError(
+                    f"{path} is read, or is another output as well: they must name different files"
+                )
             known.add(path.resolve())
             if path in plain:
                 probe(path)

@@ -70,7 +70,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     from .. import planning, plotting
     from ..planning.plan import reasons
 
-    output.check(what.plot)
+    output.check(what.plot, read=[what.recorded])
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n, default=0)
     speeds = _speeds(what.speeds, n)
@@ -223,7 +223,7 @@ def fit(what: Fitted, output: Tables) -> None:
     from ..delays import fit as fit_models
     from ..delays.text import written
 
-    output.check(what.plot)
+    output.check(what.plot, read=[what.file])
     times = _recorded(what.file, what.unit, what.columns)
     fits = fit_models(times)
     about = f"{times.size} times of {what.file.name}"

@@ -57,7 +57,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     from .. import plotting
     from ..planning.plan import reasons
 
-    output.check(what.plot, what.timeline)
+    output.check(what.plot, what.timeline, read=[what.recorded])
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n)
     if source.model is not None:
@@ -265,7 +265,7 @@ def sequential(context: typer.Context, what: Sequential, output: Tables) -> None
     from ..sequential import compare
     from ..sequential.simulation import NAMES
 
-    output.check(what.plot)
+    output.check(what.plot, read=[what.recorded])
     recording = options.read_recorded(context, what, "delays", "rounds", "workers")
     if recording is None:
         (seconds, grows), source = _drawn(what), f"{what.delays}, {what.cost:g} s per partition"

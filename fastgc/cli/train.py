@@ -293,7 +293,8 @@ class _Job(NamedTuple):
 def train(context: typer.Context, asked: Asked) -> None:
     """Train a model on workers that straggle, with coded gradients."""
     with _ranks(context, asked) as (serve, job):
-        asked.check(asked.plot, asked.timeline, _precision(asked), files=[asked.track])
+        read = [asked.recorded, asked.replay, Path(asked.data)]
+        asked.check(asked.plot, asked.timeline, _precision(asked), files=[asked.track], read=read)
         runs = _runs(job)
         if all(serve() for _ in runs):  # only the master goes on
             return

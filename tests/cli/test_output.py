@@ -196,8 +196,17 @@ def test_outputs_are_tried_before_the_work(command, output, times, monkeypatch):
 def test_outputs_have_files_of_their_own(times):
     pytest.importorskip("matplotlib")
     line = refused(*small("simulate"), "--plot", "a.svg", "--timeline", times / "a.svg")
-    assert "two outputs go to" in line
-    assert "must name different files" in line
+    assert "a.svg is read, or is another output as well: they must name different files" in line
+    for asked in (
+        (*small("fit"), "--csv", times / "times.csv"),
+        (*small("simulate"), "--recorded", "times.csv", "--csv", "./times.csv"),
+        (*small("plan"), "--recorded", "times.csv", "--csv", "times.csv"),
+        (*small("sequential"), "--recorded", "times.csv", "--csv", "times.csv"),
+        ("train", "--recorded", "times.csv", "--per", "computation", "--track", "times.csv"),
+        (*small("train"), "--replay", "run.json", "--json", "run.json"),
+        (*small("train"), "--data", "a.npz", "--track", "a.npz"),
+    ):
+        assert "must name different files" in refused(*asked)
 
 
 def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path, monkeypatch):
