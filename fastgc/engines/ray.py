@@ -43,7 +43,9 @@ from .worker import Worker, failure
 
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
-_ANSWER_SECONDS = 10.0  # seconds to connect to an address
+_ANSWER_SECONDS = 10.0  # seconds for an address to answer
+# How clients of HTTP/2 begin, and so of gRPC; the server answers at once.
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _OWN = (
     "lifetime",
     "concurrency_groups",
@@ -411,7 +413,10 @@ def _check_answers(address: str) -> None:
     """Raise OSError if nothing answers at "host:port"; Ray would try for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS) as line:
+            line.sendall(_GREETING)
+            with contextlib.suppress(ConnectionResetError):  # it wants TLS
+                line.recv(1)
 
 
 @contextlib.contextmanager

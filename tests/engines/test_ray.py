@@ -37,6 +37,7 @@ from fastgc import (
 )
 from fastgc._base import extras
 from fastgc.engines import LocalCluster, RayCluster
+from fastgc.engines import ray as ray_engine
 from fastgc.testing import engines as conformance
 from fastgc.testing.engines import Delays
 
@@ -503,6 +504,13 @@ def free_port():
 def answers(port):
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_an_address_that_does_not_answer_is_left(monkeypatch):
+    """A connection is made by the kernel, also if the process that listens is stopped."""
+    monkeypatch.setattr(ray_engine, "_ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
+        ray_engine._check_answers(f"127.0.0.1:{silent.getsockname()[1]}")
 
 
 @pytest.mark.long  # starts a Ray of its own

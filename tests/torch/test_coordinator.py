@@ -219,7 +219,10 @@ class World:
         found, outside = [("again",)] if again else [], self.outside()
         standing = [each for each in self.standing() if each.name not in outside]
         for name, life in self.lives.items():
-            if not life.left and any(each is not life for each in standing):
+            others = [each for each in standing if each is not life]
+            if life.kind != "leave":  # those who are done leave those who are not
+                others = [each for each in others if each.kind != "leave"]
+            if others and not life.left:
                 found.append(("kill", name))
             if not life.left:
                 found.append(("cut", name))
@@ -236,6 +239,9 @@ class World:
 
     def tell(self, name):
         life = self.lives[name]
+        if life.says[0][0] == "hello":  # it says where it is now that it is connected
+            life.hello()
+            life.says[0] = life.says.pop()
         self.coordinator.receive(name, life.says.pop(0), self.now)
         self.leave(name)
 
