@@ -1,8 +1,9 @@
 """Reading files of others: their kind and size are checked before they are read.
 
 A file may be a pipe that nobody writes to, announce more than memory has, unpack to a thousand
-times its size, or contain something else than its name says. Any exception while it is read becomes
-one error, which names the file, says what is wrong, and what would be right.
+times its size, or contain something else than its name says. What is made of it has a `Budget`. Any
+exception while it is read becomes one error, which names the file, says what is wrong, and what
+would be right.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import gzip
 import json
 import math
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -27,9 +30,10 @@ Name = str | os.PathLike[str]
 
 _MIB = 2**20
 _TEXT = 256 * _MIB  # the largest text file: Python's lists of its numbers take ten times as much
-# A packed file may unpack to the larger of SMALL bytes and _TIMES its size, if memory allows.
-SMALL = 256 * _MIB
-_TIMES = 100
+# What a packed file may become: the larger of SMALL bytes and _TIMES its size, if memory allows.
+SMALL = 16 * _MIB
+_TIMES = 256
+_NUMBER = 8  # bytes of a float64, which numbers become, though an entry of a file may take one
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -37,6 +41,27 @@ _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
 )
+
+
+class Budget:
+    """The bytes that a file of `size` bytes may become. What is made is counted, not announced."""
+
+    def __init__(self, size: int) -> None:
+        self.most = self._left = min(max(SMALL, _TIMES * size), half_of_memory())
+
+    def spend(self, made: int) -> None:
+        """Count what is made, or is about to be; raise ValueError if it is too much in all."""
+        self._left -= made
+        if self._left < 0:
+            raise ValueError(
+                f"it unpacks to more than {_size(self.most)}, the most that a file of its size may "
+                "here: keep it unpacked, and below half of the memory"
+            )
+
+
+def path_of(name: Name) -> Path:
+    """Return a path, with the user's home in place of ``~``; raise TypeError if it is none."""
+    return Path(os.path.expanduser(os.fspath(name)))
 
 
 @contextmanager
@@ -73,7 +98,7 @@ def opened(
     follow a link. Raises `error` if it is a folder, a pipe, a device or too large, OSError if it is
     not there or cannot be read, and TypeError if `path` is no path.
     """
-    os.fspath(path)  # raises for a number, which would name an open file
+    path = path_of(path)  # raises for a number, which would name an open file
     most = half_of_memory() if limit is None else limit
     _check_kind(path, os.stat(path, follow_symlinks=links), what, error)
     # If a pipe has replaced the file meanwhile, open it without waiting for its writer.
@@ -104,10 +129,10 @@ def read_bytes(
             file.seek(0)
             return file.read()
         file.seek(0)
-        most = _most_unpacked(os.fstat(file.fileno()).st_size)
+        budget = Budget(_size_of(file))
         with gzip.GzipFile(fileobj=file) as unpacked:
-            content = unpacked.read(most + 1)
-        _check_unpacked(len(content), most)
+            content = unpacked.read(budget.most // _NUMBER + 1)
+        budget.spend(_NUMBER * len(content))
         return content
 
 
@@ -127,7 +152,7 @@ def read_json(path: Name, what: str) -> Any:
 def read_npy(path: Name) -> Array:
     """Return the array of an ``.npy`` file, read-only."""
     with opened(path, "readable .npy file") as file:
-        return _array(file, os.fstat(file.fileno()).st_size)
+        return _array(file, _size_of(file))
 
 
 def read_npz(path: Name, choose: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Array]:
@@ -141,25 +166,124 @@ def read_npz(path: Name, choose: Callable[[Sequence[str]], Sequence[str]]) -> di
     wanted = choose(list(entries))
     arrays = {}
     with opened(path, what) as file, zipfile.ZipFile(file) as archive:
+        budget = Budget(_size_of(file))
         for name in wanted:
             entry = entries[name]
-            _check_unpacked(entry.file_size, _most_unpacked(entry.compress_size))
+            # Others are unpacked without a limit, whatever the entry's size.
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{name} is packed otherwise than NumPy packs arrays")
             with archive.open(entry) as held:
-                arrays[name] = _array(held, entry.file_size)
+                arrays[name] = _array(held, entry.file_size, budget)
     return arrays
 
 
-def read_parquet(path: Name) -> Any:
-    """Return the table of a parquet file; raise ImportError if PyArrow is not installed."""
+def read_parquet(path: Name) -> tuple[dict[str, Array | str], dict[bytes, bytes]]:
+    """Return a parquet file's columns by name, and its metadata.
+
+    Columns of numbers are float64 arrays, with NaN for what is missing. Of others their types are
+    returned, and nothing is decoded. Raises ImportError if PyArrow is not installed.
+    """
     reader = parquet()
     with opened(path, "readable .parquet file") as file:
-        held = reader.ParquetFile(file)
-        found = held.metadata
-        _check_unpacked(8 * found.num_rows * found.num_columns, half_of_memory())
-        return held.read()
+        size = _size_of(file)
+        budget = Budget(size)
+        # Lists and texts of its metadata have no more items and letters than it has bytes.
+        limits = {"thrift_container_size_limit": size, "thrift_string_size_limit": size}
+        held = reader.ParquetFile(file, pre_buffer=False, **limits)
+        schema = held.schema_arrow
+        kinds = {each.name: str(each.type) for each in schema}
+        numbers = [name for name, kind in kinds.items() if _PARQUET_NUMBERS.fullmatch(kind)]
+        dots = ((name, at.start()) for name in kinds for at in re.finditer("[.]", name))
+        if len(kinds) < len(schema) or any(name[:dot] in kinds for name, dot in dots):
+            raise ValueError("two of its columns go by the same name")
+        _check_pages(file, held.metadata, set(numbers), budget)
+        parts: list[list[Array]] = [[] for _ in numbers]
+        rows = max(1, _BATCH // max(1, len(numbers)))
+        for batch in held.iter_batches(rows, columns=numbers, use_threads=False):
+            budget.spend(_NUMBER * batch.num_rows * len(numbers))
+            for part, column in zip(parts, batch.columns, strict=True):
+                part.append(column.to_numpy(zero_copy_only=False).astype(np.float64))
+        whole = (np.concatenate(part) if part else np.empty(0) for part in parts)
+        columns: dict[str, Array | str] = {**kinds, **dict(zip(numbers, whole, strict=True))}
+        return columns, schema.metadata or {}
 
 
-def _array(file: IO[bytes], size: int) -> Array:
+_PARQUET_NUMBERS = re.compile(r"u?int\d+|halffloat|float|double")
+_BATCH = 2**17  # numbers of all columns that are decoded at a time
+_PAGE = 4096  # bytes of the longest header of a page, which has a few numbers
+_HEADER = 512  # bytes that a page of nothing counts as, for the time it takes
+
+
+def _check_pages(file: BinaryIO, metadata: Any, names: set[str], budget: Budget) -> None:
+    """Spend what pages of these columns unpack to, by their own headers.
+
+    PyArrow unpacks a page to the size in its header, whatever the file's metadata say.
+    """
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema not in names:
+                continue
+            at, left = chunk.data_page_offset, chunk.num_values
+            if 0 < (chunk.dictionary_page_offset or 0) < at:
+                at = chunk.dictionary_page_offset
+            while left > 0:
+                file.seek(at)
+                header = _Header(file.read(_PAGE))
+                page = header.structure()
+                unpacked, packed = page[2], page[3]
+                data = page.get(5, page.get(8, {1: 0}))  # of version 1 or 2
+                entries = page.get(7, {1: 0})[1]  # of a dictionary
+                if min(unpacked, packed, data[1], entries) < 0:
+                    raise ValueError("a page has a negative size")
+                budget.spend(unpacked + _NUMBER * entries + _HEADER)
+                left -= data[1]
+                at += header.at + packed
+
+
+class _Header:
+    """Reads a structure without lists, as the header of a page, in Thrift's compact protocol."""
+
+    def __init__(self, held: bytes) -> None:
+        self.held, self.at = held, 0
+
+    def structure(self) -> dict[int, Any]:
+        """Return the fields by their numbers."""
+        fields: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            fields[number] = self._field(head & 15)
+        return fields
+
+    def _field(self, kind: int) -> Any:
+        if kind in (1, 2):  # true and false
+            return kind == 1
+        if kind in (4, 5, 6):
+            return self._integer()
+        if kind == 12:
+            return self.structure()
+        if kind != 8:
+            raise ValueError("a page has a header of another kind")
+        length = self._length()  # of a text
+        self.at += length
+        return None
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.held[self.at - 1]
+
+    def _length(self) -> int:
+        found = shift = 0
+        while (byte := self._byte()) > 127:
+            found, shift = found | (byte & 127) << shift, shift + 7
+        return found | byte << shift
+
+    def _integer(self) -> int:
+        coded = self._length()
+        return coded >> 1 ^ -(coded & 1)
+
+
+def _array(file: IO[bytes], size: int, budget: Budget | None = None) -> Array:
     """Return the array of a file of `size` bytes; raise unless its header announces this size."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -168,7 +292,7 @@ def _array(file: IO[bytes], size: int) -> Array:
         shape, by_columns, dtype = np.lib.format.read_array_header_2_0(file)
     else:
         raise ValueError(f"an array of numbers has a header of version 1 or 2, not {version[0]}")
-    if dtype.hasobject:
+    if dtype.hasobject or not dtype.itemsize:  # what takes no bytes may have any shape
         raise ValueError("it holds objects of Python, not numbers")
     announced, there = math.prod(shape) * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or announced != there:
@@ -176,6 +300,8 @@ def _array(file: IO[bytes], size: int) -> Array:
             f"its header announces the shape {shape} of {dtype}, {_size(announced)}, but "
             f"{_size(there)} follow"
         )
+    if budget is not None:
+        budget.spend(max(announced, _NUMBER * math.prod(shape)))
     return np.ndarray(shape, dtype, file.read(there), order="F" if by_columns else "C")
 
 
@@ -185,16 +311,8 @@ def _check_kind(path: Name, found: os.stat_result, what: str, error: type[ValueE
         raise error(f"{path} is {kind}: name a file, a {what}")
 
 
-def _most_unpacked(packed: int) -> int:
-    return min(max(SMALL, _TIMES * packed), half_of_memory())
-
-
-def _check_unpacked(size: int, most: int) -> None:
-    if size > most:
-        raise ValueError(
-            f"it unpacks to more than {_size(most)}, the most that a file of its size may here: "
-            "keep it unpacked, and below half of the memory"
-        )
+def _size_of(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def half_of_memory() -> int:

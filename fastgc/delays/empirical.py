@@ -71,7 +71,7 @@ class Empirical(Distribution):
     def read(
         cls,
         path: str | os.PathLike[str],
-        unit: str = "s",
+        unit: str | None = None,
         per: Per = "round",
         columns: Sequence[str | int] | None = None,
     ) -> Self:

@@ -1,57 +1,60 @@
 """Tables of recorded times: files with a row for each round and a column for each worker.
 
-A reader does not guess: what may be a number of a round, or a worker's time, is an error that says
-how to choose.
+A reader says what it read, in a line of the log, which commands print. It does not guess: what may
+be a number of a round, or a worker's time, is an error that says how to choose.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import logging
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base.arrays import Array, Floats
-from .._base.files import read_json, read_npy, read_npz, read_parquet, read_text
+from .._base.files import path_of, read_json, read_npy, read_npz, read_parquet, read_text
+from .._base.text import duration, listed, plural
 
 __all__ = ["read_times"]
 
 # How many of each unit make a second.
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "µs": 1e6, "ns": 1e9}
 
+_LOG = logging.getLogger("fastgc.delays")
+
 _MISSING = {"", "-", "na", "nan", "n/a", "<na>", "#n/a", "none", "null"}
-_NUMBERING = {
-    "round",
-    "rounds",
-    "step",
-    "steps",
-    "global_step",
-    "epoch",
-    "iter",
-    "iteration",
-    "index",
-}
-_INDEX = re.compile(
-    r"(unnamed: \d+|__index_level_\d+__|)$"
-)  # as pandas calls it; "": it has no name
+_NUMBERING = re.compile("(rounds?|rows?|row.nr|(global)?_?steps?|epochs?|iter(ation)?s?|index)$")
+_INDEX = re.compile(r"(unnamed: \d+|__index_level_\d+__|)$")  # as pandas calls it, or nothing
+# Beside times: clocks, and the least and greatest of a group, of TensorBoard and wandb.
+_BESIDE = re.compile(r"(wall.time|_?timestamp|_runtime|.*__(min|max))$")
 _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with one time per row
+_UNIT = re.compile(r"(?:.*[\W_])?(ms|us|µs|ns)\W*", re.IGNORECASE)  # as in "w0 (ms)", "time_us"
+_SURELY = 8  # rows over which a time that only goes up is a clock's
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
 _CHOOSE = "say which columns are times, by columns= (--columns), as names or numbers from 1"
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
 
 class _Table(NamedTuple):
-    """The content of a file: times, NaN for a missing one, a text for the place of each, names."""
+    """What a file holds: times, NaN for what is missing or no number, and a text for its place.
+
+    Columns may have names. Of each column with others than numbers, `others` has the first of them:
+    its row, and what is wrong with it.
+    """
 
     times: Floats
     place: Callable[..., str]
     names: list[str] | None = None
+    others: Mapping[int, tuple[int, str]] = MappingProxyType({})
 
 
 def check_unit(unit: str) -> float:
@@ -64,11 +67,13 @@ def check_unit(unit: str) -> float:
 
 
 def read_times(
-    path: str | os.PathLike[str], unit: str = "s", columns: Sequence[str | int] | None = None
+    path: str | os.PathLike[str],
+    unit: str | None = None,
+    columns: Sequence[str | int] | None = None,
 ) -> Floats:
     """Read seconds, finite and not negative, from a file, as `Empirical.read` does."""
-    per_second = check_unit(unit)
-    file = Path(path)
+    per_second = check_unit("s" if unit is None else unit)
+    file = path_of(path)
     try:
         read, tabulate = _READERS[file.suffix.lower()]
     except KeyError:
@@ -77,34 +82,56 @@ def read_times(
     held = read(file)  # outside `try`: its errors already name the file
     try:
         table = tabulate(held)
-        times, place = _times_of(table, columns)
-        _check(times, place)
+        if not table.times.size:
+            raise ValueError("it holds no times")
+        kept = _chosen(table, columns)
+        _check_columns(table, kept, unit)
+        times = table.times[:, kept] if kept else table.times
+        _check(times, lambda row, *at: table.place(row, *(kept[j] for j in at)))
     except (OverflowError, TypeError, ValueError, csv.Error) as error:
         raise ValueError(f"{file}: {error}") from error
-    return times / per_second
+    times = times / per_second
+    times = times.ravel() if 1 in times.shape else times  # it does not tell workers from rounds
+    say(file, times, _said(table, kept))
+    return times
 
 
-def _times_of(
-    table: _Table, columns: Sequence[str | int] | None
-) -> tuple[Floats, Callable[..., str]]:
-    """Return the columns that are times, and a text for the place of each."""
-    times, place, names = table
+def say(file: Path, times: Floats, more: str) -> None:
+    """Log what was read: how many seconds, from which to which, and `more`."""
+    *rounds, last = times.shape
+    shape = f"{plural(rounds[0], 'round')} of {plural(last, 'worker')}" if rounds else ""
+    least, most = duration(float(times.min())), duration(float(times.max()))
+    _LOG.info("%s: %s, %s … %s%s", file, shape or plural(last, "time"), least, most, more)
+
+
+def _said(table: _Table, kept: list[int]) -> str:
+    """Say which columns were taken, and which were not."""
+    if not kept:
+        return ""
+    names = table.names or range(1, table.times.shape[1] + 1)
+    left = [names[j] or "an index" for j in sorted({*range(len(names))}.difference(kept))]
+    shown = (
+        f"column {names[kept[0]]}"
+        if len(kept) == 1
+        else (f"columns {names[kept[0]]} … {names[kept[-1]]}")
+    )
+    return f", {shown}" + (f"; left out: {listed(left)}" if left else "")
+
+
+def _chosen(table: _Table, columns: Sequence[str | int] | None) -> list[int]:
+    """Return which columns are times; none of a single row without columns."""
+    times, names = table.times, table.names
     if times.ndim == 1:
         if columns is not None:
             raise ValueError("it has no columns to choose from")
-        return times, place
-    count = times.shape[1]
+        return []
     if columns is None:
         kept = _kept(times, names)
     else:
-        kept = [_column(each, names, count) for each in columns]
+        kept = [_column(each, names, times.shape[1]) for each in columns]
     if not kept:
         raise ValueError("it has no column of times")
-    times = times[:, kept]
-    if 1 in times.shape:  # the shape does not tell workers from rounds
-        down = times.shape[1] == 1
-        return times.ravel(), lambda i: place(i, kept[0]) if down else place(0, kept[i])
-    return times, lambda row, column: place(row, kept[column])
+    return kept
 
 
 def _column(chosen: str | int, names: list[str] | None, count: int) -> int:
@@ -114,39 +141,81 @@ def _column(chosen: str | int, names: list[str] | None, count: int) -> int:
         return names.index(text)
     if text.isdecimal() and 1 <= int(text) <= count:
         return int(text) - 1
-    known = f"called {', '.join(names)}" if names else f"numbered 1 to {count}"
+    known = f"called {listed(names)}" if names else f"numbered 1 to {count}"
     raise ValueError(f"it has no column {chosen!r}: columns are {known}")
 
 
 def _kept(times: Floats, names: list[str] | None) -> list[int]:
     """Return which columns are times, by names and numbers; raise ValueError if it is in doubt."""
-    known = [""] * times.shape[1] if names is None else [name.strip().lower() for name in names]
-    if listed := _WORKER.intersection(known):
+    rows, count = times.shape
+    known = [name.strip().lower() for name in names or ()]
+    if single := _WORKER.intersection(known):
         raise ValueError(
-            f"{_ONLY}: this has a column {listed.pop()!r}, as a list of single times has"
+            f"{_ONLY}: this has a column {single.pop()!r}, as a list of single times has"
         )
-    integers = {j for j in range(len(known)) if (times[:, j] == np.floor(times[:, j])).all()}
-    kept = list(range(len(known)))
-    if names is not None and any(known):
-        numbering = {j for j in integers if known[j] in _NUMBERING}
-        kept = [j for j in kept if j not in numbering and not _INDEX.match(known[j])]
-    whole = [j for j in kept if j in integers and times[:, j].any()]
-    if not whole or len(whole) == len(kept) or len(times) < 3:
-        return kept
-    # Integers beside other numbers: they number rows, or what a row is of, but may be times.
-    counted = [j for j in whole if (np.diff(times[:, j]) == 1).all()]
-    called = f"column {whole[0] + 1 if names is None else repr(names[whole[0]])}"
-    if counted != whole:
-        raise ValueError(
-            f"{called} holds integers, as numbers of rounds or workers, beside columns of other "
-            f"numbers. {_ONLY}; if it does, {_CHOOSE}"
-        )
-    return [j for j in kept if j not in counted]
+    kept = np.arange(count)
+    if any(known):
+        labels = (times == np.floor(times)).all(axis=0) | np.isnan(times).all(axis=0)
+        index = [
+            bool(_INDEX.match(name) or (_NUMBERING.match(name) and label))
+            for name, label in zip(known, labels, strict=True)
+        ]
+        out = [at or bool(_BESIDE.match(name)) for name, at in zip(known, index, strict=True)]
+        kept = np.flatnonzero(~np.array(index if all(out) else out))
+    found: list[int] = kept.tolist()
+    if rows < 3 or len(found) < 2:
+        return found
+
+    def doubt(columns: Array, why: str) -> ValueError:
+        column = kept[columns][0]
+        called = column + 1 if names is None else repr(names[column])
+        return ValueError(f"column {called} {why}. {_ONLY}; if it does, {_CHOOSE}")
+
+    times = times[:, kept]
+    with np.errstate(invalid="ignore"):  # Inf is refused later
+        steps = np.diff(times, axis=0)
+    whole = (times == np.floor(times)).all(axis=0)
+    even = (steps[0] > 0) & (steps == steps[0]).all(axis=0)
+    clocks = (steps >= 0).all(axis=0) & steps.any(axis=0) & ~even
+    counted = whole & even
+    if clocks.any() and not (clocks | counted).all() and rows >= _SURELY:
+        raise doubt(clocks, "only goes up, as a clock does")
+    if not (whole | counted).all():  # integers beside other numbers may be what a row is of
+        if (odd := whole & ~counted & times.any(axis=0)).any():
+            raise doubt(odd, "holds integers, as numbers of workers, beside other numbers")
+        return [j for j, out in zip(found, counted, strict=True) if not out]
+    if (workers := _as_often(times)).any() and not workers.all():
+        raise doubt(workers, "holds each of some integers as often, as numbers of workers")
+    if counted.any() and not counted.all():
+        raise doubt(counted, "goes up evenly, as numbers of rounds do")
+    return found
+
+
+def _as_often(times: Floats) -> Array:
+    """Whether a column holds 0 .. m - 1, or 1 .. m, and each as often as the others."""
+    rows, ordered = len(times), np.sort(times, axis=0)
+    with np.errstate(invalid="ignore"):
+        many = ordered[-1] - ordered[0] + 1
+        evenly = (ordered == ordered[0] + np.arange(rows)[:, None] * many // rows).all(axis=0)
+    found: Array = evenly & (ordered[0] <= 1) & (many > 1) & (2 * many <= rows)
+    return found
+
+
+def _check_columns(table: _Table, kept: list[int], unit: str | None) -> None:
+    """Raise ValueError if a column holds others than numbers, or its name names another unit."""
+    if odd := [(row, j, what) for j, (row, what) in table.others.items() if j in kept]:
+        row, column, what = min(odd)
+        more = f"; {_CHOOSE}" if np.isnan(table.times[:, column]).all() else ""
+        raise ValueError(f"{table.place(row, column)}: {what}{more}")
+    if table.names is not None and unit is None:
+        for name in (table.names[j] for j in kept):
+            if said := _UNIT.fullmatch(name):
+                raise ValueError(
+                    f"column {name!r} seems to be in {said[1]}: say the unit, by unit= (--unit)"
+                )
 
 
 def _check(times: Floats, place: Callable[..., str]) -> None:
-    if not times.size:
-        raise ValueError("it holds no times")
     for wrong, what, remedy in (
         (np.isnan(times), "is missing", "leave its round or its worker out, or fill it in"),
         (np.isinf(times), "is infinite", "give a worker that never answered a long time"),
@@ -190,7 +259,7 @@ def _npz(path: Path) -> Array:
 def _listed(held: Any) -> _Table:
     if isinstance(held, dict) and "times" in held:
         raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
-    if not isinstance(held, list):
+    if not isinstance(held, list) or any(isinstance(row, dict) for row in held):
         raise ValueError("it must be a list of times, or a list of lists, one for each round")
     for number, row in enumerate(held, 1):
         if isinstance(row, list) and len(row) != len(held[0] if isinstance(held[0], list) else ()):
@@ -201,32 +270,32 @@ def _listed(held: Any) -> _Table:
 # --------------------------------------------------------------------------------- named columns
 
 
-def _named(held: Any) -> _Table:
-    indices = json.loads((held.schema.metadata or {}).get(b"pandas", b"{}")).get(
-        "index_columns", []
-    )
-    names = [name for name in held.column_names if name not in indices]
+def _named(held: tuple[dict[str, Array | str], dict[bytes, bytes]]) -> _Table:
+    columns, metadata = held
+    indices = json.loads(metadata.get(b"pandas", b"{}")).get("index_columns", [])
+    names = [name for name in columns if name not in indices]
     if not names:
         raise ValueError("it holds no times")
-    columns = []
-    for name in names:
-        entries = held.column(name).to_numpy()
-        if entries.dtype.kind not in "iuf":
-            kind = held.column(name).type
-            raise ValueError(f"column {name!r}: its entries are no real numbers, but {kind}")
-        columns.append(entries.astype(np.float64))
+    rows = next((len(each) for each in columns.values() if not isinstance(each, str)), 1)
+    times = np.full((rows, len(names)), np.nan)
+    others = {}
+    for j, name in enumerate(names):
+        if isinstance(entries := columns[name], str):
+            others[j] = 0, f"its entries are no real numbers, but {entries}"
+        else:
+            times[:, j] = entries
 
     def place(row: int, column: int) -> str:
         return f"row {row + 1}, column {names[column]!r}"
 
-    return _Table(np.stack(columns, axis=1), place, names)
+    return _Table(times, place, names, others)
 
 
 # --------------------------------------------------------------------------------------- texts
 
 
-def _lines(text: str, separators: str) -> _Table:
-    """Read numbers in lines, after an optional line of names; separated by blanks at least."""
+def _lines(text: str) -> _Table:
+    """Read numbers in lines, after an optional line of names."""
     numbered: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.strip()
@@ -235,72 +304,104 @@ def _lines(text: str, separators: str) -> _Table:
             numbered.append((number, line))
     if not numbered:
         raise ValueError("it holds no times")
-    separator = next((each for each in separators if each in numbered[0][1]), None)
-    if separator is None:
-        fields = [line.split() for _, line in numbered]
-    else:
-        fields = list(csv.reader((line for _, line in numbered), delimiter=separator))
-        if len(fields) != len(numbered):
-            raise ValueError("a quotation goes on over several lines: write each round in one")
-    numbers = [number for number, _ in numbered]
+    numbers, lines = map(list, zip(*numbered, strict=True))
+    unquoted = re.sub('"[^"]*"', "", lines[0])
+    separator = next((each for each in ";\t," if each in unquoted), " ")
+    if separator == " ":
+        lines = [" ".join(line.split()) for line in lines]
+    fields = list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    if len(fields) != len(lines):
+        raise ValueError("a quotation goes on over several lines: write each round in one")
+    value = partial(_value, comma=separator != ",")
     names = None
-    if _are_names(fields):
+    if _are_names(fields, value):
         names = [name.strip() for name in fields.pop(0)]
         numbers.pop(0)
-    rows: list[list[float]] = []
-    for number, row in zip(numbers, fields, strict=True):
-        if len(row) != len(fields[0]):
+        if fields and len(fields[0]) == len(names) + 1:  # as R writes names of rows
+            names.insert(0, "")
+
+    def place(row: int, column: int) -> str:
+        return f"line {numbers[row]}, column {column + 1}"
+
+    others: dict[int, tuple[int, str]] = {}
+    times = np.empty((len(fields), len(fields[0]) if fields else 0))
+    for i, row in enumerate(fields):
+        if len(row) != times.shape[1]:
             raise ValueError(
-                f"line {number} has {len(row)} columns, where line {numbers[0]} has "
-                f"{len(fields[0])}"
+                f"line {numbers[i]} has {len(row)} columns, where line {numbers[0]} has "
+                f"{times.shape[1]}"
             )
-        rows.append([])
-        for column, text in enumerate(row, 1):
-            if (value := _value(text)) is None:
-                wrong = f"line {number}, column {column}: {text.strip()[:40]!r}"
-                raise ValueError(f"{wrong} is no number such as 0.25")
-            rows[-1].append(value)
-    if not rows:
-        raise ValueError("it holds no times")
-    times = np.array(rows)
-    if names is not None and len(names) != times.shape[1]:
+        for j, entry in enumerate(row):
+            if (time := value(entry)) is None:
+                others.setdefault(j, (i, f"{entry.strip()[:40]!r} is no number such as 0.25"))
+            times[i, j] = math.nan if time is None else time
+    if names is not None and fields and len(names) != times.shape[1]:
         raise ValueError(f"it has {len(names)} names for {times.shape[1]} columns")
-    return _Table(times, lambda row, column: f"line {numbers[row]}, column {column + 1}", names)
+    if separator != ",":
+        _check_commas(fields, place)
+    return _Table(times, place, names, others)
 
 
-def _are_names(fields: list[list[str]]) -> bool:
+def _are_names(fields: list[list[str]], value: Callable[[str], float | None]) -> bool:
     """Whether a first line names columns: in words, or as 0, 1, 2, ... above other numbers."""
     words = [field.strip().lower() for field in fields[0]]
-    if words[0] in _NUMBERING:
+    if _NUMBERING.match(words[0]):
         return True
     rest = words[1:] if not words[0] else words
-    counted = bool(rest) and rest == [str(i) for i in range(len(rest))] and len(words) > 1
-    if counted and words[0]:  # as pandas and polars name columns
-        later = [_value(word) for row in fields[1:] for word in row]
-        return not all(
-            each is not None and each == math.floor(each) for each in later if each == each
+    first = rest[0] if rest else ""
+    if rest != [str(i + (first == "1")) for i in range(len(rest))] or not fields[1:]:
+        return any(words) and all(value(word) is None for word in words if word)
+    if not words[0]:  # as pandas numbers columns, and has none for its index
+        return True
+    later = (value(word) for row in fields[1:] for word in row)
+    if any(each is None or (each == each and each % 1 != 0) for each in later):
+        return first == "0" or len(words) > 2
+    if len(words) > (1 if first == "0" else 2):
+        raise ValueError(
+            "its first line may number the columns, or be a round: leave it out, or put words there"
         )
-    return counted or (any(words) and all(_value(word) is None for word in words if word))
+    return False
 
 
-def _value(text: str) -> float | None:
-    """Return a number, NaN for a missing one; None if the text is neither."""
+def _value(text: str, comma: bool) -> float | None:
+    """Return a number, NaN for a missing one; None if the text is neither.
+
+    `comma` says whether a comma may stand before decimals.
+    """
     try:
-        return math.nan if text.strip().lower() in _MISSING else float(text)
+        return float(text)
     except ValueError:
-        return None
+        if text.strip().lower() in _MISSING:
+            return math.nan
+        return _value(text.replace(",", ".", 1), False) if comma and "," in text else None
+
+
+def _check_commas(fields: list[list[str]], place: Callable[..., str]) -> None:
+    """Raise ValueError if commas may stand before thousands, not before decimals."""
+    numbers = [
+        (i, j, entry)
+        for i, row in enumerate(fields)
+        for j, entry in enumerate(row)
+        if ("," in entry or "." in entry) and _value(entry, True) is not None
+    ]
+    commas = [each for each in numbers if "," in each[2]]
+    if commas and (len(commas) < len(numbers) or all(_THOUSANDS.fullmatch(e) for *_, e in commas)):
+        row, column, entry = commas[0]
+        raise ValueError(
+            f"{place(row, column)}: the comma of {entry.strip()!r} may stand before decimals or "
+            "thousands: write 0.25 or 1234"
+        )
 
 
 _text = partial(read_text, what="text of times")
-_table = partial(_lines, separators=",;\t")
 
 # For each suffix: how to read the file, and how to make a table of its content.
 _READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Any], _Table]]] = {
     ".npy": (read_npy, _numbers),
     ".npz": (_npz, _numbers),
     ".json": (partial(read_json, what="readable .json file"), _listed),
-    ".csv": (_text, _table),
-    ".tsv": (_text, _table),
-    ".txt": (_text, partial(_lines, separators=",;")),
+    ".csv": (_text, _lines),
+    ".tsv": (_text, _lines),
+    ".txt": (_text, _lines),
     ".parquet": (read_parquet, _named),
 }

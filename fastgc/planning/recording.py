@@ -139,5 +139,5 @@ class Recording:
     def _of(cls, held: Any) -> Self:
         if not isinstance(held, dict) or not {"times", "cost", "source"} <= held.keys():
             raise ValueError("it does not hold times, their cost and source")
-        times, cost = np.array(held["times"]), float(held["cost"])
+        times, cost = np.array(held["times"], np.float64), float(held["cost"])
         return cls(times, cost, str(held["source"]), held.get("per", "round"))

@@ -341,7 +341,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         state = dict(head.pop("values"))
         at = begin + length
         for name, dtype, shape in head.pop("arrays"):
-            if not _DTYPE.fullmatch(dtype):
+            if not _DTYPE.fullmatch(dtype) or any(type(n) is not int or n < 0 for n in shape):
                 raise ValueError
             count = math.prod(shape)
             flat = np.frombuffer(content[:-_DIGEST_BYTES], np.dtype(dtype), count, at)

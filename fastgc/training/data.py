@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._base.arrays import Array, at_least, check_word, refuse_masks
 from .._base.extras import pip_install
-from .._base.files import read_bytes, read_npz, refusing
+from .._base.files import path_of, read_bytes, read_npz, refusing
 from .._base.text import listing
 from ..coding.arguments import partition
 
@@ -241,7 +241,7 @@ def load(
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
     check_word("task", task, *TASKS)
     seed = at_least("seed", seed, 0)
-    path = Path(source)
+    path = path_of(source)
     if source == "digits":
         name, arrays = "digits", _digits()
     elif path.is_dir():
@@ -331,7 +331,7 @@ def read_idx(path: str | os.PathLike[str]) -> Array:
     ------
     ValueError
         If the file is no idx file, its length differs from what its header announces, or it unpacks
-        to more than both 256 MiB and 100 times its size.
+        to more than both 2 MiB and 32 times its size.
     """
     content = read_bytes(path, "readable idx file", packed=True)
     if len(content) < 4 or content[:2] != b"\0\0":

@@ -98,7 +98,7 @@ def test_read_lines_as_others_write_them(tmp_path, text):
     [
         ("a.csv", "1,2.5,3"),
         ("a.csv", ",0\n0,1\n1,2.5\n2,3"),
-        ("a.txt", "1 2.5\t3"),
+        ("a.txt", "1  2.5 3"),
         ("a.txt", "\n1\n2.5\n\n3\n"),
         ("a.json", "\ufeff[1, 2.5, 3]"),
     ],
