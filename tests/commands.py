@@ -31,10 +31,11 @@ def done(*arguments, **options):
 
 
 def refused(*arguments, status=2):
-    """Return the line of error with which a command ends before it prints anything."""
+    """Return the line of error with which a command ends before it prints a result."""
     result = run(*arguments)
     assert result.exit_code == status, result.output
-    [line] = result.stderr.splitlines()
+    *said, line = result.stderr.splitlines()
+    assert all(" … " in each for each in said)  # what it has read
     assert line.startswith("fastgc: ")
     assert not result.stdout
     return line

@@ -394,6 +394,11 @@ def check_workers(what: str, workers: ArrayLike, count: int) -> Ints:
     array: Array = workers if type(workers) is np.ndarray else as_array(what, workers)
     if array.dtype is _INT64 and array.ndim == 1:
         return array
+    if not array.ndim and array.dtype.kind in "OUS":  # a set has no order, a generator ends
+        kind = type(workers).__name__
+        raise TypeError(
+            f"{what} must be a list or an array, in the order of messages, not a {kind}"
+        )
     if array.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
     if array.dtype.kind == "b":

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .files import Name
+from .files import Name, path_of
 
 _BLOCK = 4096  # bytes that a probe writes: with an empty file, a full disk would not be noticed
 
@@ -30,6 +30,7 @@ def probe(path: Name) -> None:
     OSError
         If it must not be written to, or the disk is full. The error has the path.
     """
+    path = path_of(path)
     target, found = _target(path)
     if found is not None and not stat.S_ISREG(found.st_mode):
         return  # a device or a pipe, which keeps what it gets
@@ -52,7 +53,8 @@ def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
     OSError
         If it cannot be written, with the path; the file is unchanged unless it is a device.
     """
-    target, found = (Path(path), None) if own else _target(path)
+    path = path_of(path)
+    target, found = (path, None) if own else _target(path)
     with _naming(path):
         if found is not None and not stat.S_ISREG(found.st_mode):
             with open(path, "wb", buffering=0) as through:
@@ -86,17 +88,17 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _target(path: Name) -> tuple[Path, os.stat_result | None]:
+def _target(path: Path) -> tuple[Path, os.stat_result | None]:
     """Return the file that a path leads to, and what is there; raise as `probe` does."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         found = None
-    given, target = Path(path), Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))
     if found is None and not target.parent.is_dir():
-        if given.is_symlink():
+        if path.is_symlink():
             raise ValueError(f"{path} is a link to {target}, whose folder is not there")
-        raise ValueError(f"there is no folder {given.parent} to write {given.name} to")
+        raise ValueError(f"there is no folder {path.parent} to write {path.name} to")
     if found is not None:
         for test, kind in ((stat.S_ISDIR, "folder"), (stat.S_ISSOCK, "socket")):
             if test(found.st_mode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,12 +11,14 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__, errors
+from .._base.files import path_of
 
 # Panels of the list of commands.
 TRAINING, CHOOSING, PRECISION, MORE = "Training", "Choosing a code", "Precision", "More"
@@ -65,6 +68,17 @@ def _begin(
         echo(f"fastgc: warning: {message}", err=True)
 
     warnings.showwarning = show
+    log = logging.getLogger("fastgc.delays")  # says what was read of tables
+    log.setLevel(logging.INFO)
+    log.addHandler(_PRINTS)
+
+
+class _Prints(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        echo(f"fastgc: {record.getMessage()}", err=True)
+
+
+_PRINTS = _Prints()
 
 
 def echo(text: str = "", nl: bool = True, err: bool = False) -> None:
@@ -135,6 +149,7 @@ def command(panel: str, example: str) -> Callable[[F], F]:
 
         @wraps(function)
         def run(**given: Any) -> None:
+            given = {k: path_of(v) if isinstance(v, Path) else v for k, v in given.items()}
             for name, group in groups.items():
                 given[name] = hints[name](**{each.name: given.pop(each.name) for each in group})
             with clear_errors():
@@ -173,7 +188,7 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
 
 
 class _Command(TyperCommand):
-    """A command that accepts ``--json`` and ``--csv`` without a file.
+    """A command that accepts ``--json`` and ``--csv`` without a file, and no option twice.
 
     Its help lists names that installed packages add, in place of words in braces. They are looked
     up only when the help is shown.
@@ -189,6 +204,10 @@ class _Command(TyperCommand):
                 not after or (after[0].startswith("-") and after[0] != "-")
             ):
                 whole.append("-")
+        _, _, order = self.make_parser(ctx).parse_args(args=[*whole])
+        for param in order:
+            if order.count(param) > 1 and not getattr(param, "is_flag", True):
+                ctx.fail(f"{param.opts[0]} is given twice: leave one out")
         return super().parse_args(ctx, whole)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

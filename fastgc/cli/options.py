@@ -124,7 +124,7 @@ def finish(what: str = "the message") -> Any:
 
 
 def unit() -> Any:
-    return option("s", "Unit of the times in a table: s, ms, us or ns.")
+    return option(None, "Unit of the times in a table: s, ms, us or ns. (default: s)")
 
 
 def columns() -> Any:
@@ -295,7 +295,7 @@ class Recorded(Options):
         "--cost says how many seconds of each time one partition takes.",
         metavar="FILE",
     )
-    unit: str = unit()
+    unit: str | None = unit()
     columns: str | None = columns()
     per: str = option(
         "round",

@@ -211,7 +211,7 @@ class Fitted(Options):
         "Times (csv, txt, npy, npz, json, parquet), or a recording with its cost.",
         metavar="FILE",
     )
-    unit: str = options.unit()
+    unit: str | None = options.unit()
     columns: str | None = options.columns()
     plot: Path | None = options.picture("Plot the times and the models to this file.")
 
@@ -247,7 +247,7 @@ def fit(what: Fitted, output: Tables) -> None:
     output.deliver(figures, figures, show, picture)
 
 
-def _recorded(file: Path, unit: str, columns: str | None = None) -> Any:
+def _recorded(file: Path, unit: str | None, columns: str | None = None) -> Any:
     from ..delays import Empirical
     from ..planning import Recording
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -341,6 +342,15 @@ def _ranks(context: typer.Context, asked: Asked) -> Iterator[tuple[Callable[[], 
     engine = asked.engine
     check_word("--engine", engine, *ENGINES)
     serve = getattr(find_engine(engine), "serve", lambda: False)
+    if engine not in _STARTED:
+        for launcher in ("OMPI_COMM_WORLD", "PMI"):  # of Open MPI, and of MPICH
+            rank, ranks = (os.environ.get(f"{launcher}_{what}", "1") for what in ("RANK", "SIZE"))
+            if rank == "0" and ranks != "1":
+                echo(
+                    f"fastgc: warning: {ranks} ranks train the same, each by itself: --engine mpi "
+                    "makes them one master and its workers",
+                    err=True,
+                )
     if engine != "mpi":  # torchrun ends all ranks by itself
         yield serve, _job(context, asked)
         return
@@ -362,8 +372,10 @@ def _job(context: typer.Context, asked: Asked) -> _Job:
 
     Raises ValueError on the master if the workers need another number of ranks.
     """
-    source = source_of(context, asked)
     rank, ranks = _place(asked.engine)
+    if rank:  # the master says what is read
+        logging.getLogger("fastgc.delays").setLevel(logging.WARNING)
+    source = source_of(context, asked)
     n = source.n
     if n is None and ranks > 1 and not is_given(context, "workers"):
         n = ranks - 1

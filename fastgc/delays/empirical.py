@@ -82,19 +82,23 @@ class Empirical(Distribution):
         path : str or path
             A file; its suffix gives the format:
 
-            - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by commas, semicolons, tabs
-              or blanks. The first line may name the columns; 0, 1, 2, ... are names. Lines that
-              begin with # and a blank are skipped, and any that begin with # before the first
-              other line. A single line or column is pooled.
+            - ``.csv``, ``.tsv``, ``.txt``: numbers in lines, separated by semicolons, tabs, commas
+              or blanks, the first of these that the first line has. Decimals may stand after a
+              comma that separates nothing. The first line may name the columns; 0, 1, 2, ... are
+              names. Lines that begin with # and a blank are skipped, and any that begin with #
+              before the first other line. A single line or column is pooled.
             - ``.npy``, or ``.npz`` with one array, or one with the name ``times``.
             - ``.parquet``: a column for each worker (needs ``gradient-coding[parquet]``).
             - ``.json``: a list of lists, or a single list, which is pooled.
 
             Columns that number the rows are left out: those called round, step, epoch, iteration
-            or index, an index of pandas, and one of integers that go up by 1 beside other numbers.
-            What may be either is an error.
+            or index, names of rows of pandas and R, and one of integers that go up evenly beside
+            other numbers; so are clocks of TensorBoard and wandb. What may be either is an error:
+            a column that holds few integers, or only goes up, beside others. What was read, and
+            left out, is logged by the logger ``fastgc.delays``, and printed by commands.
         unit : "s", "ms", "us" or "ns"
-            Unit of the times in the file.
+            Unit of the times in the file. Default: seconds, unless names of columns end in another
+            unit: that is an error.
         per : "round" or "computation"
             See `Delays`.
         columns : sequence of str or int, optional

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -40,7 +40,10 @@ _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with 
 _UNIT = re.compile(r"(?:.*[\W_])?(ms|us|µs|ns)\W*", re.IGNORECASE)  # as in "w0 (ms)", "time_us"
 _SURELY = 8  # rows over which a time that only goes up is a clock's
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
-_CHOOSE = "say which columns are times, by columns= (--columns), as names or numbers from 1"
+_CHOOSE = (
+    "say which columns are times, one for each worker, by columns= (--columns), as names or "
+    "numbers from 1"
+)
 _ONLY = "a file of times has one row for each round and one column for each worker"
 
 
@@ -126,7 +129,7 @@ def _chosen(table: _Table, columns: Sequence[str | int] | None) -> list[int]:
             raise ValueError("it has no columns to choose from")
         return []
     if columns is None:
-        kept = _kept(times, names)
+        kept = _kept(times, names, table.others)
     else:
         kept = [_column(each, names, times.shape[1]) for each in columns]
     if not kept:
@@ -145,7 +148,7 @@ def _column(chosen: str | int, names: list[str] | None, count: int) -> int:
     raise ValueError(f"it has no column {chosen!r}: columns are {known}")
 
 
-def _kept(times: Floats, names: list[str] | None) -> list[int]:
+def _kept(times: Floats, names: list[str] | None, others: Container[int]) -> list[int]:
     """Return which columns are times, by names and numbers; raise ValueError if it is in doubt."""
     rows, count = times.shape
     known = [name.strip().lower() for name in names or ()]
@@ -157,8 +160,8 @@ def _kept(times: Floats, names: list[str] | None) -> list[int]:
     if any(known):
         labels = (times == np.floor(times)).all(axis=0) | np.isnan(times).all(axis=0)
         index = [
-            bool(_INDEX.match(name) or (_NUMBERING.match(name) and label))
-            for name, label in zip(known, labels, strict=True)
+            bool((_INDEX.match(name) and j not in others) or (_NUMBERING.match(name) and labels[j]))
+            for j, name in enumerate(known)
         ]
         out = [at or bool(_BESIDE.match(name)) for name, at in zip(known, index, strict=True)]
         kept = np.flatnonzero(~np.array(index if all(out) else out))
@@ -169,20 +172,23 @@ def _kept(times: Floats, names: list[str] | None) -> list[int]:
     def doubt(columns: Array, why: str) -> ValueError:
         column = kept[columns][0]
         called = column + 1 if names is None else repr(names[column])
-        return ValueError(f"column {called} {why}. {_ONLY}; if it does, {_CHOOSE}")
+        return ValueError(f"column {called} {why}: {_CHOOSE}")
 
     times = times[:, kept]
     with np.errstate(invalid="ignore"):  # Inf is refused later
         steps = np.diff(times, axis=0)
     whole = (times == np.floor(times)).all(axis=0)
     even = (steps[0] > 0) & (steps == steps[0]).all(axis=0)
-    clocks = (steps >= 0).all(axis=0) & steps.any(axis=0) & ~even
     counted = whole & even
-    if clocks.any() and not (clocks | counted).all() and rows >= _SURELY:
+    dates = times[-1] < 1.001 * times[0]  # since 1970, as steps between them are short
+    clocks = (steps >= 0).all(axis=0) & steps.any(axis=0) & ~counted & (dates | (rows >= _SURELY))
+    if clocks.any() and not (clocks | counted).all():
         raise doubt(clocks, "only goes up, as a clock does")
     if not (whole | counted).all():  # integers beside other numbers may be what a row is of
-        if (odd := whole & ~counted & times.any(axis=0)).any():
-            raise doubt(odd, "holds integers, as numbers of workers, beside other numbers")
+        gaps = np.diff(np.sort(times, axis=0), axis=0)
+        few = (gaps == 0).any(axis=0) | (gaps == 1).all(axis=0)
+        if (odd := whole & ~counted & times.any(axis=0) & few).any():
+            raise doubt(odd, "holds few integers, as numbers of workers, beside other numbers")
         return [j for j, out in zip(found, counted, strict=True) if not out]
     if (workers := _as_often(times)).any() and not workers.all():
         raise doubt(workers, "holds each of some integers as often, as numbers of workers")

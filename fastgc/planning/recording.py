@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from .._base.arrays import Floats, check_real, check_reals
-from .._base.files import read_json, refusing
+from .._base.files import path_of, read_json, refusing
 from .._base.text import duration, plural
 from ..delays import Empirical
 from ..delays.interface import Per, check_per
+from ..delays.tables import say
 
 __all__ = ["Recording"]
 
@@ -80,7 +80,7 @@ class Recording:
         cls,
         path: str | os.PathLike[str],
         cost: float | None = None,
-        unit: str = "s",
+        unit: str | None = None,
         per: Per = "round",
         columns: Sequence[str | int] | None = None,
     ) -> Self:
@@ -104,16 +104,18 @@ class Recording:
         TypeError, OSError, ImportError
             As `Empirical.read` does.
         """
-        name = os.fspath(path)
-        if Path(path).suffix.lower() == ".json":
+        name = path_of(path)
+        if name.suffix.lower() == ".json":
             what = "recording of times"
-            held = read_json(path, what)
+            held = read_json(name, what)
             if not isinstance(held, list):
-                with refusing(path, what):
-                    if cost is not None or unit != "s" or per != "round" or columns is not None:
+                with refusing(name, what):
+                    if [cost, unit, columns, per] != [None, None, None, "round"]:
                         raise ValueError("leave out cost, unit, per and columns: it contains them")
-                    return cls._of(held)
-        samples = Empirical.read(path, unit, per, columns).samples
+                    found = cls._of(held)
+                say(name, found.times, f", another partition {duration(found.cost)}")
+                return found
+        samples = Empirical.read(name, unit, per, columns).samples
         if samples.ndim != 2:
             raise ValueError(
                 f"{name}: to plan, there must be times of several rounds and workers, not a single "
@@ -129,10 +131,10 @@ class Recording:
         if cost and cost > (middle := float(np.median(samples))):
             raise ValueError(
                 f"{name}: a cost of {duration(cost)} is more than half of the times take, whose "
-                f"median is {duration(middle)}: is their unit {unit}, and the cost in seconds?"
+                f"median is {duration(middle)}: is their unit {unit or 's'}, the cost in seconds?"
             )
         rounds, workers = samples.shape
-        source = f"{rounds} rounds of {workers} workers, {Path(path).name}"
+        source = f"{rounds} rounds of {workers} workers, {name.name}"
         return cls(samples, cost or 0.0, source, per)
 
     @classmethod

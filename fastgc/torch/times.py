@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._base.files import path_of
 from ..errors import warn_caller
 
 
@@ -12,7 +13,7 @@ class Times:
     """Writes a row for each step, and a column for each rank; empty where a rank took no part."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path: Path | None = Path(path)
+        self._path: Path | None = path_of(path)
         self._found: dict[int, float] = {}
 
     def add(self, ranks: Sequence[int], seconds: Sequence[float], sizes: Sequence[int]) -> None:

@@ -31,7 +31,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._base.arrays import Array
-from .._base.files import read_bytes
+from .._base.files import path_of, read_bytes
 from .._base.text import listing
 from .._base.writing import sync_folder, write_all, write_file
 from ..codes import Code
@@ -86,7 +86,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, str]) -> None:
-        self._folder = Path(folder)
+        self._folder = path_of(folder)
         self._run = dict(run)
         self.round = 0
         self.state: dict[str, Any] | None = None

@@ -627,6 +627,9 @@ def test_check_workers():
     refused(ValueError, "3 booleans, not 2", arrays.check_workers, "x", [True, False], 3)
     refused(ValueError, "x must be one-dim", arrays.check_workers, "x", np.zeros((1, 2), int), 3)
     refused(TypeError, "not float64", arrays.check_workers, "x", [1.0], 3)
+    for other in ({0, 1}, frozenset([1]), (i for i in range(2)), {0: 1}, "01", None):
+        said = f"in the order of messages, not a {type(other).__name__}"
+        refused(TypeError, said, arrays.check_workers, "x", other, 3)
 
 
 # ---------------------------------------------------------------------------------- imports

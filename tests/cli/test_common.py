@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import programs
@@ -200,3 +201,29 @@ main()
 """
     ran = programs.run(programs.python("-c", source), status=-signal.SIGINT)
     assert (ran.stdout, ran.stderr) == ("", "")
+
+
+def test_an_option_given_twice_is_refused():
+    """Click would take the last. Flags may be repeated."""
+    for twice in (["--delays", "none"], ["--delays=none"], ["-n", "4"], ["--json", "-"]):
+        found = run("simulate", "rs", *twice, *twice)
+        assert found.exit_code == 2
+        assert "is given twice: leave one out" in found.stderr
+    assert "twice" not in run("simulate", "none", "--markdown", "--markdown").stderr
+
+
+def test_paths_may_begin_with_a_tilde(tmp_path, monkeypatch):
+    """Also those in delays and codes, and where the shell does not expand them, after =."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.csv").write_text("0.5,0.25\n0.75,1.25\n")
+    np.save(tmp_path / "B.npy", np.eye(2))
+    asked = "simulate", "linear:B=~/B.npy", "--rounds=5"
+    done(*asked, "-n2/0", "--delays=empirical:~/a.csv", "--json=~/a.json", "--plot=~/a.svg")
+    done(*asked, "-s0", "--recorded=~/a.csv", "--cost=0.1", "--csv=~/b.csv")
+    done("fit", "~/a.csv", "--json=~/b.json")
+    run_of = "train", "uncoded", "-n2", "--rounds=1", "--engine=simulated"
+    done(*run_of, "--checkpoint=~/run", "--json=~/c.json")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left >= {"a.json", "a.svg", "b.csv", "b.json", "run", "c.json"}
+    assert not Path("~").exists()
+    assert len(fastgc.history.read_json("~/c.json")) == 1

@@ -189,3 +189,27 @@ def test_recorded_times_in_milliseconds_are_those_of_a_recording(tmp_path):
     # A time of one computation is the delay of each partition, and nothing is added.
     each = json.loads(done(*asked, path, "--unit", "ms", "--per", "COMPUTATION").stdout)
     assert each["rs"]["mean"] == pytest.approx(4 * whole["rs"]["mean"], rel=0.2)
+
+
+def test_what_is_read_is_said(tmp_path):
+    """Also of tables deep in a text, and of recordings; standard output has figures alone."""
+    path = tmp_path / "a.csv"
+    path.write_text("round,w0,w1,w2\n" + "".join(f"{i},{i % 3 + 5.5},7.5,35.5\n" for i in range(9)))
+    read = (
+        f"fastgc: {path}: 9 rounds of 3 workers, 5.5 ms … 35.5 ms, columns w0 … w2; left out: round"
+    )
+    text = f"empirical:{path},unit=ms | outages:sizes=1/1/1,probability=0.1,seconds=1"
+    asked = "simulate", "uncoded", "--rounds", "5", "--json"
+    for more in (
+        ("-n3", "--delays", text),
+        ("--recorded", path, "--unit", "ms", "--cost", "0.001"),
+    ):
+        found = done(*asked, *more)
+        assert found.stderr.splitlines().count(read) == 1
+        json.loads(found.stdout)
+    assert read in done("fit", path, "--unit", "ms").stderr
+    one = done("fit", path, "--unit", "ms", "--columns", "w0,3").stderr
+    assert "5.5 ms … 7.5 ms, columns w0 … w1; left out: round, w2" in one
+    assert "column w0; left" in done("fit", path, "--unit", "ms", "--columns", "w0").stderr
+    said = done(*asked, "--recorded", RECORDED).stderr
+    assert f"{RECORDED}: 200 rounds of 12 workers, 5.53 ms … 2.81 s, another" in said

@@ -581,3 +581,14 @@ def test_counts_are_positive(option):
     result = run("train", option, "0")
     assert result.exit_code == 2
     assert option in result.stderr
+
+
+@pytest.mark.parametrize("launcher", ["PMI", "OMPI_COMM_WORLD"])
+def test_ranks_that_train_alone_are_said(launcher, monkeypatch):
+    """Once, by the first of those that mpiexec has started."""
+    asked = "train", "uncoded", "-n2", "--rounds=1", "--engine=simulated"
+    for rank, ranks, times in (("0", "3", 1), ("1", "3", 0), ("0", "1", 0)):
+        monkeypatch.setenv(f"{launcher}_RANK", rank)
+        monkeypatch.setenv(f"{launcher}_SIZE", ranks)
+        said = done(*asked).stderr
+        assert said.count("warning: 3 ranks train the same, each by itself: --engine mpi") == times

@@ -63,7 +63,7 @@ def test_read_times_of_integers_is_of_rounds(tmp_path):
 def test_read_times_refuses_lists_of_single_times(name, tmp_path):
     lines = [f"{r},{n},{0.1 * (n + 1):g}" for r in range(3) for n in range(4)]
     path = table(tmp_path / "a.csv", f"step,{name},seconds", *lines)
-    with pytest.raises(ValueError, match=f"a.csv: column '{name}' holds integers.*--columns"):
+    with pytest.raises(ValueError, match=f"a.csv: column '{name}' holds few integers.*--columns"):
         Empirical.read(path)
     assert Empirical.read(path, columns=["seconds"]).samples.size == 12
 
@@ -92,16 +92,232 @@ def test_read_times_of_chosen_columns(tmp_path):
         Empirical.read(tmp_path / "a.npy", columns=[3])
 
 
-@pytest.mark.parametrize("index", [[3, 5, 9], [0.5, 1.5, 2.25]])
-def test_read_times_leaves_out_the_index_of_pandas(index, tmp_path):
-    """Which stands last in a parquet file, and is named by its metadata."""
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    frame = pandas.DataFrame(TIMES, columns=["a", "b"], index=pandas.Index(index, name="when"))
-    frame.to_parquet(tmp_path / "a.parquet")
-    assert Empirical.read(tmp_path / "a.parquet") == Empirical(TIMES)
-    frame.rename_axis(None).to_parquet(tmp_path / "b.parquet")
-    assert Empirical.read(tmp_path / "b.parquet") == Empirical(TIMES)
+# Files as programs write them: here pandas 3.1, polars 2.1 and pyarrow 26 did, and others do by
+# their documentation. For each: its name, its content, and the times, or what its refusal says.
+CSV = "0.5,0.625\n0.75,1.25\n0.625,0.5\n"
+SEMI = "0,5;0,625\n0,75;1,25\n0,625;0,5\n"
+READ = np.array([[0.5, 0.625], [0.75, 1.25], [0.625, 0.5]])
+FIRST = READ[:, 0]
+CLOCK = [1767225600.25, 1767225601.5, 1767225603.75]
+NUMBERED = "".join(f"{i},{row}\n" for i, row in enumerate(CSV.split()))
+QUOTED = CSV.replace(",", '","').replace("\n", '"\n"')[:-1]
+CHOOSE = ".*--columns"
+MISSING = "line 3, column 1: the time is missing"
+
+WRITTEN = {
+    "pandas index": ("a.csv", ",w0,w1\n" + NUMBERED, READ),
+    "pandas no names": ("a.csv", ",0,1\n" + NUMBERED, READ),
+    "pandas no index": ("a.csv", "w0,w1\n" + CSV, READ),
+    "pandas neither": ("a.csv", "0,1\n" + CSV, READ),
+    "pandas header=False": ("a.csv", NUMBERED, READ),
+    "pandas decimal": (
+        "a.csv",
+        ";w0;w1\n0;0,5;0,625\n1;0,75;1,25\n2;0,625;0,5\n",
+        READ,
+    ),
+    "pandas index_label": ("a.csv", "round,w0,w1\n" + NUMBERED, READ),
+    "pandas dates": (
+        "a.csv",
+        ",w0,w1\n2026-01-01 00:00:00,0.5,0.625\n2026-01-01 00:00:01,0.75,1.25\n",
+        f"line 2, column 1: '2026-01-01 00:00:00' is no number{CHOOSE}",
+    ),
+    "pandas NaN": ("a.csv", "w0,w1\n0.5,0.625\n,1.25\n", MISSING),
+    "pandas na_rep": ("a.csv", "w0,w1\n0.5,0.625\nNULL,1.25\n", MISSING),
+    "pandas quoted": (
+        "a.csv",
+        '"","w0","w1"\n"0","0.5","0.625"\n"1","0.75","1.25"\n"2","0.625","0.5"\n',
+        READ,
+    ),
+    "pandas exponents": ("a.csv", "w0,w1\n5.000e-01,6.250e-01\n7.5e-01,1.25e+00\n", READ[:2]),
+    "pandas two lines of names": (
+        "a.csv",
+        ",s,s\n,w0,w1\n" + NUMBERED,
+        "line 2, column 2: 'w0'",
+    ),
+    "pandas two indices": (
+        "a.csv",
+        "epoch,step,w0,w1\n0,0,0.5,0.625\n0,1,0.75,1.25\n1,0,0.625,0.5\n",
+        READ,
+    ),
+    "pandas Series": ("a.csv", ",w0\n0,0.5\n1,0.75\n2,0.625\n", FIRST),
+    "pandas Series without names": ("a.csv", "0\n0.5\n0.75\n0.625\n", FIRST),
+    "pandas to_string": (
+        "a.txt",
+        "      w0     w1\n0  0.500  0.625\n1  0.750  1.250\n2  0.625  0.500",
+        READ,
+    ),
+    "pandas to_string no names": (
+        "a.txt",
+        "       0      1\n0  0.500  0.625\n1  0.750  1.250\n2  0.625  0.500",
+        READ,
+    ),
+    "pandas tabs": ("a.tsv", "\tw0\tw1\n0\t0.5\t0.625\n1\t0.75\t1.25\n", READ[:2]),
+    "pandas describe": (
+        "a.csv",
+        ",w0,w1\ncount,3.0,3.0\nmean,0.625,0.79\nstd,0.125,0.40\nmin,0.5,0.5\n",
+        f"'count' is no number{CHOOSE}",
+    ),
+    "pandas melt": ("a.csv", ",node,seconds\n0,w0,0.5\n1,w0,0.75\n", f"'w0' is no number{CHOOSE}"),
+    "pandas melt, numbers": (
+        "a.csv",
+        "index,node,seconds\n0,0,0.5\n1,0,0.75\n0,1,0.625\n1,1,1.25\n",
+        f"column 'node' holds few integers{CHOOSE}",
+    ),
+    "pandas melt, integers": (
+        "a.csv",
+        "index,node,seconds\n0,0,500\n1,0,750\n0,1,625\n1,1,1250\n",
+        f"column 'node' holds each of some integers as often{CHOOSE}",
+    ),
+    "pandas milliseconds": (
+        "a.csv",
+        "w0_ms,w1_ms\n500,625\n750,1250\n625,500\n",
+        "column 'w0_ms' seems to be in ms: say the unit, .*--unit",
+    ),
+    "pandas integers, no names": (
+        "a.csv",
+        "0,500,625\n1,750,1250\n2,625,500\n",
+        f"column 1 goes up evenly, as numbers of rounds do{CHOOSE}",
+    ),
+    "pandas integers, header of integers": (
+        "a.csv",
+        "0,1,2\n500,625,750\n750,1250,800\n",
+        "its first line may number the columns, or be a round",
+    ),
+    "pandas JSON values": ("a.json", "[[0.5,0.625],[0.75,1.25],[0.625,0.5]]", READ),
+    "pandas JSON null": (
+        "a.json",
+        "[[0.5,0.625],[null,1.25]]",
+        "row 2, column 1: .* missing",
+    ),
+    "pandas JSON columns": ("a.json", '{"w0":{"0":0.5,"1":0.75}}', "it must be a list"),
+    "pandas JSON split": ("a.json", '{"columns":["w0"],"index":[0],"data":[[0.5]]}', "a list"),
+    "pandas JSON lines": ("a.json", '{"w0":0.5,"w1":0.625}\n{"w0":0.75,"w1":1.25}\n', "Extra data"),
+    "polars": ("a.csv", "column_0,column_1\n" + CSV, READ),
+    "polars index": ("a.csv", "index,w0,w1\n" + NUMBERED, READ),
+    "polars old index": ("a.csv", "row_nr,w0,w1\n" + NUMBERED, READ),
+    "polars decimal_comma": ("a.csv", "w0;w1\n" + SEMI, READ),
+    "polars mark": ("a.csv", "\ufeffw0,w1\n" + CSV, READ),
+    "polars null": ("a.csv", "w0,w1\n0.5,0.625\n,1.25\n", MISSING),
+    "polars NaN": (
+        "a.csv",
+        "w0,w1\n0.5,0.625\nNaN,1.25\n",
+        MISSING,
+    ),
+    "polars no names": ("a.csv", CSV, READ),
+    "polars JSON": ("a.json", '[{"w0":0.5,"w1":0.625},{"w0":0.75,"w1":1.25}]', "it must be a list"),
+    "pyarrow": ("a.csv", '"w0","w1"\n' + CSV, READ),
+    "Excel": ("a.csv", ("w0,w1\n" + CSV).replace("\n", "\r\n"), READ),
+    "Excel UTF-8": ("a.csv", ("\ufeffw0,w1\n" + CSV).replace("\n", "\r\n"), READ),
+    "Excel semicolons": ("a.csv", ("\ufeffw0;w1\n" + SEMI).replace("\n", "\r\n"), READ),
+    "Excel semicolons, no names": ("a.csv", SEMI.replace("\n", "\r\n"), READ),
+    "Excel tabs": ("a.txt", ("worker 0\tworker 1\n" + CSV).replace(",", "\t"), READ),
+    "Excel tabs and commas": ("a.txt", SEMI.replace(";", "\t"), READ),
+    "Excel old Macintosh": ("a.csv", ("w0,w1\n" + CSV).replace("\n", "\r"), READ),
+    "Excel Unicode text": ("a.txt", ("w0\tw1\n" + CSV).encode("utf-16"), "is no text of times"),
+    "Excel three digits": (
+        "a.csv",
+        "w0;w1\r\n1,234;2,345\r\n3,456;1,125\r\n",
+        "line 2, column 1: the comma of '1,234' may stand before decimals or thousands",
+    ),
+    "Excel points and commas": ("a.csv", "w0;w1\r\n1.234;0,5\r\n", "column 2: the comma of '0,5'"),
+    "Excel thousands": ("a.csv", 'w0,w1\r\n"1,234.5",2\r\n', "column 1: '1,234.5' is no number"),
+    "Excel #N/A": ("a.csv", "w0,w1\r\n0.5,0.625\r\n#N/A,1\r\n", MISSING),
+    "Excel #DIV/0!": (
+        "a.csv",
+        "w0,w1\r\n#DIV/0!,1\r\n",
+        "column 1: '#DIV/0!' is no number",
+    ),
+    "Excel empty rows": ("a.csv", "w0,w1\r\n0.5,0.625\r\n,\r\n", MISSING),
+    "Excel empty column": ("a.csv", "w0,w1,\r\n0.5,0.625,\r\n0.75,1.25,\r\n", READ[:2]),
+    "Excel title": ("a.csv", "Times,\r\n,\r\nw0,w1\r\n0.5,0.625\r\n", "line 3, column 1: 'w0' is"),
+    "Excel units": (
+        "a.csv",
+        "w0,w1\r\nms,ms\r\n0.5,0.625\r\n",
+        "line 2, column 1: 'ms' is no",
+    ),
+    "Excel sep": ("a.csv", "sep=;\r\nw0;w1\r\n" + SEMI, "line 2, column 1: 'w0' is no number"),
+    "R write.csv": (
+        "a.csv",
+        '"","w0","w1"\n"1",0.5,0.625\n"2",0.75,1.25\n"3",0.625,0.5\n',
+        READ,
+    ),
+    "R write.csv2": (
+        "a.csv",
+        '"";"w0";"w1"\n"1";0,5;0,625\n"2";0,75;1,25\n"3";0,625;0,5\n',
+        READ,
+    ),
+    "R write.table": ("a.txt", '"w0" "w1"\n"1" 0.5 0.625\n"2" 0.75 1.25\n"3" 0.625 0.5\n', READ),
+    "R write.table dec": ("a.txt", '"w 0" "w1"\n"1" 0,5 0,625\n"2" 0,75 1,25\n', READ[:2]),
+    "R write.table tabs": ("a.tsv", "w0\tw1\n1\t0.5\t0.625\n2\t0.75\t1.25\n", READ[:2]),
+    "R matrix": ("a.csv", '"","V1","V2"\n"1",0.5,0.625\n"2",0.75,1.25\n', READ[:2]),
+    "R NA": ("a.csv", '"w0","w1"\n0.5,0.625\nNA,1.25\n', MISSING),
+    "R names of rows": ("a.csv", '"","w0"\n"a",0.5\n"b",0.75\n', f"'a' is no number{CHOOSE}"),
+    "R tidy": (
+        "a.csv",
+        '"","round","worker","s"\n"1",0,0,0.5\n',
+        "a column 'worker'",
+    ),
+    "MATLAB writematrix": ("a.csv", CSV, READ),
+    "MATLAB writetable": ("a.csv", "Var1,Var2\n" + CSV, READ),
+    "MATLAB names of rows": ("a.csv", "Row,w0,w1\nr1,0.5,0.625\nr2,0.75,1.25\n", READ[:2]),
+    "MATLAB timetable": ("a.csv", "Time,w0\n0 sec,0.5\n1 sec,0.75\n", f"'0 sec' is no{CHOOSE}"),
+    "MATLAB save -ascii": (
+        "a.txt",
+        "   5.0000000e-01   6.2500000e-01\n   7.5000000e-01   1.2500000e+00\n",
+        READ[:2],
+    ),
+    "MATLAB save -ascii -tabs": ("a.txt", "5.0e-01\t6.25e-01\n7.5e-01\t1.25e+00\n", READ[:2]),
+    "MATLAB NaN": ("a.csv", "0.5,0.625\nNaN,1.25\n", "line 2, column 1: the time is missing"),
+    "MATLAB Inf": ("a.csv", "0.5,0.625\nInf,1.25\n", "line 2, column 1: the time is infinite"),
+    "wandb chart": (
+        "a.csv",
+        '"Step","run-1 - s","run-1 - s__MIN","run-1 - s__MAX"\n"0","0.5","0.5","0.5"\n'
+        '"1","0.75","0.75","0.75"\n"2","0.625","0.625","0.625"\n',
+        FIRST,
+    ),
+    "wandb history": (
+        "a.csv",
+        ",_step,_runtime,_timestamp,w0,w1\n"
+        + "".join(f"{i},{i},{i + 0.5},{CLOCK[i]},{row}\n" for i, row in enumerate(CSV.split())),
+        READ,
+    ),
+    "wandb relative time": (
+        "a.csv",
+        '"Relative Time (Process)","a - s"\n'
+        + "".join(f'"{1.5 * i + 0.25}","{0.5 + i % 3}"\n' for i in range(9)),
+        f"column .Relative Time .Process.. only goes up, as a clock does{CHOOSE}",
+    ),
+    "TensorBoard CSV": (
+        "a.csv",
+        "Wall time,Step,Value\n"
+        + "".join(f"{c},{i},{v}\n" for i, (c, v) in enumerate(zip(CLOCK, FIRST, strict=True))),
+        FIRST,
+    ),
+    "TensorBoard JSON": (
+        "a.json",
+        str([[c, i, v] for i, (c, v) in enumerate(zip(CLOCK, FIRST.tolist(), strict=True))]),
+        f"column 1 only goes up, as a clock does{CHOOSE}",
+    ),
+    "NumPy savetxt": (
+        "a.txt",
+        "# w0 w1\n5.000000000000e-01 6.25e-01\n7.5e-01 1.25\n",
+        READ[:2],
+    ),
+    "NumPy savetxt commas": ("a.csv", "# w0,w1\n" + CSV, READ),
+    "gnuplot": ("a.txt", "#w0 w1\n" + CSV.replace(",", " "), READ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_read_times_as_programs_write_them(name, content, expected, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected) as caught:
+            Empirical.read(path)
+        assert str(path) in str(caught.value)
+    else:
+        np.testing.assert_array_equal(Empirical.read(path).samples, expected)
 
 
 def test_recording_refuses_a_cost_above_its_times(tmp_path):
