@@ -123,6 +123,11 @@ def intruding(theta: Array, shard: float, out: Array) -> None:
     theta[:] = 0.0
 
 
+def spoiling(theta: Array, shard: Array, out: Array) -> None:
+    """Write to the shard, which is forbidden."""
+    shard -= theta
+
+
 def insisting(theta: Array, shard: float, out: Array) -> None:
     """Make the parameters writable for the first partition, and write to them."""
     np.multiply(theta, shard, out=out)
@@ -384,6 +389,13 @@ def parameters_are_read_only(engine: Engine) -> None:
     """A gradient that writes to the parameters raises: others may be reading them."""
     cluster = engine(codes.Uncoded(WORKERS), [1.0] * 4, intruding, 3)
     with _raises(WorkerFailedError, "read-only"):
+        cluster.step(np.ones(3), np.empty(3))
+
+
+def shards_are_read_only(engine: Engine) -> None:
+    """A gradient that writes to its shard raises: other workers' copies would not change."""
+    cluster = engine(codes.Uncoded(WORKERS), [np.ones(3) for _ in range(4)], spoiling, 3)
+    with _raises(WorkerFailedError, "worker ", "read-only"):
         cluster.step(np.ones(3), np.empty(3))
 
 
