@@ -40,7 +40,7 @@ def probe(path: Name) -> None:
 
 
 def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
-    """Replace a file by these bytes. It keeps its mode, and a link stays a link.
+    """Replace a file by these bytes. It keeps its mode and owner, and a link stays a link.
 
     An `own` file is in a folder that one process uses at a time. A link in its place is replaced.
     What a killed process leaves beside it has one name, with ``.part`` at its end, and the next
@@ -63,6 +63,8 @@ def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
             return
         with _part(target, own) as (file, part):
             if found is not None:
+                with contextlib.suppress(OSError):  # another's file, which only root can give back
+                    os.fchown(file, found.st_uid, found.st_gid)
                 os.fchmod(file, stat.S_IMODE(found.st_mode))
             for piece in pieces:
                 write_all(file, piece)

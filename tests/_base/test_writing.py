@@ -35,6 +35,15 @@ def test_write_file_replaces_the_whole_file(tmp_path):
     assert listed(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_write_file_keeps_the_owner(tmp_path):
+    path = tmp_path / "a.txt"
+    path.touch()
+    os.chown(path, 1234, 2345)
+    write_file(path, b"new")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 2345)
+
+
 def test_write_file_follows_links_but_replaces_those_in_its_own_folder(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     link.symlink_to("target")
