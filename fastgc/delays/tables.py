@@ -113,11 +113,8 @@ def _said(table: _Table, kept: list[int]) -> str:
         return ""
     names = table.names or range(1, table.times.shape[1] + 1)
     left = [names[j] or "an index" for j in sorted({*range(len(names))}.difference(kept))]
-    shown = (
-        f"column {names[kept[0]]}"
-        if len(kept) == 1
-        else (f"columns {names[kept[0]]} … {names[kept[-1]]}")
-    )
+    first, last = names[kept[0]], names[kept[-1]]
+    shown = f"columns {first} … {last}" if kept[1:] else f"column {first}"
     return f", {shown}" + (f"; left out: {listed(left)}" if left else "")
 
 
@@ -176,7 +173,7 @@ def _kept(times: Floats, names: list[str] | None, others: Container[int]) -> lis
 
     times = times[:, kept]
     with np.errstate(invalid="ignore"):  # Inf is refused later
-        steps = np.diff(times, axis=0)
+        steps, gaps = np.diff(times, axis=0), np.diff(np.sort(times, axis=0), axis=0)
     whole = (times == np.floor(times)).all(axis=0)
     even = (steps[0] > 0) & (steps == steps[0]).all(axis=0)
     counted = whole & even
@@ -184,26 +181,16 @@ def _kept(times: Floats, names: list[str] | None, others: Container[int]) -> lis
     clocks = (steps >= 0).all(axis=0) & steps.any(axis=0) & ~counted & (dates | (rows >= _SURELY))
     if clocks.any() and not (clocks | counted).all():
         raise doubt(clocks, "only goes up, as a clock does")
-    if not (whole | counted).all():  # integers beside other numbers may be what a row is of
-        gaps = np.diff(np.sort(times, axis=0), axis=0)
-        few = (gaps == 0).any(axis=0) | (gaps == 1).all(axis=0)
-        if (odd := whole & ~counted & times.any(axis=0) & few).any():
-            raise doubt(odd, "holds few integers, as numbers of workers, beside other numbers")
+    mixed = not (whole | counted).all()
+    # Those of workers are 0, 1, 2, ..., each once or more; beside fractions, others as well.
+    few = ((gaps <= 1).all(axis=0) & (times.min(axis=0) <= 1)) | (mixed & (gaps == 0).any(axis=0))
+    ids = whole & ~counted & few & times.any(axis=0)
+    if ids.any() and not ids.all():
+        raise doubt(ids, "holds few integers, as numbers of workers")
+    if mixed:
         return [j for j, out in zip(found, counted, strict=True) if not out]
-    if (workers := _as_often(times)).any() and not workers.all():
-        raise doubt(workers, "holds each of some integers as often, as numbers of workers")
     if counted.any() and not counted.all():
         raise doubt(counted, "goes up evenly, as numbers of rounds do")
-    return found
-
-
-def _as_often(times: Floats) -> Array:
-    """Whether a column holds 0 .. m - 1, or 1 .. m, and each as often as the others."""
-    rows, ordered = len(times), np.sort(times, axis=0)
-    with np.errstate(invalid="ignore"):
-        many = ordered[-1] - ordered[0] + 1
-        evenly = (ordered == ordered[0] + np.arange(rows)[:, None] * many // rows).all(axis=0)
-    found: Array = evenly & (ordered[0] <= 1) & (many > 1) & (2 * many <= rows)
     return found
 
 

@@ -1,5 +1,9 @@
 """Tables of recorded times as programs write them: read right, or refused with what to do."""
 
+import base64
+import json
+import zlib
+
 import numpy as np
 import pytest
 
@@ -166,7 +170,7 @@ WRITTEN = {
     "pandas melt, integers": (
         "a.csv",
         "index,node,seconds\n0,0,500\n1,0,750\n0,1,625\n1,1,1250\n",
-        f"column 'node' holds each of some integers as often{CHOOSE}",
+        f"column 'node' holds few integers, as numbers of workers{CHOOSE}",
     ),
     "pandas milliseconds": (
         "a.csv",
@@ -306,6 +310,70 @@ WRITTEN = {
     "NumPy savetxt commas": ("a.csv", "# w0,w1\n" + CSV, READ),
     "gnuplot": ("a.txt", "#w0 w1\n" + CSV.replace(",", " "), READ),
 }
+
+
+# As polars 2.1 writes parquet: 846 bytes, of DataFrame([[0.5, 0.625], ...], ["w0", "w1"]).
+OF_POLARS = (
+    b"c-jka3^EjD5Va9?&=F+=GT21fWXu>eI2gd-g}nrn^}rrTXl&L0t01?Rfgytl$YWy!iN1JZ&&;5$=^)Kyz$D5gsmj"
+    b"16DZx~3Aj%`gCf3I&Hi=P<!v>duxGnxdz~U$N3|}5#v)B;H;$Mt5xJ;B3WRgVi;mjBIq70H^IHkY9q-Df7L?<x<S"
+    b"s>;wMkrg9Nz%rHr6@nYM3jX=luMNf6c8|mA%hs3q>QAF+AKyHQo~8?6^p2t*gIxXI|j8LW*L%wE7rg&Dj~Lp1*l("
+    b"a4wD$08i&{tCJ~V1C3qZzg8aj+ijy-^a}y=*FzSPVX|W>^xPl0aG9bSq5XuJ&c{@55J352uKu7HWpnQ2bNZixWF&"
+    b"(PT6GVdroj`<d2vCtlGTcyzIwyz<kh~8_-We|CkzC>E=u!-FiZ4hEA`=NF1AW1Ux~2n-0?~mG%UqyFX@lHb?&;{1"
+    b"?&uD3AJjacO}4fS5`F>sIf+HZ3K|8KB^mj7nhIs9Ma7x<c?w2)hI$4H8cC&@IVlR}X_f{?Nh!u@X(>kLX=xTlDTX"
+    b"FS<`#(tmWf7|rfF$LY37NkDV9c>k~%UB3_!&2i;;mL0GN{iOv9vV"
+)
+
+
+def test_read_times_of_parquet_as_polars_writes_it(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.parquet").write_bytes(zlib.decompress(base64.b85decode(OF_POLARS)))
+    np.testing.assert_array_equal(Empirical.read(tmp_path / "a.parquet").samples, READ)
+
+
+@pytest.mark.parametrize(
+    ("columns", "indices", "expected"),
+    [
+        ({}, [{"kind": "range", "name": None, "start": 0, "stop": 3, "step": 1}], READ),
+        ({"when": [0.5, 1.5, 2.25]}, ["when"], READ),
+        ({"__index_level_0__": [3, 5, 9]}, ["__index_level_0__"], READ),
+        ({"__index_level_0__": ["x", "y", "z"]}, ["__index_level_0__"], READ),
+        ({"host": ["x", "y", "z"]}, [], f"column 'host': its entries are .*, but string{CHOOSE}"),
+        ({"t": [[1.5], [2.0], []]}, [], f"but list<.*{CHOOSE}"),
+        ({"t": [{"a": 1.5}] * 3}, [], f"but struct<.*{CHOOSE}"),
+        ({"t": [True, False, True]}, [], f"but bool{CHOOSE}"),
+        ({"t": [1.5, None, 2.0]}, [], "row 2, column 't': the time is missing"),
+        ({"w0.x": [{"a": 1.5}] * 3, "w0": [0.5] * 3}, [], "two of its columns go by the same name"),
+    ],
+)
+def test_read_times_of_parquet_as_pandas_writes_it(columns, indices, expected, tmp_path):
+    """It writes with pyarrow, and names its indices, which stand last, in the metadata."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"w0": READ[:, 0], "w1": READ[:, 1]} | columns)
+    table = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": indices})})
+    parquet.write_table(table, path)
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            Empirical.read(path)
+        if expected.endswith(CHOOSE):
+            assert Empirical.read(path, columns=["w0", "w1"]) == Empirical(READ)
+    else:
+        np.testing.assert_array_equal(Empirical.read(path).samples, expected)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("kind", ["halffloat", "float", "double", "int32", "uint64"])
+def test_read_times_of_parquet_of_every_kind(compression, version, kind, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    times = np.random.default_rng(0).integers(1, 99, (300, 2)) * (1.0 if "int" in kind else 0.25)
+    dtype = pyarrow.type_for_alias(kind)
+    columns = [pyarrow.array(column.astype(dtype.to_pandas_dtype()), dtype) for column in times.T]
+    how = {"compression": compression, "data_page_version": version, "row_group_size": 70}
+    parquet.write_table(pyarrow.table(columns, ["a", "b"]), tmp_path / "a.parquet", **how)
+    np.testing.assert_array_equal(Empirical.read(tmp_path / "a.parquet").samples, times)
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), WRITTEN.values(), ids=WRITTEN)
