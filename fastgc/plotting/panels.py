@@ -146,7 +146,7 @@ def em() -> float:
 
 def inches(ax: Any) -> tuple[float, float]:
     """Estimate the width and height of axes in inches; the final layout is computed later."""
-    box = ax.bbox.transformed(ax.get_figure(root=True).dpi_scale_trans.inverted())
+    box = ax.bbox.transformed(ax.figure.dpi_scale_trans.inverted())
     return _GAINED * box.width, _GAINED * box.height
 
 
