@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 # Numba's cache lies in the checkout, so that it outlasts installations of fastgc. A kernel is
@@ -58,6 +59,7 @@ class Beside:
 
 
 sys.meta_path.insert(0, Beside)
+import floating
 import leftovers
 import strength
 
@@ -77,6 +79,12 @@ def pytest_addoption(parser):
         choices=["c", "numba"],
         default=os.environ.get("FASTGC_BACKEND") or "c",
         help="whose kernels fastgc calls",
+    )
+    parser.addoption(
+        "--floats",
+        choices=sorted(floating.MODES),
+        help="run each test where NumPy raises if a line of fastgc underflows, or where subnormal "
+        "numbers are flushed to zero",
     )
 
 
@@ -99,6 +107,7 @@ def pytest_configure(config):
         "every_backend: is of kernels that Numba has, too",
         "numba: has Numba compile; runs with --backend numba or --long only",
         "long: runs with --long only",
+        "subnormal: fails by nature where subnormal numbers count as zero (--floats flush)",
         "few(count): without --long runs for `count` of its sets of parameters, spread evenly over "
         "all of them",
     ):
@@ -110,6 +119,13 @@ def pytest_configure(config):
         raise pytest.UsageError(
             f"FASTGC_TEST_INSTALLED=1, but fastgc was imported from the checkout: {fastgc.__file__}"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Run a test in the mode that ``--floats`` names."""
+    with floating.MODES.get(item.config.getoption("--floats"), nullcontext)():
+        return (yield)
 
 
 def pytest_report_header(config):

@@ -7,10 +7,9 @@ zero. Then every statement of the round is compared with the truth.
 
 import itertools
 import math
-from contextlib import contextmanager
-from importlib.util import find_spec
 
 import numpy as np
+from floating import FLUSHES, flushing
 from liars import consistent, dense
 from tables import Job
 
@@ -58,24 +57,6 @@ ENERGIES = [
 ]
 
 
-TORCH = find_spec("torch") is not None  # by which threads flush subnormal numbers
-
-
-@contextmanager
-def flushing(on):
-    """Let this thread flush subnormal numbers to zero."""
-    if not on:
-        yield
-        return
-    import torch
-
-    torch.set_flush_denormal(on)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-
-
 class Played:
     """A round that is drawn from a seed and played."""
 
@@ -90,7 +71,7 @@ class Played:
         self.shape = SHAPES[int(rng.integers(len(SHAPES)))]
         self.lie = LIES[int(rng.integers(len(LIES)))]
         self.energy = int(rng.integers(len(ENERGIES))) if rng.random() < 0.5 else 0
-        self.flushes = self.size < 1e-30 and (rng.random(2) < 0.3) & TORCH
+        self.flushes = self.size < 1e-30 and (rng.random(2) < 0.3) & FLUSHES
         self.p = int(rng.choice([2, 6, 50, 700]))
         self.liars = rng.permutation(self.code.n)[: rng.integers(0, self.e + 1)].tolist()
         self._encode()

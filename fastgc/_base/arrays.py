@@ -181,7 +181,7 @@ def view_of(what: str, array: Output) -> Array:
 
 def store(array: Array, out: Array) -> None:
     """Write `array` to `out`, rounded to its dtype; numbers that are too large become Inf."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out[...] = array
 
 

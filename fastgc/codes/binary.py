@@ -233,7 +233,8 @@ def classes_by_speed(stragglers: int, speed: Floats) -> Ints:
     by_speed = np.argsort(-speed, kind="stable")
     mine = np.empty(speed.size, dtype=np.int64)
     total = np.zeros(each)
-    share = speed / speed.max()
+    with np.errstate(under="ignore"):
+        share = speed / speed.max()
     for at in range(0, speed.size, each):
         dealt = by_speed[at : at + each]
         slowest = np.argsort(total, kind="stable")[: dealt.size]

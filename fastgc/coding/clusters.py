@@ -140,6 +140,7 @@ class Cluster(NamedTuple):
         return held + np.where(beyond < 0, 0, heavy) + self.first_partition, place, weight
 
 
+@np.errstate(under="ignore")
 def _correlation(count: Ints, values: Floats) -> Floats:
     """Return ``sum_r count[r] values[(i + r) mod d]`` for each i < d; no value is negative."""
     used = np.flatnonzero(count)

@@ -279,6 +279,7 @@ def lacking(clusters: Sequence[Cluster], survivors: Ints, vector: Complexes) -> 
     return found
 
 
+@np.errstate(under="ignore")
 def typical_error(cluster: Cluster, s: int, precision: float, spread: bool) -> float:
     """Median relative error in float64 with s random stragglers of a cluster.
 

@@ -230,12 +230,12 @@ class _Continuous(Distribution):
     def _time(self, hazard: Floats) -> Floats: ...
 
     def cdf(self, t: ArrayLike) -> Floats:
-        with np.errstate(over="ignore"):  # a hazard of Inf gives the right probability
+        with np.errstate(over="ignore", under="ignore"):  # a hazard of Inf or 0 gives the right one
             probability: Floats = -np.expm1(-self._hazard(check_reals("t", t)))
         return probability
 
     def survival(self, t: ArrayLike) -> Floats:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             probability: Floats = np.exp(-self._hazard(check_reals("t", t)))
         return probability
 
@@ -547,6 +547,7 @@ def by_halves(
     return total + float(whole.sum())
 
 
+@np.errstate(under="ignore")
 def _gauss(
     function: Callable[[Floats], Floats], left: Floats, right: Floats
 ) -> tuple[Floats, Floats]:

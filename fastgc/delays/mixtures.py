@@ -87,6 +87,7 @@ class Mixture(Distribution):
         tails: Floats = np.min([model.tail_indices(workers) for model in self.models], axis=0)
         return tails
 
+    @np.errstate(under="ignore")
     def _mix(self, values: Sequence[ArrayLike]) -> Floats:
         mixed: Floats = np.tensordot(self.weights, np.stack(values), 1)
         return mixed
@@ -145,6 +146,7 @@ class Heterogeneous(Delays):
             drawn[:, columns] = model.draw(rng, rounds, len(columns))
         return drawn
 
+    @np.errstate(under="ignore")
     def _late(self, t: Floats, f: int, n: int) -> Floats:
         # counts[i]: probability that i of the workers so far are late (Poisson-binomial); the last
         # row is for n - f + 1 or more.

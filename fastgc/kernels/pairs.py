@@ -28,6 +28,7 @@ def two_sum(a: Array, b: Array) -> Pair:
     return total, (a - (total - rest)) + (b - rest)
 
 
+@np.errstate(under="ignore")
 def two_product(a: Array, b: Array) -> Pair:
     """Product and its rounding error (Dekker)."""
     product = a * b
@@ -82,12 +83,14 @@ def add(x: Pair, y: Pair) -> Pair:
     return quick_two_sum(high, rest + last)
 
 
+@np.errstate(under="ignore")
 def multiply(x: Pair, y: Pair) -> Pair:
     """The product of x and y, within 7 u^2 (Lange and Rump 2017: 5 u^2)."""
     high, rest = two_product(x[0], y[0])
     return quick_two_sum(high, rest + (x[0] * y[1] + x[1] * y[0]))
 
 
+@np.errstate(under="ignore")
 def divide(x: Pair, y: Pair) -> Pair:
     """The quotient of x by y, by long division in three steps: within 16 u^2."""
     quotient = x[0] / y[0]

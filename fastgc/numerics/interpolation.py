@@ -78,6 +78,7 @@ def _weighted(nodes: Array) -> tuple[_Nodes, float]:
     return _Nodes(scaled, inverse, exponent), math.ldexp(1.0, shift)
 
 
+@np.errstate(under="ignore")
 def _refuse(nodes: Array) -> NoReturn:
     """Raise a ValueError that names nodes that (nearly) coincide, or one that is not finite."""
     check_finite("nodes", nodes)

@@ -83,7 +83,7 @@ def row_sizes(rows: NDArray[np.number]) -> Floats:
     """Return the 2-norm of each row, whatever its scale; 1 for rows that are zero."""
     largest = np.abs(rows).max(axis=1)
     largest[largest == 0] = 1
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         norms = largest * np.linalg.norm(rows / largest[:, None], axis=1)
     sizes: Floats = np.clip(norms, largest, np.finfo(np.float64).max)
     return sizes
@@ -194,7 +194,8 @@ def _shortest(
     If there are more rows than unknowns, the normal equations take a tenth of the time. They lose
     twice the digits. If more than half of these are lost, a decomposition of the rows does better.
     """
-    scaled = (rows / sizes[:, None]).T
+    with np.errstate(under="ignore"):
+        scaled = (rows / sizes[:, None]).T
     if len(rows) > target.size:
         with suppress(np.linalg.LinAlgError):
             inverse = np.linalg.inv(scaled @ scaled.conj().T)

@@ -237,7 +237,7 @@ def solve(
     bound : float64 array of x's shape
         If `return_bound`: no entry of x differs by more than this from the exact solution for these
         nodes and this b, even if something under- or overflows on the way. It is Inf if the entry
-        is.
+        is. A thread that flushes subnormal numbers to zero may lose more.
 
     Raises
     ------
@@ -468,6 +468,7 @@ class _Precise:
             return x[rows], bound[rows]
         return x, bound
 
+    @np.errstate(under="ignore")
     def _sizes(self, b: Array) -> Floats:
         """Logarithms of bounds of the solution's moduli, in the order of the steps."""
         log = _logarithms(b, np.zeros_like(b))
@@ -530,7 +531,7 @@ def _logarithms(x: Array, y: Array) -> Floats:
     logs = []
     for one, other in zip(_parts(x), _parts(y), strict=True):
         e = np.maximum(np.frexp(one)[1], np.frexp(other)[1])
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", under="ignore"):
             logs.append(e + np.log2(np.abs(np.ldexp(one, -e) - np.ldexp(other, -e))))
     found: Floats = logs[0] if len(logs) == 1 else np.logaddexp2(*np.multiply(logs, 2)) / 2
     return found

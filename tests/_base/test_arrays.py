@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import programs
 import pytest
+from floating import flushing
 
 import fastgc
 from fastgc import interpolation, kernels, vandermonde
@@ -408,13 +409,9 @@ def test_is_zero(dtype):
 
 def test_is_zero_where_subnormal_numbers_are_flushed():
     """Nothing is surely 0 in such a thread."""
-    torch = pytest.importorskip("torch")
-    assert torch.set_flush_denormal(True)
-    try:
+    with flushing():
         assert not arrays.is_zero(np.zeros(3))
         assert not arrays.is_zero(np.full(3, 5e-324))
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def test_as_array_prefers_the_protocol_of_arrays():

@@ -213,6 +213,7 @@ def test_fastest_hold_different_blocks():
     assert set(code.matrix().sum(axis=0)) == {14}
 
 
+@pytest.mark.subnormal
 def test_speeds_may_be_as_far_apart_as_floats():
     for assignment in ASSIGNMENTS:
         far = BinaryCode(2, 4, stragglers=1, speeds=[1e308, 1e-308], assignment=assignment)

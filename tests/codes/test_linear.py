@@ -108,6 +108,7 @@ def test_impossible_matrices(B, says):
         LinearCode([[1, 1]], stragglers=1)
 
 
+@pytest.mark.subnormal
 def test_coefficients_near_the_end_of_float64():
     with pytest.warns(InstabilityWarning, match="numerically unstable"):
         code = LinearCode(np.diag([1e308, 1e308, 1e308]), stragglers=0)

@@ -193,6 +193,7 @@ def stragglers_of(kind, code, s, rng):
 KINDS = ["random", "neighbours", "an arc", "two arcs", "evenly"]
 
 
+@pytest.mark.subnormal
 @pytest.mark.filterwarnings("ignore::fastgc.errors.InstabilityWarning")
 @pytest.mark.every_backend
 @settings(deadline=None, max_examples=much(60, 12))

@@ -14,6 +14,7 @@ LATE = delays.Exponential(0.01)
 CODE = fastgc.ReedSolomon(8, stragglers=2)
 
 
+@pytest.mark.subnormal
 @given(st.complex_numbers(min_magnitude=1e-200, max_magnitude=1e200), st.integers(1, 8))
 def test_coefficients_are_true_to_their_digits(value, digits):
     found = complex(display.text_of(np.complex128(value), digits))

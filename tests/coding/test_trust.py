@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from examples import example
+from floating import flushing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from liars import receive
@@ -126,27 +127,24 @@ def test_numbers_too_small_to_be_normal(code, dtype, message, larger, size):
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_numbers_that_a_thread_flushes_to_zero(code, size):
     """Trust knows that any thread may; but messages of zeros are taken for zeros."""
-    torch = pytest.importorskip("torch")
     g = (size * np.random.default_rng(0).standard_normal((code.k, 50))).astype(np.float32)
     messages = [streamed(code, number, g) for number in range(code.n)]
     truth = g.astype(float).sum(axis=0) / size
     for encodes, decodes in itertools.product([False, True], repeat=2):
         rnd = code.round(50, np.float32)
-        try:
-            assert torch.set_flush_denormal(encodes)
+        with flushing(encodes):
             sent = [streamed(code, number, g) for number in range(code.n)] if encodes else messages
-            torch.set_flush_denormal(decodes)
+        with flushing(decodes):
             for number, (message, energy) in enumerate(sent):
                 rnd.receive(number, message, energy=energy)
             gradient, trusted = rnd.gradient(), rnd.trust().relative_error
-        finally:
-            torch.set_flush_denormal(False)
         decoded = gradient.astype(float) / size
         error = np.linalg.norm(decoded - truth)
         if decodes or any(message.any() for message, _ in sent):
             assert trusted == np.inf or error < 4 * trusted * np.linalg.norm(decoded)
 
 
+@pytest.mark.subnormal
 @pytest.mark.parametrize(("size", "expected"), [(0.0, 0.0), (-0.0, 0.0), (1e-310, np.inf)])
 def test_zero_and_what_has_no_square_are_told_apart(size, expected):
     """Copies add up to 0, or cancel: the squares of both are 0."""
@@ -418,6 +416,7 @@ def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
 UNKNOWN = math.nan, math.nan
 
 
+@pytest.mark.subnormal
 @pytest.mark.parametrize(
     ("sizes", "energies", "expected"),
     [

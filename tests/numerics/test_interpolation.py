@@ -296,6 +296,7 @@ def test_derivatives_that_are_refused():
     assert interpolate.derivative(values, 0.5, 2**70) == 0
 
 
+@pytest.mark.subnormal
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 3e200])
 def test_prepared_functionals_are_the_same(complex_, scale):

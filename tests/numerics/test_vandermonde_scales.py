@@ -102,6 +102,7 @@ def _orders(nodes):
 SEEDS = [range(start, start + 25) for start in range(0, much(10000, 75), 25)]
 
 
+@pytest.mark.subnormal
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: str(seeds.start))
 def test_solve_bounds_refinement_and_choice(seeds):
     """Bounds hold, refinement makes nothing worse, and "auto" is as good as the best of five.
@@ -194,6 +195,7 @@ E0_CASES = {
 }
 
 
+@pytest.mark.subnormal
 @pytest.mark.parametrize("name", E0_CASES)
 def test_solve_for_no_moment_but_the_first(name):
     """x_i = prod over j of x_j / (x_j - x_i): these once underflowed silently, with bounds of 0."""
@@ -252,6 +254,7 @@ def test_polynomials_of_few_values(name):
         assert (np.abs(x - exactly)[:, col] <= bound[:, col] + 2.0**-52 * np.abs(x[:, col])).all()
 
 
+@pytest.mark.subnormal
 def test_bounds_of_what_leaves_the_range():
     """Numbers that overflow have the bound Inf, others finite ones; no sum is Inf - Inf."""
     rng = np.random.default_rng(5)
@@ -275,6 +278,7 @@ def test_bounds_of_what_leaves_the_range():
                 assert np.isfinite(x).tolist() == finite
 
 
+@pytest.mark.subnormal
 def test_solve_bounds_numbers_of_any_size():
     """Bounds hold where neighbours in a vector are thousands of powers of two apart."""
     for seed in range(much(1000, 20)):
