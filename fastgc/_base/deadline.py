@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -41,20 +42,15 @@ def in_time(call: Callable[[], T], seconds: float) -> T:
 
     For calls that cannot be ended. A thread makes the call, and is left to it if that takes longer.
     """
-    returned: list[T] = []
-    raised: list[BaseException] = []
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            returned.append(call())
+            future.set_result(call())
         except BaseException as error:
-            raised.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if raised:
-        raise raised[0]
-    if not returned:
+    threading.Thread(target=run, daemon=True).start()
+    if not wait([future], seconds).done:
         raise TimeoutError(f"there was no answer for {seconds:g} s")
-    return returned[0]
+    return future.result()

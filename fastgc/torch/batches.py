@@ -256,6 +256,8 @@ class Loader:
     def take(self, step: int, partition: int, indices: Ints) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
+        It waits as long as the process lives: a dataset may take long, and whoever waits for this
+        worker takes it for a straggler meanwhile.
         If the dataset raised, raise RuntimeError with its traceback.
         """
         order = self.ask(step, partition, indices)

@@ -24,6 +24,7 @@ __all__ = ["Coordinator", "Server"]
 _SETTLE = 3.0  # seconds to answer in, once somebody has waited for `hang` seconds already
 _HANG = 60.0  # seconds that a silent rank is waited for, until ranks tell of another number
 _SPEAK = 30.0  # seconds in which a connection must say who it is
+_TAKE = 5.0  # seconds in which it must take a message
 _LINE = 1 << 24  # most bytes of a message
 
 Message = list[Any]  # what it is, and its numbers
@@ -396,7 +397,7 @@ class Server:
             for line in [e for e in self._lines.values() if e.run is None]:
                 self._drop(line)
             return
-        made.settimeout(5.0)
+        made.settimeout(_TAKE)
         keep_alive(made)
         self._lines[made] = line = _Line(made)
         self._selector.register(made, selectors.EVENT_READ, line)

@@ -47,6 +47,7 @@ _REACH = 30.0  # seconds, at least, in which the coordinator must be reached
 _FIRST_WAIT, _WAIT = 0.05, 0.2  # seconds between looks at the view, while a collective runs
 _FOREVER = timedelta(days=30)
 _ANSWER = 3.0  # seconds in which a newcomer that waits for the state answers
+_PIECE = 5.0  # seconds, at least, for the next piece of the state
 _RETRY = 0.2  # seconds between attempts to reach the coordinator
 _PING = 5.0  # seconds of silence after which the coordinator is asked whether it is there
 
@@ -257,13 +258,13 @@ class Member:
             self.state_at.settimeout(0.1)
             with contextlib.suppress(TimeoutError):
                 made = self.state_at.accept()[0]
-                made.settimeout(_ANSWER)
+                made.settimeout(_ANSWER / 4)  # whoever waits behind it is served in time
                 with contextlib.suppress(OSError):
                     keep_alive(made)
                     told = _purpose(self.name, number)
                     if made.recv(len(told), socket.MSG_WAITALL) == told:
                         made.sendall(b"+")
-                        made.settimeout(max(self.hang, 5.0))
+                        made.settimeout(max(self.hang, _PIECE))
                         return made
                 made.close()
             if self._error is not None:
@@ -285,7 +286,7 @@ class Member:
         except OSError:
             made.close()
             raise
-        made.settimeout(max(self.hang, 5.0))
+        made.settimeout(max(self.hang, _PIECE))
         return made
 
     @property

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -439,6 +440,17 @@ def test_loader_replaces_a_process_that_ends(tmp_path):
         gradients(Noisy(deadly=(tmp_path / "dead", True)), num_workers=1)
 
 
+def test_loader_waits_for_a_process_that_is_stopped():
+    loader, indices = Loader(Feed(range(100), list), 3, 1), np.array([4, 5])
+    [process] = loader._processes.values()
+    os.kill(process.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(loader.take, 0, 0, indices)
+        assert not wait([taken], 0.2).done
+        os.kill(process.pid, signal.SIGCONT)
+        assert taken.result(60.0) == [4, 5]
+
+
 def children(*parents):
     """Return the processes that these have started."""
     found = []
@@ -450,7 +462,7 @@ def children(*parents):
     return found
 
 
-@pytest.mark.parametrize("how", ["close", "worker"])
+@pytest.mark.parametrize("how", ["close", "worker", "stopped"])
 def test_loader_leaves_nothing_running(how):
     data = Noisy()
     with CodedDataParallel(
@@ -461,6 +473,8 @@ def test_loader_leaves_nothing_running(how):
         workers = sorted(pids())
         fetching = children(*workers)
         assert len(fetching) == 6
+        for each in fetching if how == "stopped" else ():
+            os.kill(each, signal.SIGSTOP)
         if how == "worker":
             mine = children(workers[0])
             os.kill(workers[0], signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import json
 import os
 import socket
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("cloudpickle")
-from fastgc.torch import handover, member  # noqa: E402
+from fastgc.torch import coordinator, handover, member  # noqa: E402
 from fastgc.torch.coordinator import Server  # noqa: E402
 from fastgc.torch.member import BrokenViewError, Member  # noqa: E402
 
@@ -156,6 +157,65 @@ def test_a_coordinator_that_stops_is_an_error_after_some_time(server, hurry):
             for each, view in zip(made, views, strict=True):
                 with pytest.raises(RuntimeError, match=r"has not answered for 0\.3"):
                     each.there(view.number)
+
+
+def test_others_do_not_wait_longer_than_hang_for_one_that_is_in_no_sum(server):
+    with members(server, 3, hang=0.5) as made:
+        views = [each.there() for each in made]
+        both = zip(made[:2], views[:2], strict=True)
+        begin = time.monotonic()
+        found = together(*(lambda m=m, v=v: m.sum(v, torch.ones(3)) for m, v in both))
+        assert [type(each) for each in found] == [BrokenViewError] * 2
+        assert time.monotonic() - begin > 0.5
+
+
+def test_a_group_that_others_do_not_build_is_given_up(server, monkeypatch):
+    monkeypatch.setattr(member, "_BUILD", 0.1)
+    with members(server, 2) as made:
+        board = member._Board(made[0].there().number + 1, made[0])
+        with pytest.raises(RuntimeError, match="view has changed"):
+            board.get("what nobody puts there")
+
+
+def test_the_coordinator_does_not_wait_for_what_connections_say_or_take(server, monkeypatch):
+    monkeypatch.setattr(coordinator, "_SPEAK", 0.1)
+    monkeypatch.setattr(coordinator, "_TAKE", 0.1)
+    with socket.create_connection(("127.0.0.1", server.port), SECONDS) as silent:
+        assert silent.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", server.port), SECONDS) as deaf:
+        told = {"run": "r", "rank": 0, "world": 2, "life": "a", "address": None, "holds": False}
+        told |= {"ready": False, "at": 0, "number": 0, "view": 0, "lives": [], "hang": None}
+        deaf.sendall(json.dumps(["hello", told]).encode() + b"\n")
+        assert b"welcome" in deaf.recv(1000)
+        [line] = server._lines.values()
+        server._write(line, ["x" * 10**7])
+        end = time.monotonic() + SECONDS
+        while server.connected:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_nobody_waits_for_those_who_are_to_take_or_send_the_state_and_are_silent(
+    server, monkeypatch
+):
+    monkeypatch.setattr(member, "_ANSWER", 0.4)
+    monkeypatch.setattr(member, "_PIECE", 0.1)
+    with members(server, 2, hang=0.1) as made, socket.create_server(("127.0.0.1", 0)) as silent:
+        newcomer, other = made
+        number = newcomer.there().number
+        with pytest.raises(TimeoutError):
+            other.call("a newcomer", list(silent.getsockname()), number)
+        address = list(newcomer.state_at.getsockname()[:2])
+        with socket.create_connection((address[0], address[1])):  # says nothing
+            ends = together(
+                lambda: newcomer.accept(number, SECONDS),
+                lambda: other.call(newcomer.name, address, number),
+            )
+        with ends[0], ends[1]:
+            with pytest.raises(TimeoutError):
+                handover.receive(ends[0])
+            with pytest.raises(TimeoutError):
+                handover.send(ends[1], torch.ones(10**7))
 
 
 @contextlib.contextmanager
