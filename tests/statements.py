@@ -1,8 +1,14 @@
 """Rounds whose statements are checked against what an adversary knows: who lies, and the truth.
 
-A round is drawn from a seed: a code, the kind of partial gradients and lies, who lies, what
+A round is drawn from a seed: a code, dtypes, the kind of partial gradients and lies, who lies, what
 energies they tell, in which order messages come, and whether threads flush subnormal numbers to
-zero. Then every statement of the round is compared with the truth.
+zero. Then every statement of the round is compared with the truth:
+
+- verified: the error is at most the resolution, and the resolution at most the limit;
+- accused: that worker sent something else than it computed;
+- decodable: the residual is of the order of rounding, and it is not if the round is not decodable;
+- raised: two sets of liars explain the messages and lead to different gradients, or leave it open;
+- trusted: without a lie in what is decoded, the error is at most 30 times what trust says.
 """
 
 import itertools
@@ -10,7 +16,7 @@ import math
 
 import numpy as np
 from floating import FLUSHES, flushing
-from liars import consistent, dense
+from liars import dense
 from tables import Job
 
 import fastgc
@@ -42,228 +48,513 @@ CODES = [
     (fastgc.FractionalRepetition(3, 1000, stragglers=2), 1),
     (fastgc.Grouped([fastgc.ReedSolomon(4, stragglers=2), fastgc.BinaryCode(4, stragglers=1)]), 1),
 ]
+# Workers add so many partial gradients that few rounds of these are played.
+LOADED = [
+    (fastgc.FractionalRepetition(3, 10_000, stragglers=2), 1),
+    (fastgc.GraphCode(6, 20_000, degree=3), 1),
+    (fastgc.CyclicRepetition(3, 9_999, stragglers=2), 1),
+    (fastgc.ReedSolomon(3, 10_000, stragglers=2), 1),
+    (fastgc.BinaryCode(4, 10_000, stragglers=2), 1),
+]
+FEW = 0.01  # part of the rounds that are of these
 
-DTYPES = ["float64", "float32"]
-SIZES = {"float64": [1.0, 1e-155, 1e-290, 1e-310, 1e150], "float32": [1.0, 1e-36, 1e-39, 1e30]}
-SHAPES = ["random", "pairs", "skewed", "sparse", "alike"]
-LIES = ["noise", "negated", "zero", "half", "huge", "small", "hidden", "stale"]
+SIZES = {
+    "float64": [1e-155, 1e-290, 1e-310, 1e150],
+    "float32": [1e-36, 1e-39, 1e30],
+    "float16": [1e-3],
+}
+# Of partial gradients, of messages (None: the same), and of the gradient.
+FORMATS = [
+    ("float64", None, "float64"),
+    ("float32", None, "float32"),
+    ("float32", "float64", "float32"),
+    ("float64", "float32", "float32"),
+    ("float32", "float16", "float32"),
+]
+USUAL = 0.85  # part of the rounds that have one of the first two formats
+COMPLEX = {"float32": "complex64", "float64": "complex128"}
+
+SHAPES = ["random", "pairs", "skewed", "sparse", "alike", "equal", "vanishing"]
+LIES = [
+    *("noise", "negated", "zero", "half", "huge", "small", "stale", "element"),
+    *("hidden", "hidden", "framing", "framing"),
+]
 ENERGIES = [
-    lambda x: x,
     lambda x: math.inf,
     lambda x: 1e308,
     lambda x: 1e32 * x,
+    lambda x: 1e4 * x,
     lambda x: 0.0,
     lambda x: 1e-6 * x,
 ]
+TELLING = ["all", "nobody", "some"]  # who tells energies
+
+# Trust is an estimate, off by so much at most.
+TRUSTED = 30
+# Norms are known by projections, which may be off by so much.
+BLURRED = 5
+# Rounding that a round takes for possible, in units of typical rounding errors of each message.
+POSSIBLE = 30
+# Part of the largest message: if one may err by more, as its energy claims, it says nothing.
+USELESS = 1e-6
 
 
 class Played:
-    """A round that is drawn from a seed and played."""
+    """A round that is drawn from a seed and played, for a code and so many liars if they are given.
 
-    def __init__(self, seed, code=None, e=None):
+    `honest` rounds have no liars; `told` says that everybody tells energies.
+    """
+
+    def __init__(self, seed, code=None, e=None, honest=False, told=False, sizes=(2, 6, 50, 700)):
         self.seed = seed
         self.rng = rng = np.random.default_rng(seed)
-        drawn = CODES[int(rng.integers(len(CODES)))]
-        self.code, self.e = drawn if code is None else (code, e)
-        self.dtype = DTYPES[int(rng.integers(2))]
-        usual = rng.random() < 0.8
-        self.size = 1.0 if usual else SIZES[self.dtype][int(rng.integers(len(SIZES[self.dtype])))]
+        codes = LOADED if rng.random() < FEW else CODES
+        self.code, self.e = codes[int(rng.integers(len(codes)))]
+        if code is not None:
+            self.code, self.e = code, e
+        self.telling = TELLING[0] if told or rng.random() < 0.85 else TELLING[rng.integers(1, 3)]
+        self.limit = None if rng.random() < 0.8 else 10.0 ** rng.uniform(-10, 1)
+        self.p = int(rng.choice(sizes))
+        self._draw_format()
         self.shape = SHAPES[int(rng.integers(len(SHAPES)))]
-        self.lie = LIES[int(rng.integers(len(LIES)))]
-        self.energy = int(rng.integers(len(ENERGIES))) if rng.random() < 0.5 else 0
-        self.flushes = self.size < 1e-30 and (rng.random(2) < 0.3) & FLUSHES
-        self.p = int(rng.choice([2, 6, 50, 700]))
-        self.liars = rng.permutation(self.code.n)[: rng.integers(0, self.e + 1)].tolist()
         self._encode()
-        self._play()
+        for self.turn in range(1 + (rng.random() < 0.1)):  # a round may be used again
+            count = 0 if honest else rng.integers(0, self.e + 1)
+            self.liars = rng.permutation(self.code.n)[:count].tolist()
+            self.lie = LIES[int(rng.integers(len(LIES)))]
+            self.claim = int(rng.integers(len(ENERGIES))) if rng.random() < 0.4 else None
+            self.order = self._order()
+            self._lie_all()
+            self._play()
 
     def __repr__(self):
         return (
-            f"seed {self.seed}: {self.code!r}, verify={self.e}, {self.dtype}, {self.size:g}, "
-            f"{self.shape}, {self.lie} by {self.liars}, energy {self.energy}, "
-            f"flushes {self.flushes}, p {self.p}"
+            f"seed {self.seed}: {self.code!r}, verify={self.e}, {self.formats}, {self.size:g}, "
+            f"{self.shape}, {self.lie} by {self.liars}, claim {self.claim}, told by "
+            f"{self.telling}, flushes {self.flushes}, p {self.p}, limit {self.limit}"
         )
+
+    def _draw_format(self):
+        rng, scheme = self.rng, self.code.scheme
+        loaded = scheme.load > 100
+        which = rng.integers(2) if rng.random() < USUAL else rng.integers(2, len(FORMATS))
+        partial, message, gradient = FORMATS[which]
+        if message == "float16" and loaded:  # it overflows
+            message = None
+        least = message if message in ("float16", "float32") else partial
+        self.size = 1.0 if rng.random() < 0.8 else float(rng.choice(SIZES[least]))
+        if scheme.data.coded:
+            partial, message, gradient = "float64", None, "float64"
+            self.size = 1.0
+        wide = scheme.layout in ("real", "packed") and message is None and rng.random() < 0.1
+        if wide:
+            partial, gradient = COMPLEX[partial], COMPLEX[gradient]
+        if scheme.layout == "complex":  # it sends no others
+            message, gradient = None, partial
+        self.formats = partial, message, gradient
+        self.flushes = self.size < 1e-30 and (rng.random(2) < 0.3) & FLUSHES
+        if loaded:
+            self.p = min(self.p, 50)
 
     def _partials(self):
         code, rng = self.code, self.rng
         if code.scheme.data.coded:
-            job, self.size = Job(code, seed=int(rng.integers(1000))), 1.0
-            self.p = job.p
+            job = Job(code, seed=int(rng.integers(1000)))
+            self.p, self.formats = job.p, (job.partials[0].dtype, None, "float64")
             return np.array(job.partials)
         g = rng.standard_normal((code.k, self.p))
-        if code.scheme.layout != "complex" and rng.random() < 0.2:
-            self.dtype = {"float32": "complex64", "float64": "complex128"}[self.dtype]
+        if np.dtype(self.formats[0]).kind == "c":
             g = g + 1j * rng.standard_normal(g.shape)
-        if self.shape == "pairs":
-            g[1::2] = -g[: 2 * (code.k // 2) : 2] * (1 - 10.0 ** rng.uniform(-6, 0))
+        if self.shape in ("pairs", "vanishing"):
+            least = -6 if self.shape == "pairs" else -18
+            g[1::2] = -g[: 2 * (code.k // 2) : 2] * (1 - 10.0 ** rng.uniform(least, 0))
+            if self.shape == "vanishing" and code.k % 2:
+                g[-1] = 0
         elif self.shape == "skewed":
             g *= 10.0 ** rng.integers(-4, 5, (code.k, 1))
         elif self.shape == "sparse":
             g *= rng.random(g.shape) < 0.1
         elif self.shape == "alike":
             g = g[0] + 0.1 * g
-        return (self.size * g).astype(self.dtype)
+        elif self.shape == "equal":
+            g = np.tile(g[0], (code.k, 1))
+        if self.formats[1] == "float16":
+            g *= 1e3 / (np.abs(g).sum(axis=0).max() or 1.0)
+        return (self.size * g).astype(self.formats[0])
 
     def _encode(self):
         code, scheme = self.code, self.code.scheme
         self.g = g = self._partials()
-        dtype = g.dtype if scheme.layout != "complex data" else g.real.dtype
-        if scheme.data.coded:
-            self.dtype = dtype
-        self.honest, self.sent = [], []
+        self.honest = []
         with flushing(bool(np.any(self.flushes) and self.flushes[0])):
             for number in range(scheme.messages.count):
                 worker, index = scheme.messages.sender(number)
-                encoder = code.encoder(worker, self.p, dtype, index=index)
-                for j in code.partitions(worker, index).tolist():
+                kind = {"index": index, "message_dtype": self.formats[1]}
+                encoder = code.encoder(worker, self.p, self.formats[0], **kind)
+                held = code.partitions(worker, index)
+                for j in held.tolist():
                     encoder.add(j, g[j])
-                self.honest.append((encoder.message().copy(), encoder.energy))
+                message, energy = encoder.message().copy(), encoder.energy
+                if self.telling != "all":  # whoever tells no energies adds up in one call
+                    message = code.encode(worker, g[held], **kind)
+                self.honest.append((message, energy))
         wide = np.longdouble if g.dtype.kind != "c" else np.clongdouble
         self.truth = g.astype(wide).sum(axis=0)
         if scheme.data.coded:
             self.truth = self.code.decode(
                 range(scheme.messages.count), [m for m, _ in self.honest], p=self.p
             )
-        self.sent = [self._told(number) for number in range(scheme.messages.count)]
 
-    def _told(self, number):
-        worker, _ = self.code.scheme.messages.sender(number)
-        message, energy = self.honest[number]
-        if worker not in self.liars:
-            return message, energy
-        with np.errstate(all="ignore"):
-            lie = self._lie(number, message)
-            if not np.isfinite(lie).all():
-                lie = message
-        return lie.astype(message.dtype), ENERGIES[self.energy](energy)
-
-    def _lie(self, number, message):
-        rng, size = self.rng, np.linalg.norm(message.astype(np.clongdouble)).astype(float)
-        noise = rng.standard_normal(message.size).astype(message.dtype)
-        kinds = {
-            "noise": lambda: message + size * noise,
-            "negated": lambda: -message,
-            "zero": lambda: 0 * message,
-            "half": lambda: message / 2,
-            "huge": lambda: message * 1e20,
-            "small": lambda: message + size * noise * 10.0 ** rng.uniform(-9, -2),
-            "stale": lambda: self.honest[(number + 1) % len(self.honest)][0],
-            "hidden": lambda: message + self._hidden(number, size, noise),
-        }
-        return kinds[self.lie]()
-
-    def _hidden(self, number, size, noise):
-        """A change that is smallest in the checks of all messages, with those of other liars."""
-        scheme = self.code.scheme
-        everyone = np.arange(scheme.messages.count)
-        mine = scheme.messages.of(self.liars)
-        H = dense(scheme.parity(everyone), everyone.size)[:, mine]
-        if not len(H):
-            return size * noise
-        way = np.linalg.svd(H)[2][-1].conj()
-        part = way[list(mine).index(number)] / np.abs(way).max()
-        shared = np.random.default_rng(self.seed + 1).standard_normal(noise.size)
-        if scheme.is_complex and noise.dtype.kind != "c":
-            return size * (part * shared.view(np.complex128)).view(float)
-        return size * part * shared
+    # ------------------------------------------------------------------------------ the lies
 
     def _order(self):
         rng, scheme = self.rng, self.code.scheme
-        order = rng.permutation(scheme.messages.count)
-        what = rng.random()
+        orders = [rng.permutation(scheme.messages.count) for _ in range(8)]
+        order, what = orders[0], rng.random()
         if what < 0.2:  # liars first
             order = np.array(
                 sorted(order, key=lambda m: scheme.messages.sender(int(m))[0] not in self.liars)
             )
         elif what < 0.4:  # workers one after the other from some point on
             order = (np.arange(order.size) + rng.integers(order.size)) % order.size
+        elif what < 0.6:  # checks are weak
+            order = min(orders, key=self._seen)
         return order.tolist()
+
+    def _first(self, order):
+        """The messages of an order that a round hears first, about as many as it needs."""
+        scheme = self.code.scheme
+        need = scheme.threshold or scheme.messages.count // 2
+        return np.sort(np.array(order[: need + self.e]))
+
+    def _checks(self, numbers):
+        return dense(self.code.scheme.parity(numbers), numbers.size)
+
+    def _seen(self, order):
+        """How much checks of the first messages see of the liars' that they see least of."""
+        first = self._first(order)
+        mine = np.flatnonzero(np.isin(self.code.scheme.messages.workers[first], self.liars))
+        H = self._checks(first)
+        if not mine.size or not len(H):
+            return math.inf
+        values = np.linalg.svd(H[:, mine], compute_uv=False)
+        return 0.0 if values.size < mine.size else float(values[-1])
+
+    def _lie_all(self):
+        """Make what is sent: messages and energies."""
+        rng, messages = self.rng, self.code.scheme.messages
+        self._way = None
+        if self.lie in ("hidden", "framing"):
+            numbers = np.arange(messages.count)
+            if rng.random() < 0.5:
+                numbers = self._first(self.order)
+            self._way = self._ways(numbers)
+        self._scale = 1.0 if rng.random() < 0.5 else 10.0 ** rng.uniform(-10, 3)
+        one = rng.random() < 0.2  # only one message of each liar is wrong
+        self.sent = []
+        for number, (message, energy) in enumerate(self.honest):
+            worker, index = messages.sender(number)
+            if worker in self.liars and not (one and index):
+                message = self._wrong(number, message)
+                claim = self.claim
+                if claim is not None and rng.random() < 0.2:
+                    claim = int(rng.integers(len(ENERGIES)))
+                energy = energy if claim is None else ENERGIES[claim](energy)
+            silent = self.telling == "nobody" or (self.telling == "some" and rng.random() < 0.5)
+            self.sent.append((message, math.nan if silent else energy))
+
+    def lied(self):
+        """Workers that sent anything else than they computed."""
+        found = set()
+        for number in range(len(self.sent)):
+            (one, energy), (true, right) = self.sent[number], self.honest[number]
+            if one.tobytes() != true.tobytes() or energy not in (right, math.nan):
+                found.add(self.code.scheme.messages.sender(number)[0])
+        return found & set(self.liars)
+
+    def _wrong(self, number, message):
+        with np.errstate(all="ignore"):
+            lie = self._lie(number, message).astype(message.dtype)
+        return lie if np.isfinite(lie).all() else message  # others are refused
+
+    def _lie(self, number, message):
+        rng, size = self.rng, np.linalg.norm(message.astype(np.clongdouble)).astype(float)
+        kind = "complex128" if message.dtype.kind == "c" else "float64"
+        wide = message.astype(kind)
+        noise = rng.standard_normal(message.size).astype(kind)
+        element = np.zeros_like(noise)
+        element[rng.integers(message.size)] = size
+        kinds = {
+            "noise": lambda: wide + size * noise,
+            "negated": lambda: -wide,
+            "zero": lambda: 0 * wide,
+            "half": lambda: wide / 2,
+            "huge": lambda: wide * 1e20,
+            "small": lambda: wide + size * noise * 10.0 ** rng.uniform(-9, -2),
+            "stale": lambda: self.honest[(number + 1) % len(self.honest)][0],
+            "element": lambda: wide + element * 10.0 ** rng.uniform(-9, 2),
+            "hidden": lambda: wide + self._adapted(number, size, noise),
+            "framing": lambda: wide + self._adapted(number, size, noise),
+        }
+        return kinds[self.lie]()
+
+    def _ways(self, numbers):
+        """Parts of a change in each of the liars' messages, adapted to the checks of messages.
+
+        Checks see next to nothing of it; or they see what another worker's change would show.
+        """
+        senders = self.code.scheme.messages.workers[numbers]
+        mine = np.flatnonzero(np.isin(senders, self.liars))
+        H = self._checks(numbers)
+        if not mine.size or not len(H):
+            return {}
+        others = np.setdiff1d(np.arange(self.code.n), self.liars)
+        if self.lie == "framing" and others.size:
+            framed = np.flatnonzero(senders == self.rng.choice(others))
+            shown = H[:, framed] @ self.rng.standard_normal(framed.size)
+            way = np.linalg.lstsq(H[:, mine], shown)[0]
+        else:
+            way = np.linalg.svd(H[:, mine])[2][-1].conj()
+        largest = np.abs(way).max() or 1.0
+        return dict(zip(numbers[mine].tolist(), (way / largest).tolist(), strict=True))
+
+    def _adapted(self, number, size, noise):
+        part = self._way.get(number, 0.0)
+        shared = np.random.default_rng(self.seed + 1).standard_normal(noise.size)
+        if self.code.scheme.is_complex and noise.dtype.kind != "c":
+            return size * self._scale * (part * shared.view(np.complex128)).view(float)
+        return size * self._scale * part * shared
+
+    # ----------------------------------------------------------------------- the round, checked
 
     def _play(self):
         code, scheme = self.code, self.code.scheme
-        self.found, self.error, self.came = [], None, []
-        rnd = self.rnd = code.round(self.p, self.dtype, verify=self.e)
+        partial, message, gradient = self.formats
+        self.found, self.came, self.contradicted = [], [], False
+        if not self.turn:
+            others = {} if partial == gradient else {"partial_dtype": partial}
+            options = {"verify": self.e, "limit": self.limit, **others}
+            self.rnd = code.round(self.p, gradient, message, **options)
+        else:
+            self.rnd.reset()
+        rnd = self.rnd
         late = self.rng.random() < 0.3  # goes on after it is told to stop
+        often = min(0.5, 4 / len(self.order))
         with flushing(bool(np.any(self.flushes) and self.flushes[1])):
-            was = False
-            for number in self._order():
+            for number in self.order:
                 worker, index = scheme.messages.sender(number)
                 if not rnd.wants(worker):
                     continue
                 message, energy = self.sent[number]
                 ready = rnd.receive(worker, message, index, energy=energy)
                 self.came.append(number)
-                if not (scheme.approximate or scheme.data.coded or rnd.corrupt):
-                    spans = code.residual(self.came) < 1e-9
-                    assert rnd.decodable == spans, f"{self}: decodable {rnd.decodable}"
-                if ready or (rnd.decodable and self.rng.random() < 0.5):
+                self.decodes()
+                if ready or (rnd.decodable and self.rng.random() < often):
                     self.state()
-                assert not was or rnd.verified, f"{self}: verified no more"
-                was = was or rnd.verified
                 if ready and not late:
                     break
-            self.state()
-            assert not was or rnd.verified, f"{self}: verified no more"
+            self.state(last=True)
 
-    def off(self, gradient):
-        """The error relative to the truth decoded, as trust and resolution mean it."""
+    @property
+    def kept(self):
+        """The messages that came, but those of workers that the round dropped."""
+        senders = self.code.scheme.messages.workers
+        return [n for n in self.came if self.rnd.wants(int(senders[n]))]
+
+    def decodes(self):
+        """Check that the round is decodable if and only if the messages left leave out nothing."""
+        scheme, kept = self.code.scheme, self.kept
+        if scheme.data.coded:  # so many distinct points determine a polynomial
+            spans = len(kept) >= scheme.threshold
+        else:
+            spans = bool(kept) and self.code.residual(kept) < 1e-9
+        if scheme.wait is not None:
+            spans |= np.unique(scheme.messages.workers[kept]).size >= scheme.wait
+        assert self.rnd.decodable == spans, f"{self}: decodable {self.rnd.decodable}"
+
+    def off(self, gradient, truth, decoded=None):
+        """The error relative to what is `decoded`; by default, to the gradient."""
+        with np.errstate(all="ignore"):
+            return self._off(gradient, truth, decoded)
+
+    def _off(self, gradient, truth, decoded):
         wide = gradient.astype(np.clongdouble if gradient.dtype.kind == "c" else np.longdouble)
-        size = float(np.linalg.norm((wide / self.size).astype(complex)))
-        error = float(np.linalg.norm(((wide - self.truth) / self.size).astype(complex)))
+        decoded = wide if decoded is None else decoded
+        size = float(np.linalg.norm((decoded / self.size).astype(complex)))
+        if decoded is not wide:  # compared by sums in float64, which lose what is less
+            vector, used = self.rnd._vector(), self.rnd.survivors.tolist()
+            parts = [
+                abs(a) * self._norm(self.sent[n][0]) for a, n in zip(vector, used, strict=True)
+            ]
+            size = max(size, 4 * np.finfo(float).eps * math.hypot(*parts))
+        error = float(np.linalg.norm(((wide - truth) / self.size).astype(complex)))
         return error / size if size else (0.0 if not error else math.inf)
 
-    def state(self):
+    def combined(self, messages):
+        """What the round decodes of these messages, but for rounding."""
+        rnd, form = self.rnd, self.rnd.form
+        wide = [np.longdouble, np.clongdouble]
+        vector, total = rnd._vector(), 0
+        for a, n in zip(vector, rnd.survivors.tolist(), strict=True):
+            message = messages[n][0]
+            if np.iscomplexobj(vector) and not np.iscomplexobj(message):
+                message = message.astype(np.longdouble).view(np.clongdouble)
+            total = total + wide[np.iscomplexobj(a)](a) * message.astype(
+                wide[np.iscomplexobj(message)]
+            )
+        if form.decode_mode == fastgc.kernels.REAL_PART:
+            return total.real
+        real = form.gradient_dtype.kind != "c"
+        return total.view(np.longdouble)[: self.p] if real and np.iscomplexobj(total) else total
+
+    @property
+    def assumed(self):
+        """Whether partial gradients are as a round takes them to be if nobody tells energies."""
+        if self.telling == "all":
+            return True
+        most = 1 / fastgc.coding.verify.default_limit(self.rnd.form)
+        with np.errstate(all="ignore"):
+            squares = [float(np.linalg.norm(m.astype(complex))) ** 2 for m, _ in self.honest]
+        return all(
+            energy <= most * square
+            for (_, energy), square in zip(self.honest, squares, strict=True)
+        )
+
+    def state(self, last=False):
         """Check every statement of the round as it stands."""
         rnd = self.rnd
-        assert set(rnd.corrupt) <= set(self.liars), f"{self}: accused {rnd.corrupt}"
+        assert set(rnd.corrupt) <= self.lied(), f"{self}: accused {rnd.corrupt}"
+        if self.telling != "all" and any(math.isnan(self.sent[n][1]) for n in self.came):
+            assert not rnd.corrupt, f"{self}: accused {rnd.corrupt} without energies"
+        if not self.assumed:
+            return  # nobody knows how large rounding errors are: the page on lies says so
         try:
             gradient = rnd.gradient()
-        except fastgc.NotDecodableError:
+        except (fastgc.NotDecodableError, fastgc.CorruptMessageError) as error:
             assert not rnd.verified
-            return
-        except fastgc.CorruptMessageError:
-            assert not rnd.verified
-            assert self.liars, f"{self}: honest messages contradict each other"
-            self.contradicts()
+            assert not self.found, f"{self}: verified no more"
+            if isinstance(error, fastgc.NotDecodableError):
+                return
+            assert self.lied(), f"{self}: honest messages contradict each other"
+            self.suspected(error.suspects)
+            if last or not self.contradicted:
+                self.contradicts()
+            self.contradicted = True
             return
         assert rnd.verified
-        lost = np.any(self.flushes) and not any(message.any() for message, _ in self.sent)
-        if not self.code.scheme.approximate and not lost:
-            off = self.off(gradient)
-            self.found.append(off)
-            assert off <= rnd.resolution(), (
-                f"{self}: error {off:.1e}, resolution {rnd.resolution():.1e}"
-            )
-            if not self.liars:
-                trusted = rnd.trust().relative_error
-                assert off <= 30 * trusted, f"{self}: error {off:.1e}, trust {trusted:.1e}"
+        resolution = rnd.resolution()
+        if self.limit is not None:
+            assert resolution <= self.limit
+        if np.any(self.flushes) and not any(message.any() for message, _ in self.sent):
+            return  # flushed by the workers: the same messages as of partial gradients of 0
+        # Of approximate codes, lies are what makes the gradient another one than without them.
+        approximate = self.code.scheme.approximate
+        truth = self.combined(self.honest) if approximate else self.truth
+        off = self.off(gradient, truth, self.combined(self.sent))
+        self.found.append(off)
+        assert off <= resolution, f"{self}: error {off:.1e}, resolution {resolution:.1e}"
+        self.trusts(gradient)
+
+    def trusts(self, gradient):
+        """Check that trust holds if no liar's message is decoded."""
+        rnd, used = self.rnd, self.rnd.survivors
+        if self.lied().intersection(self.code.scheme.messages.workers[used].tolist()):
+            return  # what lies change is in the resolution
+        if self.telling != "all" and self.shape in ("pairs", "vanishing"):
+            return  # it does not see what cancels inside messages
+        off, trusted = self.off(gradient, self.truth), rnd.trust().relative_error
+        assert off <= TRUSTED * trusted, f"{self}: error {off:.1e}, trust {trusted:.1e}"
+
+    def suspected(self, suspects):
+        """Check that some liar is among those that may lie."""
+        assert self.lied() & {*suspects, *self.rnd.suspects}, f"{self}: suspects {suspects}"
 
     def contradicts(self):
-        """Two sets of liars explain the messages, and lead to other gradients."""
-        if (
-            self.dtype not in ("float64", "complex128")
-            or self.size != 1
-            or self.shape == "skewed"
-            or self.energy
-            or self.lie == "huge"
-        ):
-            return
-        code, scheme = self.code, self.code.scheme
-        came = [n for n in self.came if scheme.messages.sender(n)[0] not in self.rnd.corrupt]
-        workers = sorted({scheme.messages.sender(n)[0] for n in came})
-        left = self.e - len(self.rnd.corrupt)
+        """Two sets of liars explain the messages, and lead to other gradients or leave it open.
+
+        A round believes energies that it cannot refute: such messages may err as they claim.
+        """
+        kept, senders = self.kept, self.code.scheme.messages.workers
+        workers = np.unique(senders[kept]).tolist()
+        left = self.e - len(set(senders[self.came].tolist()) - set(workers))
+        limit = fastgc.coding.verify.default_limit(self.rnd.form)
+        limit = (limit if self.limit is None else self.limit) / BLURRED
         gradients = []
         for count in range(left + 1):
             for lost in itertools.combinations(workers, count):
-                kept = [n for n in came if scheme.messages.sender(n)[0] not in lost]
-                if not consistent(code, kept, [self.sent[n][0] for n in kept]):
-                    continue
-                if not code.decodable(kept):
+                explained, gradient, error = self.without(lost, kept)
+                if explained and not error <= limit:
                     return
-                gradients.append(code.decode(kept, [self.sent[n][0] for n in kept], p=self.p))
-        if not gradients:
-            return
-        apart = max(np.linalg.norm(a - gradients[0]) for a in gradients)
-        assert apart > 3e-9 * np.linalg.norm(gradients[0]), (
-            f"{self}: raised where nothing is in doubt"
-        )
+                if explained:
+                    gradients.append(gradient)
+        assert gradients, f"{self}: the liars explain what the round knows"
+        first = gradients[0]
+        apart = max(np.linalg.norm(a - first) for a in gradients) / np.linalg.norm(first)
+        assert apart > limit, f"{self}: raised where nothing is in doubt"
+
+    def without(self, lost, kept):
+        """Whether the messages but those of some workers agree, and what they decode to.
+
+        Also return how far that may be from the truth, relative to its norm.
+        """
+        senders, scheme = self.code.scheme.messages.workers, self.code.scheme
+        scale = self.roundings(kept)
+        good = ~np.isin(senders[kept], lost) & (scale < USELESS * self.largest)
+        numbers, scale = np.array(kept)[good], scale[good]
+        if not numbers.size:
+            return True, 0.0, math.inf
+        equations, values = scheme.equations(numbers), self._values(numbers.tolist())
+        left, sizes, right = np.linalg.svd(equations.rows, full_matrices=False)
+        used = sizes > 1e-9 * sizes[0]
+        left, sizes, right = left[:, used], sizes[used], right[used]
+        checks = np.eye(numbers.size) - left @ left.conj().T
+        rest = np.linalg.norm(checks @ values, axis=1)
+        own = 100 * np.finfo(float).eps * self.largest
+        agree = bool((rest <= np.abs(checks) @ (POSSIBLE * scale) + own).all())
+        seen = equations.target @ right.conj().T
+        if np.linalg.norm(seen @ right - equations.target) > 1e-9 * np.linalg.norm(seen):
+            return agree, 0.0, math.inf
+        vector = (seen / sizes) @ left.conj().T
+        gradient = vector @ values
+        error = POSSIBLE * np.linalg.norm(vector * scale)
+        return agree, gradient, error / np.linalg.norm(gradient)
+
+    @property
+    def largest(self):
+        """Norm of the largest honest message."""
+        return max(self._norm(message) for message, _ in self.honest)
+
+    def _norm(self, message):
+        return float(np.linalg.norm(message.astype(np.clongdouble) / self.size))
+
+    def _values(self, numbers):
+        """The messages as numbers; lies that are far too large are shorter, but as wrong."""
+        most = 10 * self.largest
+        rows = [self.sent[n][0].astype(complex) / self.size for n in numbers]
+        rows = [
+            row / max(1.0, self._norm(self.sent[n][0]) / most)
+            for n, row in zip(numbers, rows, strict=True)
+        ]
+        values = np.array(rows)
+        if values.dtype.kind == "c" and not np.iscomplexobj(self.sent[0][0]):
+            values = values.real.copy()
+            if self.code.scheme.is_complex:
+                values = values.view(complex)
+        return values
+
+    def roundings(self, numbers):
+        """Typical rounding errors of the messages, as far as the round may believe in them."""
+        form, scheme = self.rnd.form, self.code.scheme
+        own = fastgc.coding.verify.unit_roundoff(form.message_dtype)
+        sums = fastgc.coding.verify.unit_roundoff(form.sum_dtype) * (math.sqrt(scheme.load) + 2)
+        honest = [(self._norm(m), math.sqrt(e) / self.size) for m, e in self.honest]
+        largest = [max(each) for each in zip(*honest, strict=True)]
+        lost = fastgc.coding.verify.least_number(form.message_dtype) / self.size
+        least = own * 1e-6 * largest[0] + lost * math.sqrt(self.p * scheme.load)
+        found = []
+        for n in numbers:
+            message, energy = self.sent[n]
+            size = min(self._norm(message), largest[0])
+            inside = largest[1] if math.isnan(energy) else math.sqrt(energy) / self.size
+            found.append(own * size + sums * inside + least)
+        return np.array(found)

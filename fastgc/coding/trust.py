@@ -313,6 +313,9 @@ def trust_of_sums(
     used = squares > 0
     taken, squares = survivors[used], squares[used]
     spread = _total(scheme, taken, squares * norms[used])
+    if not zero:  # squares below the normal range may be lost
+        least = least_number(np.dtype(np.float64)) * scheme.load * form.message_size
+        energies = energies + least
     inside = _total(scheme, taken, squares * energies[used])  # NaN: unknown
     if size == 0 or not np.isfinite(size + spread):
         # The sum is zero or cancels, or squares are beyond float64: nothing is known.

@@ -131,6 +131,12 @@ LARGEST_ROOT = math.sqrt(np.finfo(np.float64).max)
 # The root mean square of a vector's projections is less than SEEN times its norm once in 1e6 times.
 SEEN = 0.0535
 
+# It is more than STRETCH times its norm once in 1e6 times. Moments of uniform entries are at most
+# those of Gaussian ones, so those of the mean square M, at most those of a product of two means of
+# eight squares: ``E M^13 / 4^26 < 1e-6``. Sizes that are compared with the gradient's projections
+# are taken as so many times larger.
+STRETCH = 4.0
+
 # By default, lies up to so many times the rounding errors of the gradient may be in it.
 COARSEST = 200.0
 
@@ -243,7 +249,7 @@ class Sketch(NamedTuple):
 
     values: Array  # (f, SIDE^2): projections
     sizes: Floats  # (f,): norms
-    inside: Floats  # (f,): roots of energies
+    inside: Floats  # (f,): roots of energies; NaN: not told
     zero: bool = False  # whether all messages and energies are 0
 
 
@@ -309,12 +315,19 @@ class Inspector:
         steps = scheme.load / scheme.messages.per_worker + 2
         before = scheme.precision.data_roundings
         partial = unit_roundoff(form.partial_dtype)
-        # Squared errors: for a message of norm 1, and for one of energy 1.
-        self._own = rounding**2 + DOUBLE**2 * projection.passes
+        # Squared errors: for a message of norm 1, and for one of energy 1. If partial gradients are
+        # equal, so are the roundings of their sums, which are half of the message on average.
+        alike = sums * steps / (2 * SAFETY)
+        self._own = rounding**2 + DOUBLE**2 * projection.passes + alike**2
         self._terms = (sums * steps + partial * before) ** 2
         with np.errstate(all="ignore"):
             self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
         self._underflow = math.sqrt(steps + before) * projection.underflow
+        # The gradient is rounded, too, and may be less precise than the messages.
+        parts = np.empty(0, form.gradient_dtype).real.dtype.itemsize
+        reals = form.gradient_size * form.gradient_dtype.itemsize // parts
+        self._last = unit_roundoff(form.gradient_dtype)
+        self._lost = least_number(form.gradient_dtype) * math.sqrt(reals) * projection.unit
         self._most = max(CHECKS, 2 * MARGIN + 2 * liars)
         self.liars = liars
 
@@ -325,16 +338,11 @@ class Inspector:
 
     @np.errstate(all="ignore")
     def sketch(self, arrivals: Arrivals) -> Sketch:
-        """Return what is kept of all messages that came.
-
-        Without an energy, partial gradients are taken to be 8,000 times as long as their message
-        (float32: 50 times).
-        """
+        """Return what is kept of all messages that came."""
         came, messages = arrivals.count, arrivals.rows.arrays
         squares, energies = arrivals.squares[:came], arrivals.energies[:came]
-        energies = np.where(np.isnan(energies), squares / default_limit(self._form), energies)
         sizes = self.projection.norms(squares, messages)
-        zero = not (sizes.any() or energies.any()) and all(map(is_zero, messages))
+        zero = not (sizes.any() or (energies > 0).any()) and all(map(is_zero, messages))
         inside = np.sqrt(energies) * self.projection.unit
         return Sketch(arrivals.values[:came], sizes, inside, zero)
 
@@ -388,6 +396,9 @@ class Inspector:
         shrink = np.minimum(1, HUGE * top / sizes)
         # What is below the squares of float64 is not in an energy.
         lost = math.ldexp(math.sqrt(self._scheme.load), -511) * self.projection.unit
+        told = ~np.isnan(inside)
+        # Else partial gradients may be 8,000 times as long as their message (float32: 50 times).
+        inside = np.where(told, inside, sizes / math.sqrt(default_limit(self._form)))
         inside = np.maximum(inside, sizes / math.sqrt(self._scheme.load))
         sizes, inside = sizes / top * shrink, inside / top * shrink
         values = values / top * shrink[:, None]
@@ -398,7 +409,7 @@ class Inspector:
         if self._scheme.data.coded:
             inside = self._believed(survivors, inside)
         else:
-            overstated = self._overstated(survivors, inside, top)
+            overstated = told & self._overstated(survivors, inside, top)
             # Without any 2e workers, e + 1 honest copies must be left.
             tells = overstated.any() and self.withstands(survivors, 2 * self.liars)
             if tells >= 2 * self.liars > 0:
@@ -417,7 +428,7 @@ class Inspector:
         failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
         # What a worker sends and what it should send, which may be the sum of all that it holds.
         reach = sizes + np.maximum(usual, math.sqrt(self._scheme.load) * likely)
-        self._compared = failure, largest, survivors, reach, np.sqrt(rounding)
+        self._compared = failure, largest, survivors, reach, np.sqrt(rounding), self._lost / top
         return Finding(*blame(failure, self.liars)) if failed.any() else Finding([], [], [])
 
     @np.errstate(all="ignore")
@@ -427,7 +438,7 @@ class Inspector:
         `vector` has a coefficient for each of the messages last inspected. The liars are e workers
         among which is one of these `sets`.
         """
-        failure, largest, survivors, reach, rounding = self._compared
+        failure, largest, survivors, reach, rounding, lost = self._compared
         real = self._form.decode_mode == kernels.REAL_PART
         decoded = vector @ failure.values
         gradient = float(root_mean_square(decoded.real if real else decoded))
@@ -441,8 +452,9 @@ class Inspector:
         basis, shown = _orthonormal(failure, units, largest)
         checks = _Checks(basis, shown, vector * units, reach / units, failure.senders, real)
         error, apart = checks.worst(sets, self.liars)
-        found = (error + SAFETY * rounded) / gradient
-        return Unseen(found if found == found else math.inf, usually / gradient, apart / gradient)
+        found = (error + SAFETY * rounded + lost) / gradient + self._last
+        usually = math.hypot(usually / gradient, self._last)
+        return Unseen(found if found == found else math.inf, usually, apart / gradient)
 
     def contradiction(
         self, finding: Finding, first_worker: int, complete: bool
@@ -659,8 +671,8 @@ class _Checks(NamedTuple):
         reach = self.reach[columns]
         shows = unitary.conj().swapaxes(1, 2) @ self.shown
         along = (rest[:, None, :] @ right.conj().swapaxes(1, 2))[:, 0, :] / values
-        error = (np.abs(rest) * reach).sum(axis=1)
-        apart = error
+        apart = (np.abs(rest) * reach).sum(axis=1)
+        error = STRETCH * apart
         square, told = np.zeros(len(columns)), np.zeros((len(columns), shows.shape[2]), shows.dtype)
         for at in range(values.shape[1]):
             square += np.abs(along[:, at]) ** 2
@@ -668,7 +680,7 @@ class _Checks(NamedTuple):
             rest = rest - (along[:, at] * values[:, at])[:, None] * right[:, at]
             rounding, seen = np.sqrt(square), root_mean_square(told.real if self.real else told)
             left = (np.abs(rest) * reach).sum(axis=1)
-            error = np.fmin(error, np.maximum(rounding, seen) / SEEN + left)
+            error = np.fmin(error, np.maximum(rounding, seen) / SEEN + STRETCH * left)
             shown = np.where(seen > SAFETY * rounding, seen, 0)
             apart = np.where(values[:, at] > FINEST, shown + left, apart)
         return error, apart

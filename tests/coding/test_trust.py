@@ -56,6 +56,20 @@ def played(code, g, message=None, heard=None, told=True):
     return error / size if size else np.inf, rnd.trust().relative_error
 
 
+def test_energies_below_the_squares_of_float64():
+    """Workers' threads may have flushed them to 0: then nobody knows what cancelled."""
+    code, rng = FractionalRepetition(8, stragglers=7), np.random.default_rng(0)
+    g = 1e-155 * rng.standard_normal((8, 6))
+    g[1::2] = -g[::2] * (1 - 1e-5)
+    rnd = code.round(6)
+    message, _ = streamed(code, 0, g)
+    rnd.receive(0, message, energy=0.0)
+    truth = g.astype(np.longdouble).sum(axis=0)
+    error = np.linalg.norm(((rnd.gradient() - truth) / 1e-155).astype(float))
+    size = np.linalg.norm((truth / 1e-155).astype(float))
+    assert 1e-13 < error / size < 30 * rnd.trust().relative_error
+
+
 @pytest.mark.parametrize("message", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_messages_of_less_precision_than_the_sums_they_hold(message):
     """Partial gradients cancel in a message before it is rounded."""

@@ -29,6 +29,7 @@ from fastgc import (
     FractionalRepetition,
     Grouped,
     LagrangeCode,
+    LinearCode,
     ReedSolomon,
     Uncoded,
 )
@@ -359,6 +360,47 @@ def test_the_limit_of_the_resolution():
     with pytest.raises(UnverifiedError, match=r"lies of .* could hide .* more than 1.0e-20"):
         rnd.gradient()
     assert np.isnan(code.round(3).resolution())
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype", "message_dtype"),
+    [
+        (fastgc.GraphCode(6, 20_000, degree=3), np.float64, None),  # workers add up 10,000
+        (FractionalRepetition(9, stragglers=2), np.float32, np.float64),
+    ],
+)
+def test_resolution_of_honest_rounds(code, dtype, message_dtype):
+    """Equal partial gradients have equal roundings; the gradient is rounded as well."""
+    g = np.tile(np.random.default_rng(0).standard_normal(50), (code.k, 1)).astype(dtype)
+    rnd = code.round(50, dtype, message_dtype, verify=1)
+    for worker in range(code.n):
+        receive(rnd, worker, *streamed(code, worker, g, message_dtype))
+    truth, found = g.astype(np.longdouble).sum(axis=0), rnd.gradient()
+    assert np.linalg.norm(found - truth) <= rnd.resolution() * np.linalg.norm(found)
+    assert rnd.verified
+
+
+def test_resolution_where_results_underflow():
+    """The messages are precise, and the gradient has few digits in float32."""
+    code, rng = Uncoded(6, load=3), np.random.default_rng(0)
+    g = (1e-39 * rng.standard_normal((6, 50))).astype(np.float32)
+    rnd = code.round(50, np.float32, np.float64, verify=1)
+    for number in range(18):
+        receive(rnd, number, *streamed(code, number, g, np.float64))
+    assert rnd.resolution() > 1
+
+
+def test_corrupt_is_nobody_that_tells_no_energy():
+    """What is assumed of such a worker is no claim of its."""
+    code = LinearCode(ReedSolomon(6, stragglers=2).matrix(), packed=False)
+    g = np.random.default_rng(0).standard_normal((6, 50))
+    for silent in range(6):
+        rnd = code.round(50, verify=1)
+        for worker in range(6):
+            message, energy = streamed(code, worker, g)
+            receive(rnd, worker, message, np.nan if worker == silent else energy)
+        assert rnd.suspects == []
+        assert rnd.survivors.size == 6
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])

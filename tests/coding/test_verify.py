@@ -29,7 +29,7 @@ from fastgc.coding import verify
 from fastgc.coding.format import Format
 from fastgc.coding.rules import Blocks
 from fastgc.coding.scheme import Scheme
-from fastgc.coding.verify import SEEN, Projection, liars_of
+from fastgc.coding.verify import SEEN, STRETCH, Projection, liars_of
 from fastgc.errors import CorruptMessageError, NonFiniteMessageError, UnverifiedError
 from fastgc.kernels import unchecked
 from fastgc.kernels.arrivals import ROW, SIDE
@@ -522,6 +522,27 @@ def test_seen_follows_from_the_bound():
         total = np.trapezoid(density * within**8, r) + outside.sum() / 20_000
         chances.append(math.exp(s * x**2) * total)
     assert 0.9e-6 < min(chances) <= 1e-6
+
+
+def test_stretch_follows_from_the_bound():
+    """``E M^13 / x^26`` is at most 1e-6 for the product M of two means of eight squares."""
+    mean = math.prod((8 + 2 * i) / 8 for i in range(13))  # E A^13, A a mean of Gaussian squares
+    assert mean**2 / STRETCH**26 < 1e-6 < mean**2 / (STRETCH - 0.1) ** 26
+
+
+def test_a_lie_that_no_check_sees_is_bounded_by_its_size():
+    """Whatever the projections show of the gradient, which is the lie, nearly."""
+    code, rng = fastgc.BinaryCode(7, stragglers=2), np.random.default_rng(0)
+    g = rng.standard_normal((7, 50))
+    sent = [streamed(code, worker, g) for worker in range(7)]
+    for _ in range(30):
+        rnd = code.round(50, verify=1, limit=100.0)
+        for worker in (6, 0, 1, 3):  # no circle: nothing is compared
+            message, energy = sent[worker]
+            lie = message * -100 if worker == 6 else message
+            receive(rnd, worker, lie, energy * 1e4 if worker == 6 else energy)
+        error = np.linalg.norm(rnd.gradient() - g.sum(axis=0)) / np.linalg.norm(rnd.gradient())
+        assert error <= rnd.resolution()
 
 
 ATTACKS = ("known", "last", "codeword", "frame", "noise")
