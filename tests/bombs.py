@@ -77,6 +77,11 @@ def of_fit(path):
     return _recorded(path, None)
 
 
+def of_columns(path):
+    """Read all columns of a table, as ``--columns`` does."""
+    return Empirical.read(path, columns=[1, 2, 3, 4])
+
+
 def of_matrix(path):
     return catalogue.make(f"linear:B={path}", 6, 1)
 
@@ -108,8 +113,15 @@ FILES = [
 ]
 with contextlib.suppress(ImportError):
     columns = {f"w{i}": each for i, each in enumerate(TIMES.T)}
-    for how in ({}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}):
-        FILES.append(("a.parquet", in_parquet(columns, **how), (Empirical.read, of_fit)))
+    columns["w3"] = np.array([9, 7, 8, 7, 9, 8])
+    packed = {"w0": "BYTE_STREAM_SPLIT", "w3": "DELTA_BINARY_PACKED"}
+    for how in (
+        {},
+        {"compression": "none", "use_dictionary": False},
+        {"compression": "none", "use_dictionary": False, "column_encoding": packed},
+        {"compression": "zstd", "data_page_version": "2.0"},
+    ):
+        FILES.append(("a.parquet", in_parquet(columns, **how), (of_columns,)))
 
 
 def mutated(content, chance):
@@ -202,7 +214,7 @@ def _of_idx(chance):
 def _of_parquet(chance):
     import pyarrow
 
-    count = chance.choice([1, 10**5, 10**6, 2 * 10**7, 10**8])
+    count = chance.choice([1, 10**5, 10**6, 3 * 10**6, 10**7])
     n = chance.choice([1, 1, 3, 200])
     count = count if n == 1 else min(count, 10**6) // n + 1
     values = {
@@ -221,7 +233,7 @@ def _of_parquet(chance):
         "use_dictionary": chance.random() < 0.5,
         "data_page_size": chance.choice([100, 2**20, 2**30]),
         "data_page_version": chance.choice(["1.0", "2.0"]),
-        "row_group_size": chance.choice([max(1, count // 50), count, 2**26]),
+        "row_group_size": chance.choice([max(1, count // 50), 2**26]),
     }
     column = values[kind]()
     made = in_parquet({f"c{i}": column for i in range(n)}, **how)
@@ -375,6 +387,8 @@ def main(arguments=None):
         ):
             reads, refusals = reads + 1, refusals + refused
             longest, most = max(longest, (seconds, number)), max(most, (taken, number))
+            if reads % 2000 == 0:
+                print(f"{number}: {longest[0]:.2f} s, {most[0] / 2**20:.0f} MiB", flush=True)
             if wrong or asked.file is not None:
                 faults += bool(wrong)
                 print(number, name, reader, *wrong, f"{taken / 2**20:.0f} MiB", flush=True)

@@ -160,14 +160,11 @@ def read_npz(path: Name, choose: Callable[[Sequence[str]], Sequence[str]]) -> di
 
     `choose` takes the list of names in the file, and returns those of the arrays to read.
     """
-    what = "readable .npz file"
-    with opened(path, what) as file, zipfile.ZipFile(file) as archive:
-        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-    wanted = choose(list(entries))
     arrays = {}
-    with opened(path, what) as file, zipfile.ZipFile(file) as archive:
+    with opened(path, "readable .npz file") as file, zipfile.ZipFile(file) as archive:
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         budget = Budget(_size_of(file))
-        for name in wanted:
+        for name in choose(list(entries)):
             entry = entries[name]
             # Others are unpacked without a limit, whatever the entry's size.
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

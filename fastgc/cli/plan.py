@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import math
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from .._base.files import opened
+from .._base.files import read_json
 from ..codes import catalogue
 from ..coding.arguments import arguments_of
 from ..training.history import left_out
@@ -251,8 +250,6 @@ def _recorded(file: Path, unit: str | None, columns: str | None = None) -> Any:
     from ..delays import Empirical
     from ..planning import Recording
 
-    if file.suffix == ".json" and file.is_file():
-        with opened(file, "readable .json file") as held:
-            if held.read(4).removeprefix(codecs.BOM_UTF8)[:1] == b"{":
-                return Recording.read(file).delays.samples
+    if file.suffix == ".json" and isinstance(read_json(file, "readable .json file"), dict):
+        return Recording.read(file).delays.samples
     return Empirical.read(file, unit, columns=options.listed_columns(columns)).samples

@@ -237,16 +237,17 @@ def _numbers(held: Any) -> _Table:
 
 
 def _npz(path: Path) -> Array:
-    def choose(names: Sequence[str]) -> Sequence[str]:
-        wanted = ["times"] if "times" in names else names
-        if len(wanted) != 1:
-            raise ValueError(
-                f"{path}: one of its arrays must be called times, or be the only one; there are "
-                f"{', '.join(names) or 'none'}"
-            )
-        return wanted
+    return next(iter(read_npz(path, _only).values()))
 
-    return next(iter(read_npz(path, choose).values()))
+
+def _only(names: Sequence[str]) -> Sequence[str]:
+    wanted = ["times"] if "times" in names else names
+    if len(wanted) != 1:
+        raise ValueError(
+            "one of its arrays must be called times, or be the only one; there are "
+            f"{listed(names) or 'none'}"
+        )
+    return wanted
 
 
 def _listed(held: Any) -> _Table:

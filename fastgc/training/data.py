@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from .._base.arrays import Array, at_least, check_word, refuse_masks
 from .._base.extras import pip_install
 from .._base.files import path_of, read_bytes, read_npz, refusing
-from .._base.text import listing
+from .._base.text import listed, listing
 from ..coding.arguments import partition
 
 __all__ = ["TASKS", "Dataset", "MiniBatches", "load", "partition", "read_idx"]
@@ -396,8 +396,8 @@ def _read_npz(path: Path) -> tuple[Array, ...]:
             if keys.keys() >= set(wanted):
                 return [keys[key] for key in wanted]
         raise ValueError(
-            f"{path}: expected arrays X_train, y_train, X_test, y_test, or X and y; found "
-            f"{', '.join(names) or 'nothing'}"
+            "expected arrays X_train, y_train, X_test, y_test, or X and y; found "
+            f"{listed(names) or 'nothing'}"
         )
 
     return tuple(read_npz(path, choose).values())
