@@ -130,6 +130,7 @@ def near_exact_vector(
     )
 
 
+@np.errstate(under="ignore")
 def near_exact_of(
     solve: Callable[[NDArray[np.number]], NDArray[np.number]],
     combine: Callable[[NDArray[np.number]], NDArray[np.number]],
@@ -167,6 +168,7 @@ def near_exact_of(
     return vector, bias
 
 
+@np.errstate(under="ignore")
 def near_exact_solution(
     rows: NDArray[np.number],
     target: Floats,
@@ -194,8 +196,7 @@ def _shortest(
     If there are more rows than unknowns, the normal equations take a tenth of the time. They lose
     twice the digits. If more than half of these are lost, a decomposition of the rows does better.
     """
-    with np.errstate(under="ignore"):
-        scaled = (rows / sizes[:, None]).T
+    scaled = (rows / sizes[:, None]).T
     if len(rows) > target.size:
         with suppress(np.linalg.LinAlgError):
             inverse = np.linalg.inv(scaled @ scaled.conj().T)

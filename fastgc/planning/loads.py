@@ -76,7 +76,8 @@ def equal_time_loads(times: ArrayLike, k: int, stragglers: int) -> Ints:
     t = _positive("times", times)
     k = at_least("k", k, 1)
     s = check_stragglers(stragglers, t.size)
-    return _apportion((s + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
+    with np.errstate(under="ignore"):
+        return _apportion((s + 1) * k, t.size, lambda some: t[some].min() / t[some], k)
 
 
 class Allocation(NamedTuple):

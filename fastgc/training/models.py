@@ -31,7 +31,7 @@ Targets = NDArray[np.floating[Any]]
 
 
 # If samples or parameters are not finite, or too large, the results show it, without a warning.
-_quiet = np.errstate(over="ignore", invalid="ignore")
+_quiet = np.errstate(over="ignore", under="ignore", invalid="ignore")
 
 
 class Model(Protocol):
@@ -604,6 +604,7 @@ def _shifted(scores: Array) -> Array:
     return scores
 
 
+@np.errstate(under="ignore")
 def _softmax(scores: Array) -> Array:
     """Replace the scores by probabilities."""
     np.exp(_shifted(scores), out=scores)

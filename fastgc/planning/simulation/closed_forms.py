@@ -145,12 +145,14 @@ class CompletionTime:
     counts: Sequence[int]  # the most units that each worker brings
     needed: int
 
+    @np.errstate(under="ignore")
     def cdf(self, t: ArrayLike) -> Floats:
         """P(T <= t), elementwise; NaN where t is."""
         times = check_reals("t", t)
         done = 1 - self.late(times.ravel()).reshape(times.shape)
         return np.where(np.isnan(times), np.nan, done)
 
+    @np.errstate(under="ignore")
     def mean(self) -> float:
         """Return the mean of T, the integral of P(T > t) over t.
 
@@ -521,6 +523,7 @@ def covered_mean(
     return _Circle(n, load, delays, k, needed, batch, cost).time().mean()
 
 
+@np.errstate(under="ignore")
 def covered_messages(
     n: int,
     load: int,
@@ -893,6 +896,7 @@ def coupon_tail_bound(k: int, excess: float) -> float:
     return math.exp(-excess * math.log(k))
 
 
+@np.errstate(under="ignore")
 def coverage_probability(loads: ArrayLike, k: int) -> float:
     """Probability that workers' random choices cover all of k partitions.
 
@@ -995,6 +999,7 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     return CompletionTime(late, [work], np.ones(1), delays, [1] * size, 1).mean()
 
 
+@np.errstate(under="ignore")
 def selected_mean(
     smoothness: ArrayLike,
     c: float,

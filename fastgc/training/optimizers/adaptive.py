@@ -513,7 +513,7 @@ def _constants(smoothness: ArrayLike, groups: int) -> NDArray[np.float64]:
             f"smoothness must be a number, or one for each of {groups} groups, not an array of "
             f"shape {given.shape}"
         )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         squares = given**2
     if not ((given > 0) & (squares > 0) & (squares < math.inf)).all():
         raise ValueError(
