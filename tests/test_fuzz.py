@@ -101,7 +101,7 @@ REASONS = {
         "history.read_json Checkpoint Checkpoint.add Checkpoint.save checkpoint.write "
         "checkpoint.read"
     ),
-    "writes a file": "history.write_json StabilityTracker.write_jsonl stability.write_jsonl",
+    "writes a file": "history.write_json stability.write_jsonl",
     "for rounds and decoders, which have checked what they give": "StabilityTracker.record",
     "for what a checkpoint holds: tests/training": "_Descent.restore GCADA.restore",
     "for train, which has checked what it gives": "checkpoint.digest checkpoint.describe",

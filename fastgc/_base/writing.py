@@ -23,12 +23,8 @@ _BLOCK = 4096  # bytes that a probe writes: with an empty file, a full disk woul
 def probe(path: Name) -> None:
     """Raise unless a file can be written to this path; whatever is there stays as it is.
 
-    Raises
-    ------
-    ValueError
-        If it is a folder or a socket, or if there is no folder to write it to.
-    OSError
-        If it must not be written to, or the disk is full. The error has the path.
+    Raises ValueError for a folder or a socket, or if there is no folder to write it to, and OSError
+    with the path if it must not be written to, or the disk is full.
     """
     path = path_of(path)
     target, found = _target(path)
@@ -46,12 +42,7 @@ def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
     What a killed process leaves beside it has one name, with ``.part`` at its end, and the next
     write removes it. When `write_file` returns, an own file survives a loss of power.
 
-    Raises
-    ------
-    ValueError
-        As `probe` does.
-    OSError
-        If it cannot be written, with the path; the file is unchanged unless it is a device.
+    Raises as `probe` does; the file is then unchanged, unless it is a device.
     """
     path = path_of(path)
     target, found = (path, None) if own else _target(path)

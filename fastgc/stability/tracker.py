@@ -192,23 +192,15 @@ class StabilityTracker:
         """Largest predicted error so far; 0 before the first round."""
         return max((each.predicted for each in self.rounds), default=0.0)
 
-    def write_jsonl(self, path: str | os.PathLike[str]) -> None:
-        """Write a line of JSON for each round; numbers that are not finite become null."""
-        _write(path, ({}, self))
-
 
 def write_jsonl(trackers: Mapping[str, StabilityTracker], path: str | os.PathLike[str]) -> None:
-    """`StabilityTracker.write_jsonl` for several runs; ``run`` in each line is the run's name."""
-    _write(path, *(({"run": name}, tracker) for name, tracker in trackers.items()))
+    """Write a line of JSON for each round of runs, by their names.
 
-
-def _write(path: str | os.PathLike[str], *runs: tuple[dict[str, str], StabilityTracker]) -> None:
+    ``run`` in a line is the run's name. Numbers that are not finite become null.
+    """
     lines = []
-    for head, tracker in runs:
+    for name, tracker in trackers.items():
         for each in tracker.rounds:
-            line = {
-                name: value if math.isfinite(value) else None
-                for name, value in each._asdict().items()
-            }
-            lines.append(json.dumps(head | line) + "\n")
+            known = {key: value for key, value in each._asdict().items() if math.isfinite(value)}
+            lines.append(json.dumps({"run": name, **dict.fromkeys(each._fields), **known}) + "\n")
     write_file(path, "".join(lines).encode())

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._base.arrays import (
-    Array,
-    as_array,
-    at_least,
-    check_finite,
-    check_real,
-    check_vector,
-    store,
-)
+from .._base.arrays import Array, as_array, at_least, check_finite, check_real, store
 from ..codes import Code, Grouped
 from ..delays.interface import described
 from ..engines import ENGINES, Cluster, RoundReport, find_engine
@@ -417,7 +409,9 @@ class Training:
             ) from None
         try:
             self.method.restore(kept.state)
-            check_vector("theta", self.method.theta, self.start.dtype, self.start.size)
+            theta, start = self.method.theta, self.start
+            if (theta.dtype, theta.shape) != (start.dtype, start.shape):
+                raise ValueError(f"its theta is of {theta.dtype}, and of shape {theta.shape}")
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the checkpoint in {self.checkpoint} does not hold a state of "

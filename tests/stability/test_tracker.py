@@ -198,17 +198,15 @@ def test_json_lines(tmp_path):
     tracker.record(code.scheme, np.arange(600), np.full(600, 1 / 600), form, math.inf)
     tracker.measure(np.ones(2), np.ones((1, 2)))
     path = tmp_path / "rounds.jsonl"
-    tracker.write_jsonl(path)
-    first, second = map(json.loads, path.read_text().splitlines())
-    assert list(first) == list(stability.TrackedRound._fields)
+    stability.write_jsonl({"a": tracker, "b": tracker}, path)
+    first, second, *others = map(json.loads, path.read_text().splitlines())
+    assert list(first) == ["run", *stability.TrackedRound._fields]
     assert first["predicted"] == 1e200
     assert first["measured"] is None
     assert second["predicted"] is None
     assert second["measured"] == 0
-    stability.write_jsonl({"a": tracker, "b": tracker}, path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["run"] for line in lines] == ["a", "a", "b", "b"]
-    assert {key: value for key, value in lines[2].items() if key != "run"} == first
+    assert first["run"] == second["run"] == "a"
+    assert others == [{**first, "run": "b"}, {**second, "run": "b"}]
 
 
 def test_training_is_tracked():
