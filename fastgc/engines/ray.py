@@ -26,6 +26,7 @@ from numpy.typing import DTypeLike
 from .. import kernels
 from .._base import extras as _extras
 from .._base.arrays import Array
+from .._base.deadline import in_time
 from ..codes import Code
 from .interface import (
     NONSENSE,
@@ -43,6 +44,8 @@ from .worker import Worker, failure
 
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
+_LOG = logging.getLogger("fastgc")
+_END_SECONDS = 60.0  # seconds for Ray to end
 _ANSWER_SECONDS = 10.0  # seconds for an address to answer
 # How clients of HTTP/2 begin, and so of gRPC; the server answers at once.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -444,4 +447,11 @@ def _start_environment(workers: int) -> Iterator[None]:
 
 def _shut_down(ray: Any) -> None:
     waits = "wait_for_processes" in inspect.signature(ray.shutdown).parameters
-    ray.shutdown(**({"wait_for_processes": True} if waits else {}))
+    options = {"wait_for_processes": True} if waits else {}
+    node = getattr(ray._private.worker, "_global_node", None)
+    try:
+        in_time(lambda: ray.shutdown(**options), _END_SECONDS)
+    except TimeoutError:  # one of its processes is stopped, or its machine is gone
+        _LOG.warning("Ray has not ended within %g s: what was started here is killed", _END_SECONDS)
+        if node is not None:
+            node.kill_all_processes(check_alive=False, allow_graceful=False)

@@ -495,6 +495,24 @@ def test_sudden_death_of_the_master_leaves_no_process(folder):
     await_end(those_of(folder))
 
 
+@pytest.mark.long  # starts a Ray of its own
+@pytest.mark.parametrize("stopped", ["raylet", "gcs_server"])
+def test_a_ray_that_does_not_end_is_ended(folder, stopped):
+    body = f"""
+        import contextlib, glob, signal
+        from fastgc.engines import ray as engine
+
+        engine._END_SECONDS = 3.0
+        with RayCluster(Uncoded(1), [1.0], np.multiply, 1):
+            for each in glob.glob("/proc/[0-9]*/cmdline"):
+                with contextlib.suppress(OSError), open(each) as file:
+                    words = file.read()
+                    if {stopped!r} in words.split("\\0")[0] and {folder!r} in words:
+                        os.kill(int(each.split("/")[2]), signal.SIGSTOP)
+    """
+    assert "Ray has not ended within 3 s" in run(body, folder)[1]
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
