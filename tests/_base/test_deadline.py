@@ -1,5 +1,6 @@
 """When waits end: one object for all of them."""
 
+import ast
 import math
 import re
 import threading
@@ -72,3 +73,90 @@ def test_no_other_file_counts_down():
     files = Path(deadline.__file__).parents[1].rglob("*.py")
     found = {each.name: what for each in files if (what := sums.findall(each.read_text()))}
     assert found == {}
+
+
+# Every function that calls the system, or a library, to wait for another thread or process.
+WAITS = {
+    "seconds": """
+        _base/deadline: Deadline.sleep in_time
+        engines/channel: WorkerEnd.sleep
+        engines/local: _Processes._stop _Processes.listen
+        engines/mpi: _exits_told.say_and_abort _Job.__init__ _Orders.sleep _Pause.__call__
+        engines/processes: start
+        engines/ray: _Actors._ended _Side.message _check_answers _shut_down
+        engines/torch: _Job.__init__ _Link._connect _Link.kill _Link.late _Orders.sleep
+        engines/torch: _Ranks.close _serve
+        engines/worker: Worker.send_all
+        torch/coordinator: Server._write Server.close Server.drain Server.run
+        torch/finding: find
+        torch/guard: _Guard._pause
+        torch/handover: _read receive send
+        torch/member: Member._connect Member._done Member._listen Member.accept Member.call
+        torch/member: Member.close Member.finish Member.say _Board.get _Board.wait _close_all
+        torch/reactive: ReactiveDataParallel._hand_over
+    """,
+    # The other side may compute for as long as it likes; its end ends the wait.
+    "its end": """
+        engines/channel: WorkerEnd._read
+        engines/mpi: _Orders.wait _answer_questions _receive_bytes _serve _serve.send_message
+        engines/mpi: _serve.tell
+        engines/processes: _end_at_end_of
+        engines/torch: _Link._send _Orders.__iter__ _Orders.answer _Wire.header _Wire.payload
+        engines/torch: _Wire.send _watch
+        torch/batches: Loader._hear _serve
+        torch/guard: _Guard._live
+        torch/member: Member.there _close_groups
+        torch/reactive: ReactiveDataParallel._rehearse
+    """,
+    # What is waited for has come, or the process has been killed; or the call does not wait.
+    "there": """
+        engines/channel: Line._receive WorkerEnd.__init__ WorkerEnd.look
+        engines/mpi: _Link.hand
+        engines/processes: _Server.runs _drop end_with
+        torch/batches: _end
+        torch/coordinator: Server._accept Server._read
+        torch/guard: _Guard._stop
+        training/checkpoint: Checkpoint.__init__
+    """,
+}
+CALLS = """
+    Improbe Recv Split_type Wait accept acquire allgather connect_to_new_process
+    create_connection flock join poll recv recv_handle recv_into select sendall sleep wait
+    waitpid
+"""
+
+
+def waiting(file):
+    """Yield the functions of a file that call what waits."""
+
+    def visit(node, where):
+        for each in ast.iter_child_nodes(node):
+            if isinstance(each, ast.Call):
+                name = ast.unparse(each.func)
+                last = name.rpartition(".")[2]
+                text = last == "join" and re.search(r"['\"]|^os\.p", name)
+                gets = last == "get" and not each.args and not each.keywords
+                if (
+                    (last in CALLS.split() and not text)
+                    or gets
+                    or name in ("os.read", "_wait", "in_time")
+                ):
+                    yield ".".join(where)
+            named = isinstance(each, ast.FunctionDef | ast.ClassDef)
+            yield from visit(each, [*where, each.name] if named else where)
+
+    yield from visit(ast.parse(file.read_text()), [])
+
+
+def test_every_wait_is_known():
+    """Whoever adds one says above how it ends, and tries it with a peer that is silent."""
+    known = set()
+    for line in "".join(WAITS.values()).strip().splitlines():
+        file, _, names = line.strip().partition(": ")
+        known |= {f"{file}: {name}" for name in names.split()}
+    package, found = Path(deadline.__file__).parents[1], set()
+    for room in ("_base", "engines", "torch", "training"):
+        for file in (package / room).rglob("*.py"):
+            place = file.relative_to(package).with_suffix("")
+            found |= {f"{place}: {name}" for name in waiting(file)}
+    assert found == known
