@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -148,3 +149,55 @@ class Shown(NamedTuple):
 
     def __rich__(self) -> Table:
         return rich_table(*self)
+
+
+# What LaTeX takes for more than a letter, or has not in every font.
+_LATEX = {each: rf"\{each}" for each in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "µ": r"\textmu{}",
+    "–": r"\textendash{}",
+    "…": r"\ldots{}",
+    "²": "$^2$",
+    "³": "$^3$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "−": "$-$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "α": r"$\alpha$",
+}
+
+
+def latex_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of text as a table for LaTeX with booktabs; the first column is left-aligned."""
+
+    def cell(text: str) -> str:
+        if power := re.fullmatch(r"(-?[\d.]+)e([+-]\d+)", text):
+            return rf"${power[1]} \cdot 10^{{{int(power[2])}}}$"
+        written = "".join(_LATEX.get(letter, letter) for letter in text).replace("--", "-{}-")
+        return re.sub(r"^-(?=[\d.])", "$-$", written)
+
+    # After a line break, LaTeX takes "[" or "*" for the break's argument.
+    first, *others = (
+        re.sub(r"^(?=[\[*])", "{}", " & ".join(map(cell, line))) + r" \\" for line in (head, *rows)
+    )
+    inside = [r"\toprule", first, r"\midrule", *others, r"\bottomrule"]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{cell(title)}}}",
+            rf"  \begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            *(f"    {line}" for line in inside),
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )

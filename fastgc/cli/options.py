@@ -148,6 +148,11 @@ def figures(kind: str, help: str = "") -> Any:
     return option(None, help, f"--{kind}", metavar="FILE", allow_dash=True)
 
 
+def latex() -> Any:
+    """A file of tables for LaTeX."""
+    return option(None, "Also write the tables here, for LaTeX with booktabs.", metavar="FILE")
+
+
 def markdown() -> Any:
     return option(False, "Print tables as Markdown.", "--markdown")
 

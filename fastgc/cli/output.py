@@ -57,9 +57,11 @@ class Output(Options):
 
     json_file: Path | None = None
     csv_file: Path | None = None
+    latex: Path | None = None
     markdown: bool = False
     width: str = "double"
     title: str | None = None
+    tables: list[str] = field(default_factory=list)  # for LaTeX, as they are shown
     failed: list[Exception] = field(default_factory=list)
 
     def check(
@@ -79,7 +81,11 @@ class Output(Options):
                 )
         if self.json_file == self.csv_file == PRINTED:
             raise ValueError("--json and --csv cannot both be printed: name a file for one of them")
-        plain = [self.json_file, self.csv_file, *files]
+        if self.latex is not None and self.latex.suffix.lower() != ".tex":
+            raise ValueError(f"--latex {self.latex}: a file's name must end in .tex")
+        if self.latex is not None and PRINTED in (self.json_file, self.csv_file):
+            raise ValueError("--latex writes the tables that printed figures replace: name files")
+        plain = [self.json_file, self.csv_file, self.latex, *files]
         known = {each.resolve() for each in read if each is not None}
         for path in (*plain, *pictures):
             if path in (None, PRINTED):
@@ -134,6 +140,7 @@ class Output(Options):
                 self.save(path, partial(_write_text, text), "figures")
         with self._apart("standard output", OSError):
             show()
+        self.save(self.latex, partial(_write_text, "\n".join(self.tables)), "tables")
         for each in pictures:
             self.save(each.path, partial(self._draw, each.make), each.what)
 
@@ -176,9 +183,14 @@ class Output(Options):
         self, title: str, columns: Iterable[Column], rows: Iterable[Mapping[str, Any]], **how: Any
     ) -> None:
         """Show figures as `show` does; Markdown has the long headings."""
-        shown = [each for each in columns if each[self.markdown]]
-        heads = [each.long if self.markdown else each.short for each in shown]
-        self.show(title, heads, [[each.text(row) for each in shown] for row in rows], **how)
+        columns, rows = list(columns), list(rows)
+
+        def cells(at: int) -> tuple[list[str], list[list[str]]]:
+            shown = [each for each in columns if each[at]]
+            heads = [each.long if at else each.short for each in shown]
+            return heads, [[each.text(row) for each in shown] for row in rows]
+
+        self.show(title, *cells(self.markdown), paper=cells(1), **how)
 
     def show(
         self,
@@ -187,18 +199,23 @@ class Output(Options):
         rows: Iterable[Sequence[str]],
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
+        paper: tuple[Sequence[str], Iterable[Sequence[str]]] | None = None,
     ) -> None:
-        """Print a table.
+        """Print a table, and keep it for LaTeX: that of `paper`, if it has other columns there.
 
-        In Markdown, `describe` puts the name in the first cell of a row in words, and `several`
-        tables have empty lines between.
+        In Markdown and LaTeX, `describe` puts the name in the first cell of a row in words. In
+        Markdown, `several` tables have empty lines between.
         """
-        from .._base.progress import markdown_table, rich_table
+        from .._base.progress import latex_table, markdown_table, rich_table
+
+        def named(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+            return [[describe(row[0]), *row[1:]] for row in rows]
 
         rows = list(rows)
+        head, body = paper or (heads, rows)
+        self.tables.append(latex_table(title, head, named(body)))
         if self.markdown:
-            named = [[describe(row[0]), *row[1:]] for row in rows]
-            echo(markdown_table(title, heads, named) + "\n" * several)
+            echo(markdown_table(title, heads, named(rows)) + "\n" * several)
         else:
             console = Console()
             with console.capture() as text:  # to print, Console ends the program if a pipe closes
@@ -216,10 +233,11 @@ class Output(Options):
 
 
 class Tables(Output):
-    """Figures as CSV or JSON, or tables of Markdown; the form of pictures."""
+    """Figures as CSV or JSON, or tables of Markdown or LaTeX; the form of pictures."""
 
     csv_file: Path | None = options.figures("csv")
     json_file: Path | None = options.figures("json")
+    latex: Path | None = options.latex()
     markdown: bool = options.markdown()
     width: str = options.width()
     title: str | None = options.title()

@@ -231,6 +231,7 @@ class Histories(Output, panel="What is written"):
     csv_file: Path | None = options.figures(
         "csv", "Write a line for every round, of times, losses and residuals, to this file as CSV"
     )
+    latex: Path | None = options.latex()
     markdown: bool = options.markdown()
     width: str = options.width()
     title: str | None = options.title()

@@ -2,6 +2,8 @@
 
 import io
 import logging
+import unicodedata
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +123,27 @@ def test_rich_table_folds_long_names(monkeypatch):
     assert [each.min_width for each in rich_table("", ["code", "time"], []).columns] == [None, 0]
     with pytest.raises(ValueError, match="zip"):  # a row lacks a number
         rich_table("", ["code", "time"], [["rs"]])
+
+
+def test_latex_table():
+    """What LaTeX takes for more than a letter is written in its own words."""
+    rows = [["[a_b] & ~^#", "1e-16", "-2.5", "50%"], ["*x|`{\\}", "-3e+08", "–2 µs…", "--csv"]]
+    lines = progress.latex_table("error, α ≤ 1", ["a$b", "n²", "time, s", ""], rows).split("\n")
+    assert lines[2:4] == [r"  \caption{error, $\alpha$ $\le$ 1}", r"  \begin{tabular}{lrrr}"]
+    assert [line.strip() for line in lines if line.endswith(r"\\")] == [
+        r"a\$b & n$^2$ & time, s &  \\",
+        r"{}[a\_b] \& \textasciitilde{}\textasciicircum{}\# & $1 \cdot 10^{-16}$ & $-$2.5 & "
+        r"50\% \\",
+        r"{}*x\textbar{}\textasciigrave{}\{\textbackslash{}\} & $-3 \cdot 10^{8}$ & "
+        r"\textendash{}2 \textmu{}s\ldots{} & -{}-csv \\",
+    ]
+
+
+def test_latex_table_has_words_for_all_letters_of_commands():
+    for file in (Path(progress.__file__).parents[1] / "cli").glob("*.py"):
+        for letter in set(file.read_text(encoding="utf-8")):
+            text = progress.latex_table(letter, [""], [])
+            assert text.isascii() or unicodedata.name(letter).startswith("LATIN"), letter
 
 
 def test_markdown_table():

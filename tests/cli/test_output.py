@@ -65,13 +65,34 @@ def test_files_of_every_command(command, times, drawn):
         ("--csv", "out.txt", "--csv out.txt: a file's name must end in .csv"),
         ("--json", ".", "must end in .json"),
         ("--csv", "nowhere/out.csv", "there is no folder nowhere to write out.csv to"),
+        ("--latex", "out.txt", "--latex out.txt: a file's name must end in .tex"),
+        ("--latex", "nowhere/out.tex", "there is no folder nowhere to write out.tex to"),
     ):
         assert says in refused(*small(command), option, wrong)
+    assert "printed figures replace" in refused(*small(command), "--csv", "--latex", "o.tex")
     assert "cannot both be printed" in refused(*small(command), "--csv", "--json", "-")
 
 
+@pytest.mark.parametrize("command", [*SMALL, "fit"])
+def test_tables_for_latex_are_those_in_markdown(command, times):
+    first = done(*small(command), "--latex", "out.tex", "--markdown")
+    assert "tables written to out.tex" in first.stderr
+    assert (times / "out.tex").read_text().count(r"\begin{table}") == first.stdout.count(
+        "\n| --- |"
+    )
+    written = [line.strip() for line in (times / "out.tex").read_text().splitlines()]
+    rows = [line.count(" & ") for line in written if line.endswith(r"\\")]
+    shown = [line for line in first.stdout.splitlines() if line.startswith("|")]
+    assert rows == [line.count(" | ") for line in shown if not line.startswith("| ---")]
+    done(*small(command), "--latex", "again.tex")  # beside the terminal's shorter headings
+    again = (times / "again.tex").read_text().splitlines()
+    heads = [each.strip() for each in again if each.endswith(r"\\")]
+    assert heads[0] == next(line for line in written if line.endswith(r"\\"))
+
+
 # Options of outputs, beside the table.
-OUTPUTS = {command: {"--json": "o.json", "--csv": "o.csv", "--plot": "o.svg"} for command in SMALL}
+FILES = {"--json": "o.json", "--csv": "o.csv", "--latex": "o.tex", "--plot": "o.svg"}
+OUTPUTS = {command: dict(FILES) for command in SMALL}
 OUTPUTS["fit"] = OUTPUTS["codes"]
 OUTPUTS["info"] = {"--json": "o.json"}
 OUTPUTS["simulate"] |= {"--timeline": "t.svg"}
@@ -150,6 +171,8 @@ def test_a_write_that_fails_takes_nothing_with_it(
         assert not failing or (times / failing).read_text() == "old"
     for name in set(outputs.values()) - {failing}:
         text = (times / name).read_text()
+        if name == "o.tex" and not failing:
+            continue  # it has the tables that were shown
         assert text.startswith({"json": ("[", "{"), "svg": "<svg>"}.get(name[-3:].strip("."), ""))
         assert text != "old"
         if name == "o.json":
