@@ -193,7 +193,7 @@ def read_parquet(path: Name) -> tuple[dict[str, Array | str], dict[bytes, bytes]
         dots = ((name, at.start()) for name in kinds for at in re.finditer("[.]", name))
         if len(kinds) < len(schema) or any(name[:dot] in kinds for name, dot in dots):
             raise ValueError("two of its columns go by the same name")
-        _check_pages(file, held.metadata, set(numbers), budget)
+        _check_pages(file, size, set(numbers), budget)
         parts: list[list[Array]] = [[] for _ in numbers]
         rows = max(1, _BATCH // max(1, len(numbers)))
         for batch in held.iter_batches(rows, columns=numbers, use_threads=False):
@@ -207,38 +207,41 @@ def read_parquet(path: Name) -> tuple[dict[str, Array | str], dict[bytes, bytes]
 
 _PARQUET_NUMBERS = re.compile(r"u?int\d+|halffloat|float|double")
 _BATCH = 2**17  # numbers of all columns that are decoded at a time
-_PAGE = 4096  # bytes of the longest header of a page, which has a few numbers
-_HEADER = 512  # bytes that a page of nothing counts as, for the time it takes
+_HEADER = 4096  # bytes of the longest header of a page, which has a few numbers
+_EMPTY = 512  # bytes that a page of nothing counts as, for the time it takes
 
 
-def _check_pages(file: BinaryIO, metadata: Any, names: set[str], budget: Budget) -> None:
+def _check_pages(file: BinaryIO, size: int, names: set[str], budget: Budget) -> None:
     """Spend what pages of these columns unpack to, by their own headers.
 
-    PyArrow unpacks a page to the size in its header, whatever the file's metadata say.
+    PyArrow unpacks a page to the size in its header, whatever the file's metadata say. And it ends
+    the process if one asks it for some metadata that are damaged.
     """
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            if chunk.path_in_schema not in names:
-                continue
-            at, left = chunk.data_page_offset, chunk.num_values
-            if 0 < (chunk.dictionary_page_offset or 0) < at:
-                at = chunk.dictionary_page_offset
-            while left > 0:
-                file.seek(at)
-                header = _Header(file.read(_PAGE))
-                page = header.structure()
-                unpacked, packed = page[2], page[3]
-                data = page.get(5, page.get(8, {1: 0}))  # of version 1 or 2
-                entries = page.get(7, {1: 0})[1]  # of a dictionary
-                if min(unpacked, packed, data[1], entries) < 0:
-                    raise ValueError("a page has a negative size")
-                budget.spend(unpacked + _NUMBER * entries + _HEADER)
-                left -= data[1]
-                at += header.at + packed
+    file.seek(size - 8)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(size - 8 - length)
+    groups = _Thrift(file.read(length)).structure()[4]
+    for chunk in (chunk[3] for group in groups for chunk in group[1]):
+        if b".".join(chunk[3]).decode() not in names:
+            continue
+        left, at, dictionary = chunk[5], chunk[9], chunk.get(11, 0)
+        at = dictionary if 0 < dictionary < at else at
+        while left > 0:
+            file.seek(at)
+            header = _Thrift(file.read(_HEADER))
+            page = header.structure()
+            unpacked, packed = page[2], page[3]
+            values = page.get(5, page.get(8, {1: 0}))[1]  # of version 1 or 2
+            entries = page.get(7, {1: 0})[1]  # of a dictionary
+            if min(unpacked, packed, values, entries) < 0:
+                raise ValueError("a page has a negative size")
+            budget.spend(unpacked + _NUMBER * entries + _EMPTY)
+            left -= values
+            at += header.at + packed
 
 
-class _Header:
-    """Reads a structure without lists, as the header of a page, in Thrift's compact protocol."""
+class _Thrift:
+    """Reads structures in Thrift's compact protocol, as parquet files have them."""
 
     def __init__(self, held: bytes) -> None:
         self.held, self.at = held, 0
@@ -249,21 +252,26 @@ class _Header:
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._integer()
-            fields[number] = self._field(head & 15)
+            if number in fields:  # readers would differ
+                raise ValueError("it has a field twice")
+            kind = head & 15
+            fields[number] = kind == 1 if kind < 3 else self._value(kind)  # 1: true, 2: false
         return fields
 
-    def _field(self, kind: int) -> Any:
-        if kind in (1, 2):  # true and false
-            return kind == 1
+    def _value(self, kind: int) -> Any:
         if kind in (4, 5, 6):
             return self._integer()
         if kind == 12:
             return self.structure()
-        if kind != 8:
-            raise ValueError("a page has a header of another kind")
-        length = self._length()  # of a text
+        if kind == 9:
+            head = self._byte()
+            count = self._length() if head >> 4 == 15 else head >> 4
+            return [self._value(head & 15) for _ in range(count)]
+        length = self._length() if kind == 8 else {1: 1, 2: 1, 3: 1, 7: 8}[kind]
         self.at += length
-        return None
+        if self.at > len(self.held):
+            raise ValueError("it is cut off")
+        return self.held[self.at - length : self.at]
 
     def _byte(self) -> int:
         self.at += 1

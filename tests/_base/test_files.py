@@ -245,6 +245,26 @@ def test_parquet_pages_that_unpack_to_more_than_announced(tmp_path, monkeypatch)
         Empirical.read(path)
 
 
+def test_parquet_metadata_that_contradict_themselves(tmp_path):
+    """A column that has no missing numbers, and statistics of them: PyArrow may end the process."""
+    pytest.importorskip("pyarrow")
+    content = bombs.in_parquet({"a": np.zeros(9)})
+    optional, required = b"\x15\x0a\x25\x02\x18\x01a", b"\x15\x0a\x25\x00\x18\x01a"
+    assert content.count(optional) == 1
+    (tmp_path / "a.parquet").write_bytes(content.replace(optional, required))
+    with pytest.raises(ValueError, match=r"a.parquet is no readable .parquet file: "):
+        Empirical.read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    "held", [b"\x19\xf7" + b"\xff" * 8 + b"\x7f", b"\x18\xff\x7f", b"\x15\x02\x05\x02\x02\x00"]
+)
+def test_thrift_that_is_cut_off_or_has_a_field_twice(held):
+    """The first is a list of 2^63 doubles."""
+    with pytest.raises(ValueError, match=r"cut off|field twice"):
+        files._Thrift(held).structure()
+
+
 # ------------------------------------------------------------------------------- what is raised
 
 
