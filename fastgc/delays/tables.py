@@ -184,7 +184,10 @@ def _kept(times: Floats, names: list[str] | None, others: Container[int]) -> lis
     mixed = not (whole | counted).all()
     # Those of workers are 0, 1, 2, ..., each once or more; beside fractions, others as well.
     few = ((gaps <= 1).all(axis=0) & (times.min(axis=0) <= 1)) | (mixed & (gaps == 0).any(axis=0))
-    ids = whole & ~counted & few & times.any(axis=0)
+    ids = whole & ~counted & few
+    zero = (times == 0).all(axis=0)
+    if zero.any() and not zero.all():
+        raise doubt(zero, "is 0 in every row")
     if ids.any() and not ids.all():
         raise doubt(ids, "holds few integers, as numbers of workers")
     if mixed:
@@ -360,8 +363,11 @@ def _are_names(fields: list[list[str]], value: Callable[[str], float | None]) ->
 def _value(text: str, comma: bool) -> float | None:
     """Return a number, NaN for a missing one; None if the text is neither.
 
-    `comma` says whether a comma may stand before decimals.
+    `comma` says whether a comma may stand before decimals. What begins with 0 and a digit may be
+    the decimals of a number that a comma has cut in two.
     """
+    if text[:1] == "0" and text[1:2].isdigit():
+        return None
     try:
         return float(text)
     except ValueError:
