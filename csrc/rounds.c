@@ -202,30 +202,44 @@ static double tally_ready(rounds *r)
     return INFINITY;
 }
 
+/* Return the sum of a[j] b[j], in as many partial sums at every level: rounding decides nothing elsewhere. */
+static double product_of(const double *a, const double *b, int64_t count)
+{
+    enum { SUMS = 8 };
+    double sum[SUMS] = {0};
+    int64_t j = 0;
+    for (; j + SUMS <= count; j += SUMS)
+        for (int t = 0; t < SUMS; t++)
+            sum[t] += a[j + t] * b[j + t];
+    for (; j < count; j++)
+        sum[0] += a[j] * b[j];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 /* Return whether the first column of the rows so far, and of a further one, is a combination of the others.
  * The row is added to the basis, by Gram-Schmidt. The basis is orthonormal in all columns but the first,
  * which takes part in the same steps. If a row becomes 0 in the others, it must become 0 there, too. */
 static int combines(rounds *r, const double *added)
 {
-    enum { PASSES = 2 }; /* one pass leaves the rounding errors of what it subtracts */
     static const double ZERO = 1e-9, SOLVED = 1e-6;
     const int64_t width = r->plan->width;
     double *const row = r->basis + r->held * width;
     memcpy(row, added, (size_t)width * sizeof *row);
-    double square = 0, most = 1;
-    for (int pass = 0; pass < PASSES; pass++) {
+    double square = product_of(row + 1, row + 1, width - 1), most = 1;
+    /* A pass leaves the rounding errors of what it subtracts. If that was most of the row, a second one
+     * takes them away. */
+    for (int pass = 0; pass < 2; pass++) {
+        const double before = square;
         for (int64_t b = 0; b < r->held; b++) {
             const double *const other = r->basis + b * width;
-            double along = 0;
-            for (int64_t j = 1; j < width; j++)
-                along += other[j] * row[j];
+            const double along = product_of(other + 1, row + 1, width - 1);
             for (int64_t j = 0; j < width; j++)
                 row[j] -= along * other[j];
             most = fmax(most, fabs(along * other[0]));
         }
-        square = 0;
-        for (int64_t j = 1; j < width; j++)
-            square += row[j] * row[j];
+        square = product_of(row + 1, row + 1, width - 1);
+        if (square > before / 2)
+            break;
     }
     const double size = sqrt(square), first = fabs(row[0]);
     if (r->plan->forwards) { /* the first number is what a row has of the target, the others what it has beside */
