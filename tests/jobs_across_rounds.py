@@ -71,7 +71,7 @@ def trained(
     assert sorted(each.job for each in done) == sorted(begun)
     for each in done:
         assert each.gradient.dtype == dtype
-        assert each.residual <= 1e-12
+        assert not each.residual > 1e-12
         truth = sum(np.sin(begun[each.job]).astype(float) * shard for shard in shards)
         np.testing.assert_allclose(each.gradient, truth, atol=1e3 * np.finfo(dtype).eps)
     return done, waits, deaths

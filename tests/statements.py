@@ -87,6 +87,7 @@ ENERGIES = [
     lambda x: 0.0,
     lambda x: 1e-6 * x,
 ]
+CANCELLING = "pairs", "vanishing"
 TELLING = ["all", "nobody", "some"]  # who tells energies
 
 # Trust is an estimate, off by so much at most.
@@ -117,6 +118,10 @@ class Played:
         self.p = int(rng.choice(sizes))
         self._draw_format()
         self.shape = SHAPES[int(rng.integers(len(SHAPES)))]
+        # Whether workers add up in orders of their own; and whether those do so in one call that
+        # tell no energies, as trust takes it.
+        self.own_order = rng.random() < 0.5
+        self.at_once = self.telling != "all" and rng.random() < 0.5
         self._encode()
         for self.turn in range(1 + (rng.random() < 0.1)):  # a round may be used again
             count = 0 if honest else rng.integers(0, self.e + 1)
@@ -165,7 +170,7 @@ class Played:
         g = rng.standard_normal((code.k, self.p))
         if np.dtype(self.formats[0]).kind == "c":
             g = g + 1j * rng.standard_normal(g.shape)
-        if self.shape in ("pairs", "vanishing"):
+        if self.shape in CANCELLING:
             least = -6 if self.shape == "pairs" else -18
             g[1::2] = -g[: 2 * (code.k // 2) : 2] * (1 - 10.0 ** rng.uniform(least, 0))
             if self.shape == "vanishing" and code.k % 2:
@@ -192,10 +197,11 @@ class Played:
                 kind = {"index": index, "message_dtype": self.formats[1]}
                 encoder = code.encoder(worker, self.p, self.formats[0], **kind)
                 held = code.partitions(worker, index)
-                for j in held.tolist():
+                order = self.rng.permutation(held) if self.own_order else held
+                for j in order.tolist():
                     encoder.add(j, g[j])
                 message, energy = encoder.message().copy(), encoder.energy
-                if self.telling != "all":  # whoever tells no energies adds up in one call
+                if self.at_once:
                     message = code.encode(worker, g[held], **kind)
                 self.honest.append((message, energy))
         wide = np.longdouble if g.dtype.kind != "c" else np.clongdouble
@@ -460,8 +466,10 @@ class Played:
         rnd, used = self.rnd, self.rnd.survivors
         if self.lied().intersection(self.code.scheme.messages.workers[used].tolist()):
             return  # what lies change is in the resolution
-        if self.telling != "all" and self.shape in ("pairs", "vanishing"):
-            return  # it does not see what cancels inside messages
+        if self.telling != "all" and not (self.at_once and self.shape not in CANCELLING):
+            return  # it takes messages to be of `Code.encode`, and sees not what cancels in them
+        if self.code.scheme.approximate and rnd.residual() > 1e-9:
+            return  # what is left out may be of any size: it has not come
         off, trusted = self.off(gradient, self.truth), rnd.trust().relative_error
         assert off <= TRUSTED * trusted, f"{self}: error {off:.1e}, trust {trusted:.1e}"
 
@@ -488,8 +496,8 @@ class Played:
                 if explained:
                     gradients.append(gradient)
         assert gradients, f"{self}: the liars explain what the round knows"
-        first = gradients[0]
-        apart = max(np.linalg.norm(a - first) for a in gradients) / np.linalg.norm(first)
+        size = min(map(np.linalg.norm, gradients))
+        apart = max(np.linalg.norm(a - gradients[0]) for a in gradients) / size
         assert apart > limit, f"{self}: raised where nothing is in doubt"
 
     def without(self, lost, kept):
@@ -528,12 +536,13 @@ class Played:
         return float(np.linalg.norm(message.astype(np.clongdouble) / self.size))
 
     def _values(self, numbers):
-        """The messages as numbers; lies that are far too large are shorter, but as wrong."""
+        """The messages as numbers; lies that are far too large are all shorter by one factor."""
         most = 10 * self.largest
+        norms = [self._norm(self.sent[n][0]) for n in numbers]
+        longest = max(max(norms) / most, 1.0)
         rows = [self.sent[n][0].astype(complex) / self.size for n in numbers]
         rows = [
-            row / max(1.0, self._norm(self.sent[n][0]) / most)
-            for n, row in zip(numbers, rows, strict=True)
+            row / (longest if norm > most else 1.0) for row, norm in zip(rows, norms, strict=True)
         ]
         values = np.array(rows)
         if values.dtype.kind == "c" and not np.iscomplexobj(self.sent[0][0]):

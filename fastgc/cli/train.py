@@ -200,6 +200,12 @@ class Faults(Options, panel="Workers that die or compute wrongly"):
         max=MOST_LIARS,
         metavar="WORKERS",
     )
+    limit: float | None = option(
+        None,
+        "With --verify: the largest error, relative to the gradient, that these workers may have "
+        "caused unseen. (default: the root of the messages' precision)",
+        min=0.0,
+    )
 
 
 class Shown(Options, panel="What is shown and drawn"):
@@ -621,7 +627,7 @@ def _round_options(job: _Job) -> RoundOptions:
     from ..engines import RoundOptions
 
     asked = job.asked
-    same = "seed", "message_dtype", "patience", "verify"
+    same = "seed", "message_dtype", "patience", "verify", "limit"
     how: Any = {name: getattr(asked, name) for name in same}
     return RoundOptions(delays=job.source.model, **how)
 

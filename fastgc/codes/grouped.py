@@ -134,12 +134,12 @@ class Grouped(Code):
         message_dtype: DTypeLike | None = None,
         *,
         verify: bool | int = False,
+        limit: float | None = None,
         partial_dtype: DTypeLike | None = None,
     ) -> GroupedRound:
         """A round that decodes some of the groups, each by itself; parameters as in `round`."""
-        return GroupedRound(
-            self, p, dtype, message_dtype, verify=verify, partial_dtype=partial_dtype
-        )
+        named: Any = {"verify": verify, "limit": limit, "partial_dtype": partial_dtype}
+        return GroupedRound(self, p, dtype, message_dtype, **named)
 
     def __repr__(self) -> str:
         return repr(self.scheme)
@@ -270,6 +270,7 @@ class GroupedRound(Gathering):
     dtype, message_dtype, partial_dtype : numpy dtype
         As in `Round`.
     verify : bool or int, default False
+    limit : float, optional
         As in `Code.round`, in each group.
     """
 
@@ -284,11 +285,13 @@ class GroupedRound(Gathering):
         message_dtype: DTypeLike | None = None,
         *,
         verify: bool | int = False,
+        limit: float | None = None,
         partial_dtype: DTypeLike | None = None,
     ) -> None:
         self.code, self.scheme = code, code.scheme
         self.form = self.scheme.format(p, dtype, message_dtype)
-        named: Any = {"verify": verify, "check_finite": True, "partial_dtype": partial_dtype}
+        named: Any = {"verify": verify, "limit": limit, "partial_dtype": partial_dtype}
+        named["check_finite"] = True
         self._rounds = [
             round_of(inner, p, dtype, message_dtype, first_worker=first, **named)
             for inner, first in zip(code.codes, self.scheme.first_worker, strict=False)

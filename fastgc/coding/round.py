@@ -566,14 +566,8 @@ class Round(Gathering):
         return decoded
 
     def residual(self) -> float:
-        """What `gradient` leaves out besides rounding, as `Approximation.residual`.
-
-        It is 0 for codes that are `exact`. For others it is computed from the rows of the messages.
-        """
-        if self.scheme.exact:
-            return 0.0
-        vector = self._vector()
-        return self.scheme.precision.left_out(self.survivors, vector)
+        """What `gradient` leaves out, as `Approximation.residual`: computed from messages' rows."""
+        return self.scheme.residual(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.

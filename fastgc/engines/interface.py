@@ -118,6 +118,8 @@ class RoundOptions:
         of the round, and the report names it. If no more messages can come and the gradient is not
         verified, the round raises `CorruptMessageError` or `UnverifiedError`. Codes with too few
         spare messages are refused.
+    limit : float, optional
+        With `verify`: the largest `Round.resolution` of a verified gradient.
 
     Raises
     ------
@@ -146,6 +148,7 @@ class RoundOptions:
     patience: float = 10.0
     partial: WhenShort = "raise"
     verify: bool | int = False
+    limit: float | None = None
 
     def __post_init__(self) -> None:
         check_model(self.delays)
@@ -158,6 +161,9 @@ class RoundOptions:
         patience = self.patience
         if patience != math.inf:
             patience = check_real("patience", patience)
+        limit = self.limit
+        if limit is not None and limit != math.inf:
+            limit = check_real("limit", limit)
         if self.message_dtype is not None:
             check_dtype(self.message_dtype, halves=True)
         tracker: Any = self.tracker
@@ -175,6 +181,7 @@ class RoundOptions:
             first_round=at_least("first_round", self.first_round, 0),
             patience=patience,
             verify=liars if (liars := liars_of(self.verify)) > 1 else bool(liars),
+            limit=limit,
         )
 
     @classmethod
@@ -223,6 +230,7 @@ class SharedKeywords(TypedDict, total=False):
     patience: float
     partial: WhenShort
     verify: bool | int
+    limit: float | None
 
 
 class RoundKeywords(SharedKeywords, total=False):
@@ -264,9 +272,9 @@ class RoundReport(NamedTuple):
         naming a worker or message that does not exist.
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1
-        (`fastgc.coding.trust.Approximation`). It is 0 for codes that decode by a formula
-        (`fastgc.codes.Scheme.exact`). It is computed for all other codes, and if messages do not
-        suffice. NaN: nothing has been decoded yet.
+        (`fastgc.coding.trust.Approximation`). It is computed if messages do not suffice, and for
+        all codes but those that decode by a formula (`fastgc.codes.Scheme.exact`). NaN: not
+        computed, or nothing has been decoded yet.
     corrupt : tuple of int
         With `verify`: workers whose messages were found to be corrupt, and dropped.
     verified : bool
@@ -292,7 +300,7 @@ class RoundReport(NamedTuple):
     arrivals: Floats
     deaths: int = 0
     refused: int = 0
-    residual: float = 0.0
+    residual: float = math.nan
     corrupt: tuple[int, ...] = ()
     verified: bool = False
     asks: int = 0
@@ -305,7 +313,7 @@ class RoundReport(NamedTuple):
             f"{plural(self.messages, 'message')}",
             f"decoded in {duration(self.decode_seconds)}",
         ]
-        if self.residual:
+        if self.residual > 0:
             said.append(f"residual {self.residual:.3g}")
         for what, workers in (("lost", self.lost), ("corrupt", self.corrupt)):
             if workers:

@@ -437,16 +437,20 @@ def _own_round(code: Code, dtype: np.dtype[Any], form: Format, options: RoundOpt
     types = form.gradient_size, form.gradient_dtype, form.message_dtype
     if code.scheme.holders.stand_ins and not options.verify:
         return ReactiveRound(code, *types, options.tracker, partial_dtype=dtype)
-    return code.round(*types, tracker=options.tracker, verify=options.verify, partial_dtype=dtype)
+    how: Any = {name: getattr(options, name) for name in ("tracker", "verify", "limit")}
+    return code.round(*types, **how, partial_dtype=dtype)
 
 
 def _decode(rnd: Round, out: Array, options: RoundOptions) -> float:
-    """Decode a round to `out`, or approximate as `options.partial` allows; return the residual."""
+    """Decode a round to `out`, or approximate as `options.partial` allows.
+
+    Return the residual; NaN for a code that decodes by a formula, as rounding is all of it.
+    """
     approximation, code = options.partial, rnd.code
     scaled = approximation == "unbiased" and isinstance(code, Code) and code.scheme.approximate
     if approximation == "raise" or (rnd.decodable and not scaled):
         rnd.gradient(out=out)
-        return rnd.residual()
+        return math.nan if code.scheme.exact else rnd.residual()
     if rnd.decodable and options.tracker is not None:
         rnd.gradient(out=out)  # the tracker records it
     return rnd.best(out, approximation).residual

@@ -77,7 +77,7 @@ class Record:
     residual : float
         How far the coefficients of the partial gradients in the gradient are from 1: what an
         approximate code leaves out (``Uncoded(tolerance=)``), or an approximation from too few
-        messages (``partial="best"``). It is 0 for codes that decode by a formula
+        messages (``partial="best"``). NaN: not computed, as for codes that decode by a formula
         (`fastgc.codes.Scheme.exact`); `rounding` has their rounding errors.
     corrupt : tuple of int
         Workers whose messages were found corrupt, and dropped (``verify=True``).
@@ -113,7 +113,7 @@ class Record:
     uploads: int = 0
     samples: int = 0
     deaths: int = 0
-    residual: float = 0.0
+    residual: float = math.nan
     corrupt: tuple[int, ...] = ()
     verified: bool = False
     evaluated: bool = True
@@ -236,10 +236,12 @@ class History:
         return known[-1] if known else math.nan
 
     def residual(self) -> float:
-        """Return the root mean square of `Record.residual` over all rounds; NaN without rounds."""
-        if not self.rounds:
-            return math.nan
-        return math.sqrt(np.mean([r.residual**2 for r in self.rounds]))
+        """Return the root mean square of `Record.residual` over all rounds; NaN if none is known.
+
+        Rounds of which it was not computed decode by a formula, and leave out only rounding.
+        """
+        known = [r.residual for r in self.rounds if not math.isnan(r.residual)]
+        return math.sqrt(sum(x * x for x in known) / len(self.rounds)) if known else math.nan
 
     def spent(self, loss: float) -> Spent | None:
         """Return what the run needed until the training loss was this low; None if never."""

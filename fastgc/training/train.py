@@ -141,9 +141,9 @@ def train(
     **keywords
         Single options of `fastgc.engines.RoundOptions`, which override those of `options`:
         ``delays``, ``seed``, ``timeout``, ``message_dtype``, ``tracker``, ``patience``,
-        ``partial`` and ``verify``. ``survivors`` may also be an
-        earlier run, a `History` or its records: each gradient is then decoded from the messages
-        that it used, in that order, so that parameters are the same to the last bit.
+        ``partial``, ``verify`` and ``limit``. ``survivors`` may also be an earlier run, a `History`
+        or its records: each gradient is then decoded from the messages that it used, in that
+        order, so that parameters are the same to the last bit.
 
         The seed also determines the data's split, mini-batches and the model's initial parameters.
         If a tracker measures errors, this process computes all partial gradients again, in time
@@ -433,6 +433,7 @@ class Training:
             form.gradient_dtype,
             form.message_dtype,
             verify=self.how.verify,
+            limit=self.how.limit,
             partial_dtype=form.partial_dtype,
         )
         same = form.gradient_dtype == gradient.dtype
@@ -448,7 +449,8 @@ class Training:
                 method.receive(group, part.astype(gradient.dtype, copy=False))
             method.gradient(out=gradient)
             spent = cluster.clock() - start
-            return report._replace(decode_seconds=spent, residual=rnd.residual()), rnd.workers
+            left = math.nan if code.scheme.exact else rnd.residual()
+            return report._replace(decode_seconds=spent, residual=left), rnd.workers
 
         return step
 

@@ -336,9 +336,10 @@ def test_options_of_engines_are_passed_on(prepared):
     options = prepared(*small)[1]
     assert [options[name] for name in names] == plain
     assert options["options"] == usual
-    options = prepared(*small, "--patience", "0.5", "--partial", "best", "--verify", "2")[1]
+    options = prepared(*small, "--patience", "0.5", "--partial", "best", "--verify", "2",
+                       "--limit", "0.1")[1]  # fmt: skip
     assert [options[name] for name in names] == plain
-    assert options["options"] == replace(usual, patience=0.5, partial="best", verify=2)
+    assert options["options"] == replace(usual, patience=0.5, partial="best", verify=2, limit=0.1)
     options = prepared(*small, "--message-dtype", "float32", "--seed", "5", "--loss", "0.5",
                        "--batch", "3", "--rounds", "9", "--evaluate-every", "2")[1]  # fmt: skip
     assert options["options"] == replace(usual, message_dtype="float32", seed=5)

@@ -389,6 +389,17 @@ def test_lapse_ends_every_group():
             rnd.gradient(g)
 
 
+def test_verified_rounds_of_groups_have_a_limit():
+    code = Grouped([FractionalRepetition(3, stragglers=2)] * 2)
+    _, messages = sent(code)
+    for limit in (1e-3, 1e-20):
+        rnd = code.group_round(3, verify=True, limit=limit)
+        rnd.reset([0])
+        for worker in range(3):
+            send(rnd, worker, messages[worker])
+        assert rnd.verified == (limit == 1e-3)
+
+
 def test_verified_rounds_of_groups():
     """A corrupt worker is named by its number in the whole code, and its messages are dropped."""
     code = Grouped(

@@ -12,6 +12,7 @@ from fastgc import (
     BinaryCode,
     CyclicRepetition,
     Grouped,
+    LagrangeCode,
     NonFiniteMessageError,
     NotDecodableError,
     Reactive,
@@ -40,6 +41,16 @@ def test_more_messages_make_it_more_precise():
         if t in (code.threshold, code.n):
             errors[t] = float(np.linalg.norm((received.gradient() - truth).astype(float)))
     assert errors[code.n] < errors[code.threshold] / 3
+
+
+def test_residual_of_a_round_is_computed():
+    """Also for a code that decodes by a formula: rounding in the vector leaves something out."""
+    code = LagrangeCode(20, load=4)
+    rnd, messages = code.round(5), encoded(code, partial_gradients(code, 5))
+    for worker in range(code.threshold):
+        rnd.receive(worker, messages[worker])
+    assert code.scheme.exact
+    assert rnd.residual() == code.residual(range(code.threshold)) > 1e-15
 
 
 def test_round_refuses_and_stays_as_it_was():

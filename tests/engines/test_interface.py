@@ -31,6 +31,7 @@ OTHER = {
     "patience": 0.5,
     "partial": "best",
     "verify": True,
+    "limit": 1e-3,
 }
 
 
@@ -134,6 +135,8 @@ WRONG = [
     ({"verify": "yes"}, TypeError, "verify must.*'yes'"),
     ({"verify": 17}, ValueError, "verify must.*17"),
     ({"verify": -1}, ValueError, "verify must"),
+    ({"limit": -1.0}, ValueError, "limit must"),
+    ({"limit": "small"}, TypeError, "limit must"),
 ]
 
 

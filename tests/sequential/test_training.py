@@ -98,7 +98,7 @@ def test_train_models_records():
     )
     for record in patient.rounds:  # all answers of both rounds count
         assert (record.messages, record.uploads, record.survivors) == (8, 8, (0, 1, 2, 3))
-        assert (record.received, record.arrivals, record.residual) == ((), (), 0)
+        assert (record.received, record.arrivals) == ((), ())
         assert record.decode == 0  # in simulated time
 
 

@@ -400,7 +400,7 @@ def test_training_goes_as_without_code_compares_parameters(monkeypatch):
 
     monkeypatch.setattr(checks, "train", unknown)
     with pytest.raises(AssertionError, match="training records nan"):
-        checks.training_goes_as_without_code(Subject(COPIES, 0))
+        checks.training_goes_as_without_code(Subject(fastgc.ReedSolomon(4, stragglers=1), 0))
 
 
 def replacing(**changed):

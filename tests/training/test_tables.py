@@ -72,9 +72,9 @@ def test_comparison_table_of_what_is_rare():
     shown = comparison_table([plain, tracked, dying, rough], 0.1)
     assert shown.head[8:] == ["rounding", "deaths", "left out"]
     assert [row[8:] for row in shown.rows] == [
-        ["nan", "0", "0"],
-        ["2e-10", "0", "0"],
-        ["nan", "3", "0"],
+        ["nan", "0", "–"],
+        ["2e-10", "0", "–"],
+        ["nan", "3", "–"],
         ["nan", "0", "0.35"],
     ]
 
@@ -86,7 +86,7 @@ def test_loss_table():
         "training loss after",
         ["scheme", "load", "left out", "1 s", "2 s", "4 s", "in the end"],
         [
-            ["one", "2.5", "0", "2", "1", "0.667", "0.667"],
+            ["one", "2.5", "–", "2", "1", "0.667", "0.667"],
             ["two", "nan", "0.14", "", "2", "2", "1"],
         ],
     )
