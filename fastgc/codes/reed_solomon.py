@@ -152,8 +152,9 @@ class ReedSolomon(Code):
     enough: on average 6.7 of 20 workers with 4 stragglers, instead of 16. The rank of the rows says
     which messages suffice. So it does if messages are not packed, as each is then two equations for
     real gradients. (If more than 128 columns differ, that takes too long, and rounds wait for n - s
-    messages.) Only the method "auto" decodes from fewer than n - s, by one message of each kind, or
-    by the shortest vector.
+    messages. With ``verify=`` those of more than 64 workers compare no fewer than n - s + 1, unless
+    one of each kind is enough: among many workers only these tell who lies.) Only the method "auto"
+    decodes from fewer than n - s, by one message of each kind, or by the shortest vector.
 
     With more survivors than needed there are many decoding vectors, and some make the gradient more
     precise than others. One of these methods computes the vector:
