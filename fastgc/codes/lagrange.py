@@ -274,7 +274,7 @@ class _Precision(Precision):
     def deviation(self, survivors: Ints, vector: Array) -> Array:
         scheme = self.scheme
         # Deviation of the sum over pairs of blocks: B has a column for each, see `equations`.
-        basis = scheme._basis[survivors].astype(np.result_type(vector, np.longdouble))
+        basis = scheme._basis[survivors]
         total: Array = (vector[:, None] * basis).T @ basis - np.eye(scheme._points)
         return total.real if scheme.is_complex else total
 
