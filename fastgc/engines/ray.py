@@ -6,6 +6,7 @@ the calls that have ended, and arrays are read in place in the object store.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import inspect
 import logging
@@ -45,7 +46,7 @@ from .worker import Worker, failure
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
 _LOG = logging.getLogger("fastgc")
-_END_SECONDS = 60.0  # seconds for Ray to end
+_SECONDS = 60.0  # seconds for Ray to take or to give an object, and to end
 _ANSWER_SECONDS = 10.0  # seconds for an address to answer
 # How clients of HTTP/2 begin, and so of gRPC; the server answers at once.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -164,9 +165,9 @@ class _Actors(Answering):
         remote = ray.remote(**options)(_actor_class(path, this, ray if task.asks else None))
         try:
             self._resources.enter_context(_connection(ray, address, task.code.n))
-            shards = [ray.put(shard) for shard in task.shards]
+            shards = [self._put(shard) for shard in task.shards]
             self._data = replace(task, shards=shards).data
-            self._common = ray.put(task.without_data())
+            self._common = self._put(task.without_data())
             self._new = remote.remote
             self._actors = [self._new() for _ in range(task.code.n)]
             for worker in range(task.code.n):
@@ -180,6 +181,13 @@ class _Actors(Answering):
             for actor in self._actors:
                 self._ray.kill(actor)
         self._resources.close()
+
+    def _put(self, thing: Any) -> Any:
+        """Put something into the object store of this machine."""
+        try:
+            return in_time(lambda: self._ray.put(thing), _SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"Ray on this machine has not answered for {_SECONDS:g} s") from None
 
     def _start(self, worker: int) -> None:
         # In lists, references are fetched by the actor itself, which can report what went wrong.
@@ -199,7 +207,7 @@ class _Actors(Answering):
         self._further.clear()
         self._number = number
         # Through the object store small parameters would make a call half as long again.
-        self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._ray.put(theta)
+        self._theta = theta.copy() if theta.nbytes <= _INLINE_BYTES else self._put(theta)
 
     def hand(self, worker: int, first: int, delay: float) -> None:
         self._call(_Call(worker, self._number, first, delay))
@@ -237,14 +245,14 @@ class _Actors(Answering):
         if ended and others:
             ended += self._ray.wait(others, num_returns=len(others), timeout=0)[0]
         try:
-            values = self._ray.get(ended)
+            values = self._ray.get(ended, timeout=_SECONDS)
         except self._ray.exceptions.RayError:
             values = [self._value(call) for call in ended]
         return [(self._calls.pop(call), value) for call, value in zip(ended, values, strict=True)]
 
     def _value(self, call: Any) -> Any:
         try:
-            return self._ray.get(call)
+            return self._ray.get(call, timeout=_SECONDS)
         except self._ray.exceptions.RayError as error:
             return error
 
@@ -450,8 +458,8 @@ def _shut_down(ray: Any) -> None:
     options = {"wait_for_processes": True} if waits else {}
     node = getattr(ray._private.worker, "_global_node", None)
     try:
-        in_time(lambda: ray.shutdown(**options), _END_SECONDS)
+        in_time(lambda: ray.shutdown(**options), _SECONDS)
     except TimeoutError:  # one of its processes is stopped, or its machine is gone
-        _LOG.warning("Ray has not ended within %g s: what was started here is killed", _END_SECONDS)
-        if node is not None:
-            node.kill_all_processes(check_alive=False, allow_graceful=False)
+        _LOG.warning("Ray has not ended within %g s: it is killed when the program ends", _SECONDS)
+        if node is not None:  # not now: programs whose Ray is killed are ended by it
+            atexit.register(node.kill_all_processes, check_alive=False, allow_graceful=False)

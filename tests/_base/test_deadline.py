@@ -83,7 +83,7 @@ WAITS = {
         engines/local: _Processes._stop _Processes.listen
         engines/mpi: _exits_told.say_and_abort _Job.__init__ _Orders.sleep _Pause.__call__
         engines/processes: start
-        engines/ray: _Actors._ended _Side.message _check_answers _shut_down
+        engines/ray: _Actors._ended _Actors._put _Side.message _check_answers _shut_down
         engines/torch: _Job.__init__ _Link._connect _Link.kill _Link.late _Orders.sleep
         engines/torch: _Ranks.close _serve
         engines/worker: Worker.send_all

@@ -275,7 +275,7 @@ def test_command(tmp_path):
     ).end()
     assert job.process.returncode == 0, job.err
     assert job.out.count("3 rounds each") == 1
-    assert job.err.count("history written") == 1
+    assert job.err.count("figures written") == 1
     assert file.exists()
 
 
