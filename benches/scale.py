@@ -42,9 +42,24 @@ NAMES = (
     "reactive",
     "graph",
 )
-SIZES = (1000, 10_000, 100_000, 1_000_000)
+SIZES = (10, 100, 1000, 10_000, 100_000, 1_000_000)
+MILLION = "uncoded", "fractional", "binary", "rs"  # others are tried with up to 100,000 workers
 STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 10
-VERBS = ("make", "decodable", "vector", "trust", "encode", "round", "simulate")
+VERBS = (
+    "make",
+    "matrix row",
+    "decodable",
+    "vector",
+    "residual",
+    "trust",
+    "encode",
+    "bind encoder",
+    "decode",
+    "bind",
+    "bound call",
+    "round",
+    "simulate",
+)
 COMMANDS = (
     "codes rs",
     "codes binary",
@@ -121,6 +136,9 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
     survivors = scheme.messages.of(rng.permutation(code.n)[:workers])
     counts = scheme.messages.counts
     gradients = np.ones((code.k, ELEMENTS)) if code.k * ELEMENTS < 1 << 26 else None
+    held = gradients[code.partitions(0, 0)]
+    messages = np.ones((sum(counts), code.message_size(ELEMENTS)))
+    bound: list[Any] = []
 
     def one_round() -> Any:
         rnd = code.round(ELEMENTS)
@@ -133,10 +151,16 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
 
     late = delays.Exponential(0.01)
     for verb, call in (
+        ("matrix row", lambda: (code.partitions(0, 0), code.coefficients(0, 0))),
         ("decodable", lambda: code.decodable(survivors)),
         ("vector", lambda: code.decoding_vector(survivors)),
+        ("residual", lambda: code.residual(survivors)),
         ("trust", lambda: code.trust(survivors)),
-        ("encode", lambda: code.encode(0, gradients[code.partitions(0, 0)])),
+        ("encode", lambda: code.encode(0, held)),
+        ("bind encoder", lambda: code.bind_encoder(0, held)),
+        ("decode", lambda: code.decode(survivors, messages[survivors], p=ELEMENTS)),
+        ("bind", lambda: bound.append(code.bind(messages, p=ELEMENTS))),
+        ("bound call", lambda: bound[0](survivors)),
         ("round", one_round),
         ("simulate", lambda: simulation.simulate(code, late, rounds=ROUNDS)),
     ):
@@ -253,6 +277,8 @@ def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
     for name in names.split(","):
         rows: dict[int, dict[str, Any]] = {}
         for n in sizes:
+            if n > 100_000 and name not in MILLION:
+                break
             rows[n] = row = measured(name, n, limit)
             if "error" in row:
                 print(f"{name}, n = {n}: {row['error']}", file=sys.stderr)
