@@ -51,7 +51,7 @@ enum { SIDE = FGC_SIDE, ROW = FGC_ROW, EIGHT = 8 };
         }                                                                                          \
         for (int i = 0; i < SIDE * SIDE; i++)                                                      \
             for (int part = 0; part <= paired; part++)                                             \
-                out[paired ? 2 * i + part : i] = total[part][0][i];                                \
+                out[paired ? 2 * i + part : i] = total[part][i / SIDE][i % SIDE];                  \
         return sum_of_lanes(square);                                                               \
     }
 FGC_KINDS(PROJECT_ROW)
