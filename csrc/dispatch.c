@@ -106,6 +106,7 @@ const char *const fgc_declared[] = {
 /* How a public function of each type ends. */
 #define RETURN_void
 #define RETURN_int return
+#define RETURN_int64_t return
 #define RETURN_double return
 #define RETURN_fgc_status return
 

@@ -7,33 +7,78 @@
  * with 512, 2.8 and 2.9. */
 enum { SIDE = FGC_SIDE, ROW = FGC_ROW, EIGHT = 8 };
 
-/* sums[j] += the products of a row's elements with the numbers of column j; paired: of those in even places,
- * and in sums[SIDE + j] of those in odd places. Returns the sum of squares in lanes. */
-#define PROJECT_ROW(kind, read, real)                                                              \
-    static FGC_INLINE vector project_row_##kind(const read *x, int64_t len, const double *right,   \
-                                                int paired, double *sums)                          \
+/* Read eight elements as vectors of doubles. */
+static FGC_INLINE void eight_double(const double *x, vector *v)
+{
+    for (int t = 0; t < EIGHT / LANES; t++)
+        v[t] = load(x + LANES * t);
+}
+
+static FGC_INLINE void eight_float(const float *x, vector *v)
+{
+    for (int t = 0; t < EIGHT / LANES; t++) {
+#if defined(__AVX512F__)
+        v[t] = (vector)_mm512_cvtps_pd(_mm256_loadu_ps(x + LANES * t));
+#elif defined(__AVX__)
+        v[t] = (vector)_mm256_cvtps_pd(_mm_loadu_ps(x + LANES * t));
+#else
+        for (int i = 0; i < LANES; i++)
+            v[t][i] = x[LANES * t + i];
+#endif
+    }
+}
+
+#define EIGHT_HALVES(kind)                                                                         \
+    static FGC_INLINE void eight_##kind(const kind *x, vector *v)                                  \
     {                                                                                              \
-        vector square = {0}, sum[SIDE] = {{0}};                                                    \
-        for (int64_t c = 0; c < len; c += EIGHT, right += SIDE * EIGHT) {                          \
-            double some[EIGHT] = {0};                                                              \
-            if (len - c < EIGHT)                                                                   \
-                for (int64_t t = 0; t < len - c; t++)                                              \
-                    some[t] = value_##kind(x[c + t]);                                              \
-            else                                                                                   \
-                for (int t = 0; t < EIGHT; t++)                                                    \
-                    some[t] = value_##kind(x[c + t]);                                              \
-            for (int t = 0; t < EIGHT; t += LANES) {                                               \
-                const vector v = load(some + t);                                                   \
-                square += v * v;                                                                   \
-                FGC_UNROLL                                                                         \
-                for (int j = 0; j < SIDE; j++)                                                     \
-                    sum[j] += v * load(right + EIGHT * j + t);                                     \
-            }                                                                                      \
+        float some[EIGHT];                                                                         \
+        for (int t = 0; t < EIGHT; t++)                                                            \
+            some[t] = value_##kind(x[t]);                                                          \
+        eight_float(some, v);                                                                      \
+    }
+EIGHT_HALVES(half)
+EIGHT_HALVES(bfloat)
+
+/* sum[j] += the products of eight elements with the numbers of column j; *square += their squares. */
+static FGC_INLINE void add_eight(const vector *v, const double *right, vector *sum, vector *square)
+{
+    FGC_UNROLL
+    for (int t = 0; t < EIGHT / LANES; t++) {
+        *square += v[t] * v[t];
+        FGC_UNROLL
+        for (int j = 0; j < SIDE; j++)
+            sum[j] += v[t] * load(right + EIGHT * j + LANES * t);
+    }
+}
+
+/* sums[j] = the products of a row's elements with the numbers of column j, added up; paired: those in even
+ * places, and in sums[SIDE + j] those in odd places. The sum of squares is added to lanes. */
+#define PROJECT_ROW(kind, read, real)                                                              \
+    static FGC_INLINE void project_row_##kind(const read *x, int64_t len, const double *right,     \
+                                              int paired, double *sums, vector *squares)           \
+    {                                                                                              \
+        vector square = *squares, sum[SIDE] = {{0}}, v[EIGHT / LANES];                             \
+        int64_t c = 0;                                                                             \
+        for (; c + EIGHT <= len; c += EIGHT) {                                                     \
+            eight_##kind(x + c, v);                                                                \
+            add_eight(v, right + SIDE * c, sum, &square);                                          \
         }                                                                                          \
-        for (int j = 0; j < SIDE; j++)                                                             \
-            for (int t = 0; t < LANES; t++)                                                        \
-                sums[paired && t % 2 ? SIDE + j : j] += sum[j][t];                                 \
-        return square;                                                                             \
+        if (c < len) {                                                                             \
+            read last[EIGHT] = {0};                                                                \
+            memcpy(last, x + c, (size_t)(len - c) * sizeof *x);                                    \
+            eight_##kind(last, v);                                                                 \
+            add_eight(v, right + SIDE * c, sum, &square);                                          \
+        }                                                                                          \
+        *squares = square;                                                                         \
+        for (int j = 0; j < SIDE; j++) {                                                           \
+            double even = 0, odd = 0;                                                              \
+            for (int t = 0; t < LANES; t += 2) {                                                   \
+                even += sum[j][t];                                                                 \
+                odd += sum[j][t + 1];                                                              \
+            }                                                                                      \
+            sums[j] = paired ? even : even + odd;                                                  \
+            sums[SIDE + j] = odd;                                                                  \
+        }                                                                                          \
     }                                                                                              \
                                                                                                    \
     double FGC_AT_LEVEL(fgc_project_part_##kind)(const read *x, int64_t len, const double *left,   \
@@ -42,8 +87,8 @@ enum { SIDE = FGC_SIDE, ROW = FGC_ROW, EIGHT = 8 };
         double total[2][SIDE][SIDE] = {{{0}}};                                                     \
         vector square = {0};                                                                       \
         for (; len > 0; x += ROW, len -= ROW, left += SIDE) {                                      \
-            double sums[2 * SIDE] = {0};                                                           \
-            square += project_row_##kind(x, len < ROW ? len : ROW, right, paired, sums);           \
+            double sums[2 * SIDE];                                                                 \
+            project_row_##kind(x, len < ROW ? len : ROW, right, paired, sums, &square);            \
             for (int part = 0; part <= paired; part++)                                             \
                 for (int i = 0; i < SIDE; i++)                                                     \
                     for (int j = 0; j < SIDE; j++)                                                 \

@@ -198,16 +198,9 @@ class BinaryScheme(Scheme):
 
     def parity(self, survivors: Ints, most: int = CHECKS) -> Parity:
         """The messages around a circle of blocks add up to zero."""
-        cycles = self.rule.cycles(survivors)
-        none = np.empty(0, dtype=np.int64)
-        sizes = np.concatenate([none, *(np.full(*at.shape) for at, _ in cycles)])
-        return Parity(
-            np.cumsum(sizes) - sizes,
-            np.concatenate([none, *(at.ravel() for at, _ in cycles)]),
-            np.concatenate([none, *(np.tile(signs, len(at)) for at, signs in cycles)], dtype=float),
-            np.zeros(sizes.size),
-            np.stack([self._start[survivors], self._stop[survivors]], axis=1),
-        )
+        edges = self.rule.edges(survivors)
+        first, position, coefficient = self.rule.circles(edges)
+        return Parity(first, position, coefficient, np.zeros(first.size), edges)
 
 
 # Where the block of each worker begins and ends.

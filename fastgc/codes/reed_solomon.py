@@ -606,7 +606,7 @@ class ReedSolomonScheme(Scheme):
             place = survivors[at] - self._any_plan.tables.start[b]
             exponent = q * place * moments[:, None] % m
             checks.append((Parity.of(a[at] * roots(m)[exponent]), at))
-        return Parity.beside(checks)
+        return Parity.beside(checks) if len(checks) > 1 else checks[0][0]
 
     @property
     def _circles(self) -> list[tuple[int, int]]:

@@ -169,13 +169,13 @@ class CellScheme(SumScheme):
         cell = self.cells.cell[survivors]
         first = self.cells.first(survivors)[cell]
         copies = np.flatnonzero(first != np.arange(survivors.size))
-        return Parity(
-            2 * np.arange(copies.size),
-            np.stack([copies, first[copies]], axis=1).ravel(),
-            np.tile([1.0, -1.0], copies.size),
-            np.zeros(copies.size),
-            np.stack([np.zeros_like(cell), cell + 1], axis=1),
-        )
+        position, coefficient = np.empty((copies.size, 2), np.int64), np.empty((copies.size, 2))
+        position[:, 0], position[:, 1] = copies, first[copies]
+        coefficient[:] = 1.0, -1.0
+        ends = np.zeros((survivors.size, 2), dtype=np.int64)
+        ends[:, 1] = cell + 1
+        begins, exact = np.arange(0, 2 * copies.size, 2), np.zeros(copies.size)
+        return Parity(begins, position.ravel(), coefficient.ravel(), exact, ends)
 
     @cached_property
     def threshold(self) -> int:

@@ -95,6 +95,16 @@ class Precision:
         return np.array(norms) / self.scheme.k
 
     @cached_property
+    def unevenness(self) -> float:
+        """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
+        largest = 0.0
+        for _, values in self.scheme.message_rows():
+            sizes = np.abs(values)
+            if sizes.any():
+                largest = max(largest, float(np.linalg.norm(sizes) / sizes[sizes > 0].min()))
+        return largest
+
+    @cached_property
     def row_sums(self) -> Floats:
         """Sum of ``|B_ij|`` over each message; Inf beyond float64."""
         return np.array([float(np.abs(values).sum()) for _, values in self.scheme.message_rows()])

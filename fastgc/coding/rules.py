@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._base.arrays import Bools, Floats, Ints
-from ..numerics.graphs import Network, components, parallel
+from ..numerics.graphs import components
 from ..numerics.solve import SOLVED, Equations, least_squares, row_sizes
 from .arguments import check_between
 
@@ -135,54 +135,26 @@ class Tiling(NamedTuple):
     stop: Ints
     k: int
 
-    def cycles(self, survivors: Ints) -> list[tuple[Ints, list[int]]]:
+    def edges(self, survivors: Ints) -> Ints:
+        """Where the survivors' intervals start and stop, a row each."""
+        ends = np.empty((survivors.size, 2), dtype=np.int64)
+        ends[:, 0], ends[:, 1] = self.start[survivors], self.stop[survivors]
+        return ends
+
+    def circles(self, edges: Ints) -> tuple[Ints, Ints, Floats]:
         """Return a basis of the combinations of messages with coefficients 1 and -1 that are zero.
 
-        Each further copy of an edge forms a cycle with the first copy. Each edge outside a spanning
-        forest closes a cycle with the shortest paths in the forest to its ends. Each entry of the
-        list has cycles of one length: positions of their messages, a row a cycle, and coefficients.
+        They are the circles of a graph: see edge_circles in csrc/kernels.def. The result is where
+        the entries of each begin, the entries' positions, and their coefficients.
         """
-        ends = np.stack([self.start, self.stop], axis=1)[survivors]
-        strands = parallel(ends, np.arange(survivors.size))
-        first = {pair: int(copies[0]) for pair, copies in strands.items()}
-        more = [copies.size - 1 for copies in strands.values()]
-        again = np.concatenate([survivors[:0], *(copies[1:] for copies in strands.values())])
-        found = []
-        if again.size:
-            copied = np.repeat(list(first.values()), more)
-            found.append((np.stack([again, copied], axis=1), [1, -1]))
-        near: dict[int, list[int]] = {}
-        for start, stop in first:
-            near.setdefault(start, []).append(stop)
-            near.setdefault(stop, []).append(start)
-        above: dict[int, int] = {}
-        depth: dict[int, int] = {}
-        for root in near:
-            if root in depth:
-                continue
-            depth[root] = 0
-            ahead = deque([root])
-            while ahead:
-                here = ahead.popleft()
-                for there in near[here]:
-                    if there not in depth:
-                        depth[there] = depth[here] + 1
-                        above[there] = here
-                        ahead.append(there)
-        for (start, stop), at in first.items():
-            if above.get(start) == stop or above.get(stop) == start:
-                continue
-            cycle, signs = [at], [1]
-            here, there, way = start, stop, 1
-            while here != there:  # one step up, from the deeper of the two
-                if depth[here] < depth[there]:
-                    here, there, way = there, here, -way
-                up = above[here]
-                cycle.append(first[min(here, up), max(here, up)])
-                signs.append(way if up < here else -way)
-                here = up
-            found.append((np.array([cycle]), signs))
-        return found
+        circles, points = kernels.unchecked.edge_circles, self.k + 1
+        told = np.empty(2, dtype=np.int64)
+        circles(edges, points, None, None, None, told)
+        count, entries = told.tolist()
+        first, position = np.empty(count, np.int64), np.empty(entries, np.int64)
+        coefficient = np.empty(entries)
+        circles(edges, points, first, position, coefficient, told)
+        return first, position, coefficient
 
     def missing(self, survivors: Ints) -> int:
         if survivors.size > _MANY:
@@ -641,6 +613,25 @@ def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
     return n - 1
 
 
+def spare_tally(rule: Rule, liars: int) -> Tally | None:
+    """A tally that suffices once any so many workers may be spared, or before; None: unknown.
+
+    It suffices just then for `Blocks` and `Cells` of which each worker sends one message.
+    """
+    if isinstance(rule, Blocks):
+        need = np.where(rule.need > 0, rule.need + liars, 0)
+        return _CountingTally(rule._replace(need=need).enough())
+    if isinstance(rule, Cells):
+        enough = rule.enough()
+        return _CountingTally(enough._replace(need=enough.need + liars))
+    if isinstance(rule, Tiling):  # each end of a path is that of another message
+        begins, ends = rule.start == 0, rule.stop == rule.k
+        if not (begins & ends).any():
+            block = np.where(begins, 0, np.where(ends, 1, 2))
+            return Blocks(block, np.array([liars + 1, liars + 1, 0])).tally()
+    return None
+
+
 # Most sets of workers that are taken away in turn to see whether the others suffice.
 SETS_TAKEN_AWAY = 500
 
@@ -663,7 +654,14 @@ def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
             theirs = sender[mine[np.argsort(rule.number[mine])]]
             found = min(found, withstands(each, came, theirs, most))
         return found
-    workers, worker = np.unique(sender[survivors], return_inverse=True)
+    mine = sender[survivors]
+    if isinstance(rule, Tiling) and len(set(mine.tolist())) == mine.size:
+        edges, points = rule.edges(survivors), rule.k + 1
+        flow: int = kernels.unchecked.edge_flow(edges, points, 0, rule.k, most + 1)
+        if flow < 0:
+            raise MemoryError
+        return flow - 1
+    workers, worker = np.unique(mine, return_inverse=True)
     if isinstance(rule, Blocks):
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)
         np.add.at(sent, (rule.block[survivors], worker), 1)
@@ -678,10 +676,6 @@ def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
         holders = held.sum(axis=1)
         enough = [t for t in range(most + 1) if rule.weight[holders > t].sum() >= rule.need]
         return len(enough) - 1
-    if isinstance(rule, Tiling) and workers.size == survivors.size:
-        ends = np.stack([rule.start, rule.stop], axis=1)
-        network = Network(parallel(ends, survivors))
-        return network.flow(0, rule.k, most + 1)[0] - 1
     if rule.missing(survivors):
         return -1
     found = 0

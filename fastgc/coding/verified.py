@@ -14,6 +14,7 @@ from ..errors import NonFiniteMessageError
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, Projecting
 from .round import Round
+from .rules import Blocks, Cells, spare_tally
 from .scheme import Coded, Decoder
 from .trust import Trust, Watch
 from .verify import Finding, Inspector, Sketch, Unseen, default_limit, liars_of
@@ -91,18 +92,25 @@ class VerifiedRound(Round):
         self._inspector = Inspector(self.scheme, self._sent, self._liars)
         self._inspector.require_enough()
         self._choose = Decoder(self.scheme, self.form.unit)
+        self._all_spares = spare_tally(self.scheme.rule, self._liars)
+        alone = max(self.scheme.messages.counts) == 1
+        self._known = alone and isinstance(self.scheme.rule, Blocks | Cells)  # by the tally
+        self._corrupt: list[int] = []
         return self._inspector.projection.numbers
 
     def reset(self) -> None:
         """Forget all messages."""
-        # Messages that are dropped do not count.
-        self._tally = self._tally or self.scheme.rule.tally()
+        if self._corrupt:
+            self._tally = self._of_all
+        self._spares, self._spare = self._all_spares, self._all_spares is None
+        if self._spares is not None:
+            self._spares.reset()
         super().reset()
         self._inspector.reset()
         self._finding: Finding | None = None  # about the messages so far; None: not looked at
         self._answer: Answer | None = None  # the last that was found
         self._look_again = 0  # not before so many messages came
-        self._corrupt: list[int] = []
+        self._corrupt = []
 
     @property
     def corrupt(self) -> list[int]:
@@ -184,7 +192,10 @@ class VerifiedRound(Round):
     def _took(self, number: int, reals: Array, status: int) -> bool:
         self._finding = None
         self._ready = False
-        return super()._took(number, reals, Status.TOO_FEW)
+        if self._spares is not None:
+            self._spare = self._spares.add(number)
+        # C counts messages that were dropped, too.
+        return super()._took(number, reals, Status.TOO_FEW if self._corrupt else status)
 
     def _enough(self) -> bool:
         return self._settled() and super()._enough()
@@ -216,15 +227,20 @@ class VerifiedRound(Round):
     def _settled(self) -> bool:
         """Whether further messages could say no more about what is decoded now."""
         complete = self._complete
-        if self._arrivals.count < self._look_again and not complete:
-            return False
         if self._fine(self._answer):  # what comes later cannot change that
             return True
-        kept, liars = self._kept, self._inspector.liars
-        spare = self._inspector.withstands(self._numbers[kept])
-        if 0 <= spare < liars and not complete and not self.scheme.approximate:
-            self._look_again = self._arrivals.count + liars - spare
+        if self._arrivals.count < self._look_again and not complete:
             return False
+        if not (self._spare or complete or self.scheme.approximate):
+            return False
+        if not (self._known or complete or self.scheme.approximate):
+            liars, spare = (
+                self._inspector.liars,
+                self._inspector.withstands(self._numbers[self._kept]),
+            )
+            if 0 <= spare < liars:
+                self._look_again = self._arrivals.count + liars - spare
+                return False
         finding, came = self._look(), self._arrivals.count
         unknown = finding.explanations(self._inspector.liars) is None
         self._look_again = came + max(1 + int(MORE * came), finding.more if unknown else 1)
@@ -254,22 +270,23 @@ class VerifiedRound(Round):
             return None
         kept, best = self._kept, None
         numbers = self._numbers[kept]
-        senders = self.scheme.messages.workers[numbers]
         for aside in sets[:SETS_ASIDE]:
-            used = ~np.isin(senders, aside)
-            if aside and self.scheme.rule.missing(numbers[used]):
-                continue
+            at = np.arange(kept.size)
+            if aside:
+                at = np.flatnonzero(~np.isin(self.scheme.messages.workers[numbers], aside))
+                if self.scheme.rule.missing(numbers[at]):
+                    continue
             try:
-                vector = self._choose(numbers[used]).copy()
+                vector = self._choose(numbers[at]).copy()
             except OverflowError:  # the gradient would be useless
                 continue
-            clean = self._without_dust(vector, numbers[used])
-            for each in (vector, clean) if (clean != vector).any() else (vector,):
+            clean = self._without_dust(vector, numbers[at])
+            for each in (vector,) if clean is vector else (vector, clean):
                 full = np.zeros(kept.size, dtype=each.dtype)
-                full[used] = each
+                full[at] = each
                 unseen = self._inspector.unseen(full, sets)
                 if best is None or unseen.error < best.unseen.error:
-                    best = Answer(kept[used], each, unseen)
+                    best = Answer(kept[at], each, unseen)
                 if self._fine(best):
                     return best
         return best
@@ -280,7 +297,8 @@ class VerifiedRound(Round):
         Else 1e-17 times a lie may be more than the gradient.
         """
         sizes = np.abs(vector) ** 2 * self.scheme.precision.row_norms[numbers]
-        return np.where(sizes > DUST**2 * sizes.max(initial=0.0), vector, 0)
+        kept = sizes > DUST**2 * sizes.max(initial=0.0)
+        return vector if (kept | (vector == 0)).all() else np.where(kept, vector, 0)
 
     def _vector(self, method: str = "auto") -> Array:
         self._look()
@@ -295,14 +313,19 @@ class VerifiedRound(Round):
 
     def _drop(self, workers: Sequence[int]) -> None:
         """Drop all messages of these workers."""
+        if not self._corrupt:
+            self._of_all = self._tally
         self._corrupt = self._corrupt + list(workers)
         self._inspector.liars = max(0, self._inspector.liars - len(workers))
         self._look_again = 0
-        tally = self._tally
-        assert tally is not None
-        tally.reset()
-        came = [tally.add(number) for number in self._numbers[self._kept].tolist()]
+        self._tally = tally = self.scheme.rule.tally()
+        kept = self._numbers[self._kept].tolist()
+        came = [tally.add(number) for number in kept]
         self._decodable = bool(came) and came[-1]
+        self._spares = spare_tally(self.scheme.rule, self._inspector.liars)
+        if self._spares is not None:
+            came = [self._spares.add(number) for number in kept]
+            self._spare = bool(came) and came[-1]
 
     def _require_verified(self) -> None:
         if not self.verified and self._decodable:

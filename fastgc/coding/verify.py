@@ -81,28 +81,29 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterator
-from functools import cached_property
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Bools, Floats, Ints, is_zero, least_number, unit_roundoff
+from .._base.arrays import Array, Floats, Ints, is_zero, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
+from ..kernels import unchecked
 from ..kernels.arrivals import ROW, SIDE, Arrivals
 from ..kernels.rows import DOUBLE, Projecting
 from ..numerics.parity import (
     CHECKS,
     SAFETY,
     Failure,
+    Parity,
     Sets,
     blame,
-    root_mean_square,
 )
 from .format import Format
 from .rules import Blocks, Span, withstands
-from .scheme import Scheme, message_row
+from .scheme import Scheme
 
 # Largest number of liars that a round looks for.
 MOST_LIARS = 16
@@ -190,11 +191,10 @@ class Projection:
     def renew(self) -> None:
         """Draw other vectors."""
         left, right, paired = self.numbers
-        self._rng.random(out=left)
+        random = self._rng.random
+        random(out=left)
         right[:] = (
-            self._rng.random((*right.shape[:2], 4)).repeat(2, axis=2)
-            if paired
-            else self._rng.random(right.shape)
+            random((*right.shape[:2], 4)).repeat(2, axis=2) if paired else random(right.shape)
         )
         for drawn, unit in ((left, 1.0), (right, self.unit)):
             drawn -= 0.5
@@ -203,8 +203,9 @@ class Projection:
     def norms(self, squares: Floats, messages: list[Array]) -> Floats:
         """Return messages' norms, from their sums of squares unless these over- or underflow."""
         found: Floats = np.sqrt(squares) * self.unit
-        for at in np.flatnonzero(~((squares > SMALL**2) & (squares < math.inf))).tolist():
-            found[at] = self._norm(messages[at])
+        if not SMALL**2 < squares.min(initial=1) <= squares.max(initial=1) < math.inf:
+            for at in np.flatnonzero(~((squares > SMALL**2) & (squares < math.inf))).tolist():
+                found[at] = self._norm(messages[at])
         return found
 
     def _norm(self, message: Array) -> float:
@@ -318,11 +319,20 @@ class Inspector:
         # Squared errors: for a message of norm 1, and for one of energy 1. If partial gradients are
         # equal, so are the roundings of their sums, which are half of the message on average.
         alike = sums * steps / (2 * SAFETY)
-        self._own = rounding**2 + DOUBLE**2 * projection.passes + alike**2
-        self._terms = (sums * steps + partial * before) ** 2
+        own = rounding**2 + DOUBLE**2 * projection.passes + alike**2
+        terms = (sums * steps + partial * before) ** 2
         with np.errstate(all="ignore"):
             self._norms = np.sqrt(scheme.precision.row_norms * scheme.k)
-        self._underflow = math.sqrt(steps + before) * projection.underflow
+        underflow = math.sqrt(steps + before) * projection.underflow
+        # What is below the squares of float64 is not in an energy.
+        below = math.ldexp(math.sqrt(scheme.load), -511) * projection.unit
+        spread = 0.0 if scheme.data.coded else (1 + 1e-6) * scheme.precision.unevenness
+        # Without an energy, partial gradients may be 8,000 times as long as their message (float32:
+        # 50 times).
+        untold = 1 / math.sqrt(default_limit(form))
+        largest = LARGEST_ROOT * projection.unit
+        given = own, terms, underflow, below, scheme.load, largest, spread, untold
+        self._limits = np.array([*given, FINEST, HUGE, SAFETY, SMALL**2])
         # The gradient is rounded, too, and may be less precise than the messages.
         parts = np.empty(0, form.gradient_dtype).real.dtype.itemsize
         reals = form.gradient_size * form.gradient_dtype.itemsize // parts
@@ -388,48 +398,39 @@ class Inspector:
         self.inspect(everyone, Sketch(values, self._norms, self._norms))
         return self.unseen(self._scheme.vector(everyone), [()]).error
 
-    @np.errstate(all="ignore")
     def inspect(self, survivors: Ints, sketch: Sketch) -> Finding:
         """Apply the checks to messages; `survivors` are their numbers."""
+        scheme, senders = self._scheme, self._senders[survivors]
         values, sizes, inside, self._zero = sketch
-        top = self._usual(survivors, sizes).max(initial=0.0) or sizes.max(initial=0.0) or 1.0
-        shrink = np.minimum(1, HUGE * top / sizes)
-        # What is below the squares of float64 is not in an energy.
-        lost = math.ldexp(math.sqrt(self._scheme.load), -511) * self.projection.unit
-        told = ~np.isnan(inside)
-        # Else partial gradients may be 8,000 times as long as their message (float32: 50 times).
-        inside = np.where(told, inside, sizes / math.sqrt(default_limit(self._form)))
-        inside = np.maximum(inside, sizes / math.sqrt(self._scheme.load))
-        sizes, inside = sizes / top * shrink, inside / top * shrink
-        values = values / top * shrink[:, None]
-        usual, likely = self._usual(survivors, sizes), self._usual(survivors, inside)
-        rounding = self._own * np.minimum(sizes, usual) ** 2
-        rounding += self._terms * np.minimum(inside, likely) ** 2
-        inside = np.hypot(inside, lost / top)
-        if self._scheme.data.coded:
-            inside = self._believed(survivors, inside)
-        else:
-            overstated = told & self._overstated(survivors, inside, top)
-            # Without any 2e workers, e + 1 honest copies must be left.
-            tells = overstated.any() and self.withstands(survivors, 2 * self.liars)
-            if tells >= 2 * self.liars > 0:
-                named = np.unique(self._senders[survivors[overstated]]).tolist()
-                return Finding(named, [], [])
-        squares = self._own * sizes**2 + self._terms * inside**2 + (self._underflow / top) ** 2
-        floor = usual if usual.any() else np.full(sizes.size, sizes.max(initial=0.0))
-        squares += self._own * (FINEST * floor) ** 2
-        parity = self._scheme.parity(survivors, self._most)
-        largest = float((np.maximum(usual, likely) / self._norms[survivors]).max(initial=0.0))
-        bound = SAFETY * parity.spread(squares, largest)
-        bound = np.where(np.isnan(bound), math.inf, np.maximum(bound, SMALL**2))  # beyond float64
-        sums = parity.apply(values)
-        failed = root_mean_square(sums) > bound
-        senders, spare = self._senders[survivors], self._spare(survivors)
-        failure = Failure(parity, senders, values, squares, sums, bound, failed, spare)
-        # What a worker sends and what it should send, which may be the sum of all that it holds.
-        reach = sizes + np.maximum(usual, math.sqrt(self._scheme.load) * likely)
-        self._compared = failure, largest, survivors, reach, np.sqrt(rounding), self._lost / top
-        return Finding(*blame(failure, self.liars)) if failed.any() else Finding([], [], [])
+        parity = scheme.parity(survivors, self._most)
+        found = self._compared = Compared.empty(survivors, senders, parity, values)
+        self._basis: tuple[Array, Array] | None = None
+        unchecked.check_messages(
+            self._limits,
+            senders,
+            scheme.n,
+            self.liars,
+            scheme.data.coded,
+            self._norms[survivors],
+            sizes,
+            inside,
+            values,
+            *found.checks,
+            found.each,
+            found.values,
+            found.notes,
+            found.sums,
+            found.bound,
+            found.failed,
+            found.told,
+        )
+        _, overstated, failed, _ = found.told.tolist()
+        # Without any 2e workers, e + 1 honest copies must be left.
+        if overstated and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars > 0:
+            return Finding(np.unique(senders[found.notes[3] > 0]).tolist(), [], [])
+        if not failed:
+            return Finding([], [], [])
+        return Finding(*blame(found.failure(self._spare(survivors)), self.liars))
 
     @np.errstate(all="ignore")
     def unseen(self, vector: Array, sets: Sets) -> Unseen:
@@ -438,23 +439,26 @@ class Inspector:
         `vector` has a coefficient for each of the messages last inspected. The liars are e workers
         among which is one of these `sets`.
         """
-        failure, largest, survivors, reach, rounding, lost = self._compared
-        real = self._form.decode_mode == kernels.REAL_PART
-        decoded = vector @ failure.values
-        gradient = float(root_mean_square(decoded.real if real else decoded))
+        found, told = self._compared, np.empty(5)
+        if self._basis is None:
+            self._basis = found.orthonormal()
+        basis, shown = self._basis
+        vector = np.ascontiguousarray(vector, dtype=found.values.dtype)
+        real, f = self._form.decode_mode == kernels.REAL_PART, vector.size
+        given = vector, found.notes, found.values, f, basis, shown, len(basis), found.each, real
+        error = apart = 0.0
+        for columns in found.sets(basis, vector, sets, self.liars):
+            count = columns.shape[1]
+            unchecked.unseen_changes(*given, columns, count, SAFETY, SEEN, STRETCH, FINEST, told)
+            error, apart = max(error, float(told[3])), max(apart, float(told[4]))
+        gradient, rounded, usually = told[:3].tolist()
         if not gradient:
-            surely = self._zero and self.withstands(survivors) >= self.liars
+            surely = self._zero and self.withstands(found.survivors) >= self.liars
             return Unseen(0.0 if surely else math.inf)
-        units = np.sqrt(failure.squares)
-        used = vector != 0
-        rounded = float(np.linalg.norm((vector * units)[used]))
-        usually = float(np.linalg.norm((vector * rounding)[used]))
-        basis, shown = _orthonormal(failure, units, largest)
-        checks = _Checks(basis, shown, vector * units, reach / units, failure.senders, real)
-        error, apart = checks.worst(sets, self.liars)
-        found = (error + SAFETY * rounded + lost) / gradient + self._last
+        lost = self._lost / float(found.told[3])
+        error = (error + SAFETY * rounded + lost) / gradient + self._last
         usually = math.hypot(usually / gradient, self._last)
-        return Unseen(found if found == found else math.inf, usually, apart / gradient)
+        return Unseen(error if error == error else math.inf, usually, apart / gradient)
 
     def contradiction(
         self, finding: Finding, first_worker: int, complete: bool
@@ -501,53 +505,6 @@ class Inspector:
             1,
         )
 
-    def _believed(self, survivors: Ints, inside: Floats) -> Floats:
-        """Return roots of energies of codes of the data, none larger than e + 1 workers report.
-
-        Each worker computes on data of its own, so nobody else can confirm its energy. But of e + 1
-        workers one is honest.
-        """
-        found: Floats = np.minimum(inside, self._usual(survivors, inside))
-        return found
-
-    def _overstated(self, survivors: Ints, inside: Floats, top: float) -> Bools:
-        """Mark messages with more energy than their partial gradients can have, by what others say.
-
-        If e + 1 honest workers hold the largest partial gradient, it is in an energy of each of
-        them, times a coefficient. Otherwise a liar could claim any rounding. An energy beyond
-        float64 counts as the largest number there: what honest workers compute is no smaller.
-        """
-        claimed = np.minimum(inside, LARGEST_ROOT * self.projection.unit / top)
-        found: Bools = claimed > self._spread * self._usual(survivors, inside)
-        return found
-
-    def _usual(self, survivors: Ints, sizes: Floats) -> Floats:
-        """Return the sizes that messages have if each is as large as those of e + 1 workers.
-
-        That is for each worker the largest of its messages, relative to its coefficients.
-        One that sends several messages counts once: of e + 1 workers one is honest, but e + 1
-        messages may all be one liar's. If fewer workers have sent, return what all of them reach;
-        then nothing is verified.
-        """
-        workers, norms = np.zeros(self._scheme.n), self._norms[survivors]
-        each = np.nan_to_num(sizes / norms, posinf=math.inf)
-        np.maximum.at(workers, self._senders[survivors], each)
-        came = np.unique(self._senders[survivors]).size
-        found: Floats = norms * np.sort(workers)[::-1][min(self.liars, came - 1)]
-        return found
-
-    @cached_property
-    def _spread(self) -> float:
-        """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
-        least = math.inf
-        scheme = self._scheme
-        for number in range(scheme.messages.count):
-            values = np.abs(message_row(scheme, number)[1]).reshape(-1)
-            norm = float(np.linalg.norm(values))
-            if norm:
-                least = min(least, float(values[values > 0].min()) / norm)
-        return (1 + 1e-6) / least
-
     def _spare(self, survivors: Ints) -> Ints:
         """Return how many messages each message's block has to spare; 0: unknown."""
         rule = self._scheme.rule
@@ -558,67 +515,104 @@ class Inspector:
         return spare
 
 
-def _orthonormal(failure: Failure, units: Floats, largest: float) -> tuple[Array, Array]:
-    """Return checks whose rounding errors are independent and of norm 1, and what they show.
-
-    Columns are messages in their `units`. Checks that share no messages are orthogonal already. The
-    errors of the checks' own coefficients, times the `largest` partial gradient, are messages too.
-    """
-    parity, f = failure.parity, units.size
-    H = parity.matrix(f) * units
-    own = parity.error * largest
-    rows, shown = [], []
-    for checks, at in parity.parts(f):
-        errors = own[checks]
-        sizes = np.hypot(np.linalg.norm(H[np.ix_(checks, at)], axis=1), errors)
-        good = (sizes > 0) & (sizes < math.inf)
-        checks, errors, sizes = checks[good], errors[good], sizes[good]
-        A = np.hstack([H[np.ix_(checks, at)], np.diag(errors)[:, errors > 0]]) / sizes[:, None]
-        left, values, right = np.linalg.svd(A, full_matrices=False)
-        kept = values > DEPENDENT * values.max(initial=0.0)
-        basis = np.zeros((int(kept.sum()), f), dtype=H.dtype)
-        basis[:, at] = right[kept, : at.size]
-        rows.append(basis)
-        sums = failure.sums[checks] / sizes[:, None]
-        shown.append((left[:, kept].conj().T @ sums) / values[kept, None])
-    if not rows:
-        return np.zeros((0, f)), np.zeros((0, SIDE**2))
-    return np.vstack(rows), np.vstack(shown)
+@lru_cache(maxsize=64)
+def _some_of(count: int, size: int) -> Ints:
+    """All sets of so many of `count` numbers, (sets, size)."""
+    sets = list(combinations(range(count), size))
+    return np.array(sets, dtype=np.int64).reshape(len(sets), size)
 
 
-class _Checks(NamedTuple):
-    """Orthonormal checks, in units of the messages' rounding errors."""
+class Compared(NamedTuple):
+    """Messages, relative to their sizes, and what checks say of them, as C writes it."""
 
-    basis: Array  # (m, f)
-    shown: Array  # (m, q): what the checks show of each projection
-    vector: Array  # (f,): the decoding vector
-    reach: Floats  # (f,): the largest change of each message
+    survivors: Ints
     senders: Ints
-    real: bool  # whether only the real part of a sum of messages is the gradient
+    parity: Parity
+    checks: tuple[Ints, Ints, Array, Floats]  # those of `parity`, as C reads them
+    values: Array
+    notes: Floats  # (4, f): see check_messages in csrc/kernels.def
+    sums: Array  # (m, SIDE^2)
+    bound: Floats
+    failed: Ints
+    told: Floats
 
-    def worst(self, sets: Sets, liars: int) -> tuple[float, float]:
-        """Return the largest error that liars can have caused unseen, and what shows of any.
+    @classmethod
+    def empty(cls, survivors: Ints, senders: Ints, parity: Parity, values: Array) -> Compared:
+        """Return room for the results."""
+        m, kind = parity.first.size, values.dtype
+        first, position, coefficient, error, _ = parity
+        coefficient = np.ascontiguousarray(coefficient, dtype=kind)
+        return cls(
+            survivors,
+            senders,
+            parity,
+            (first, np.ascontiguousarray(position), coefficient, error),
+            np.empty(values.shape, kind),
+            np.empty((4, senders.size)),
+            np.empty((m, SIDE**2), kind),
+            np.empty(m),
+            np.empty(m, np.int64),
+            np.empty(4),
+        )
 
-        The liars are so many workers, among which is one of these sets.
+    @property
+    def each(self) -> int:
+        """Reals of a number."""
+        return 2 if self.values.dtype.kind == "c" else 1
+
+    def failure(self, spare: Ints) -> Failure:
+        """The checks, of which some failed."""
+        failed = self.failed.astype(np.bool_)
+        squares = self.notes[0]
+        return Failure(
+            self.parity, self.senders, self.values, squares, self.sums, self.bound, failed, spare
+        )
+
+    def orthonormal(self) -> tuple[Array, Array]:
+        """Return checks whose rounding errors are independent and of norm 1, and what they show.
+
+        Columns are messages, in units of their rounding errors.
         """
+        m, f = self.bound.size, self.senders.size
+        basis, shown = np.empty((m, f), self.sums.dtype), np.empty_like(self.sums)
+        rank, largest = np.empty(1, dtype=np.int64), float(self.told[0])
+        unchecked.orthonormal_checks(
+            self.notes[0],
+            *self.checks,
+            self.each,
+            largest,
+            self.sums,
+            DEPENDENT,
+            basis,
+            shown,
+            rank,
+        )
+        return basis[: rank[0]], shown[: rank[0]]
+
+    def sets(self, basis: Array, vector: Array, sets: Sets, liars: int) -> Iterator[Ints]:
+        """Yield sets of messages, (sets, messages): those of so many workers that may have lied.
+
+        Among them is one of these `sets` of workers: all that contain one are tried, or if there
+        are too many, the worst.
+        """
+        f = self.senders.size
+        single = len(set(self.senders.tolist())) == f
+        if sets == [()] and single and math.comb(f, min(liars, f)) <= SETS_TRIED:
+            yield _some_of(f, min(liars, f))
+            return
         workers, counts = np.unique(self.senders, return_counts=True)
         each = np.split(np.argsort(self.senders, kind="stable"), np.cumsum(counts)[:-1])
         columns = dict(zip(workers.tolist(), each, strict=True))
-        error = apart = 0.0
-        tried: dict[int, list[Ints]] = {}
-        for some in self._completed(sets, liars, columns):
+        alike: dict[int, list[Ints]] = {}
+        for some in self._completed(basis, vector, sets, liars, columns):
             at = np.concatenate([columns[worker] for worker in some])
-            tried.setdefault(at.size, []).append(at)
-        for size, alike in tried.items():
-            step = max(1, TOGETHER // (1 + len(self.basis) * size))
-            for first in range(0, len(alike), step):
-                errors, shows = self.errors(np.stack(alike[first : first + step]))
-                error = float(np.fmax(error, np.where(np.isnan(errors), np.inf, errors).max()))
-                apart = max(apart, float(shows.max()))
-        return error, apart
+            alike.setdefault(at.size, []).append(at)
+        yield from map(np.stack, alike.values())
+        if not alike:
+            yield _some_of(0, 0)
 
     def _completed(
-        self, sets: Sets, liars: int, columns: dict[int, Ints]
+        self, basis: Array, vector: Array, sets: Sets, liars: int, columns: dict[int, Ints]
     ) -> Iterator[tuple[int, ...]]:
         """Yield sets of so many workers that contain one of these: all, or the worst ones."""
         for base in sets:
@@ -630,18 +624,27 @@ class _Checks(NamedTuple):
             if len(sets) * math.comb(len(others), more) <= SETS_TRIED:
                 yield from ((*known, *rest) for rest in combinations(others, more))
             else:
-                yield self._grown(known, more, columns)
+                yield self._grown(basis, vector, known, more, columns)
 
-    def _grown(self, base: tuple[int, ...], more: int, columns: dict[int, Ints]) -> tuple[int, ...]:
+    def _grown(
+        self,
+        basis: Array,
+        vector: Array,
+        base: tuple[int, ...],
+        more: int,
+        columns: dict[int, Ints],
+    ) -> tuple[int, ...]:
         """Return a set that checks see little of: each further worker is the one they miss most."""
-        chosen, vector, basis = list(base), self.vector.copy(), self.basis.copy()
+        units = np.sqrt(self.notes[0])
+        reach = self.notes[1] / units
+        chosen, vector, basis = list(base), vector * units, basis.copy()
         place = {worker: i for i, worker in enumerate(columns)}
         worker = np.array([place[sender] for sender in self.senders.tolist()])
         for turn in range(len(base) + more):
             if turn >= len(base):
                 sizes = np.linalg.norm(basis, axis=0)
                 gain = np.minimum(
-                    np.abs(vector) / np.maximum(sizes, FINEST), np.abs(vector) * self.reach
+                    np.abs(vector) / np.maximum(sizes, FINEST), np.abs(vector) * reach
                 )
                 gains = np.bincount(worker, gain**2, len(columns))
                 gains[[place[each] for each in chosen]] = -1
@@ -655,32 +658,3 @@ class _Checks(NamedTuple):
             basis = basis - left @ (left.conj().T @ basis)
             vector[at], basis[:, at] = 0, 0
         return tuple(chosen)
-
-    def errors(self, columns: Ints) -> tuple[Floats, Floats]:
-        """Return the errors that messages in each row of `columns` can have caused together.
-
-        Also return by how much the gradient may differ from one without them, but for rounding. Let
-        u be such that the check ``u basis`` has the vector's coefficients there. What these
-        messages change in the gradient, they change in this check, which shows ``u shown``. Where
-        checks see next to nothing of a combination, its size is the bound.
-        """
-        unitary, values, right = np.linalg.svd(
-            self.basis[:, columns].swapaxes(0, 1), full_matrices=False
-        )
-        rest = self.vector[columns]
-        reach = self.reach[columns]
-        shows = unitary.conj().swapaxes(1, 2) @ self.shown
-        along = (rest[:, None, :] @ right.conj().swapaxes(1, 2))[:, 0, :] / values
-        apart = (np.abs(rest) * reach).sum(axis=1)
-        error = STRETCH * apart
-        square, told = np.zeros(len(columns)), np.zeros((len(columns), shows.shape[2]), shows.dtype)
-        for at in range(values.shape[1]):
-            square += np.abs(along[:, at]) ** 2
-            told = told + along[:, at, None] * shows[:, at]
-            rest = rest - (along[:, at] * values[:, at])[:, None] * right[:, at]
-            rounding, seen = np.sqrt(square), root_mean_square(told.real if self.real else told)
-            left = (np.abs(rest) * reach).sum(axis=1)
-            error = np.fmin(error, np.maximum(rounding, seen) / SEEN + STRETCH * left)
-            shown = np.where(seen > SAFETY * rounding, seen, 0)
-            apart = np.where(values[:, at] > FINEST, shown + left, apart)
-        return error, apart

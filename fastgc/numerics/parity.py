@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.arrays import Array, Bools, Floats, Ints
-from .graphs import Ends, Network, Pair, components, parallel
+from .graphs import Ends, Network, Pair, parallel
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
 CHECKS = 8
@@ -74,10 +74,14 @@ class Parity(NamedTuple):
     @classmethod
     def of(cls, H: Array, position: Ints | None = None, error: Floats | None = None) -> Parity:
         """Checks from the rows of a dense matrix, whose columns stand for messages `position`."""
+        error = np.zeros(len(H)) if error is None else error
+        if H.size and H.all():
+            at = np.arange(H.shape[1]) if position is None else position
+            first = np.arange(0, H.size, at.size)
+            return cls(first, np.broadcast_to(at, H.shape).ravel(), H.ravel(), error)
         rows, columns = np.nonzero(H)
         count = np.bincount(rows, minlength=len(H))
         kept = count > 0
-        error = np.zeros(len(H)) if error is None else error
         return cls(
             (np.cumsum(count) - count)[kept],
             columns if position is None else position[columns],
@@ -124,39 +128,6 @@ class Parity(NamedTuple):
         """The check of each entry."""
         sizes = np.diff(np.append(self.first, self.position.size))
         return np.repeat(np.arange(self.first.size), sizes)
-
-    def apply(self, values: Array) -> Array:
-        """Return ``sum_i h_i values_i`` for each check, with each column of `values`."""
-        return self._sums(self.coefficient[:, None] * values[self.position])
-
-    def spread(self, squares: Floats, scale: float) -> Floats:
-        """Return the root of ``sum_i |h_i|^2 squares_i + (error scale)^2``, for each check."""
-        sums = self._sums(np.abs(self.coefficient) ** 2 * squares[self.position])
-        return np.sqrt(sums + (self.error * scale) ** 2)
-
-    def _sums(self, entries: Array) -> Array:
-        if not self.first.size:
-            return entries[:0]
-        return np.add.reduceat(entries, self.first, axis=0)
-
-    def parts(self, f: int) -> Iterator[tuple[Ints, Ints]]:
-        """Yield the checks that share messages, directly or not, and the messages in them."""
-        if not self.first.size:
-            return
-        row = self.row
-        edges = np.stack([self.position[self.first][row], self.position], axis=1)
-        part = components(edges, f)[self.position[self.first]]
-        order = np.argsort(part, kind="stable")
-        for checks in np.split(order, np.flatnonzero(np.diff(part[order])) + 1):
-            chosen = np.zeros(self.first.size, dtype=np.bool_)
-            chosen[checks] = True
-            yield checks, np.unique(self.position[chosen[row]])
-
-    def matrix(self, f: int) -> Array:
-        """Return the checks of f messages as a dense matrix."""
-        H = np.zeros((self.first.size, f), dtype=self.coefficient.dtype)
-        H[self.row, self.position] = self.coefficient
-        return H
 
 
 # Sets of workers.

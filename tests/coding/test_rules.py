@@ -26,9 +26,11 @@ from fastgc import (
 )
 from fastgc.codes import Scheme
 from fastgc.coding.messages import Messages
-from fastgc.coding.rules import Cells, Span, Tiling, Waiting, withstands
+from fastgc.coding.rules import Blocks, Cells, Span, Tiling, Waiting, spare_tally, withstands
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
+from fastgc.kernels import unchecked
+from fastgc.numerics.graphs import Network, parallel
 from fastgc.planning.simulation import simulate
 
 
@@ -269,16 +271,18 @@ def test_circles_add_up_to_zero_and_are_all(seed, points, edges):
     sums = np.zeros((survivors.size, points))  # intervals as differences of sums up to their ends
     sums[np.arange(survivors.size), start[survivors]] = -1
     sums[np.arange(survivors.size), stop[survivors]] = 1
-    checks = []
-    for positions, signs in Tiling(start, stop, points - 1).cycles(survivors):
-        assert set(signs) <= {1, -1}
-        for row in positions:
-            assert len(set(row.tolist())) == row.size
-            checks.append(np.zeros(survivors.size))
-            checks[-1][row] = signs
-            assert not (checks[-1] @ sums).any()
-    assert len(checks) == survivors.size - np.linalg.matrix_rank(sums)
-    assert not checks or np.linalg.matrix_rank(checks) == len(checks)
+    rule = Tiling(start, stop, points - 1)
+    first, position, coefficient = rule.circles(rule.edges(survivors))
+    assert set(coefficient) <= {1, -1}
+    checks = np.zeros((first.size, survivors.size))
+    for check, at, signs in zip(
+        checks, np.split(position, first[1:]), np.split(coefficient, first[1:]), strict=False
+    ):
+        assert len(set(at.tolist())) == at.size
+        check[at] = signs
+    assert not (checks @ sums).any()
+    assert first.size == survivors.size - np.linalg.matrix_rank(sums)
+    assert not first.size or np.linalg.matrix_rank(checks) == first.size
 
 
 def test_cells_that_are_missing_are_the_heaviest():
@@ -294,6 +298,20 @@ def test_missing_of_a_span_covers_each_empty_column():
 
 
 # -------------------------------------------------------- tilings, spans, and who can be taken away
+
+
+def test_paths_without_a_common_edge():
+    """As many as another program finds, also where one must be led another way later."""
+    detours = [(1, 2), (2, 3), (3, 5), (0, 6), (6, 7), (4, 7)]
+    joined = np.array([(0, 1), (1, 4), (4, 5), *detours])
+    assert unchecked.edge_flow(joined, 8, 0, 5, 3) == 2
+    rng = np.random.default_rng(0)
+    for _ in range(much(2000, 300)):
+        points, edges = rng.integers([3, 1], [10, 25])
+        ends = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2])
+        network, most = Network(parallel(ends, np.arange(edges))), int(rng.integers(1, 6))
+        found = unchecked.edge_flow(ends, points, 0, points - 1, most)
+        assert found == network.flow(0, points - 1, most)[0]
 
 
 def test_missing_of_a_tiling_is_the_least_number_that_joins_the_ends():
@@ -338,6 +356,25 @@ def test_withstands_is_what_every_set_of_workers_tells(code):
             true = t
         for most in (0, 1, code.n):
             assert withstands(rule, survivors, sender, most) == min(most, true)
+
+
+@pytest.mark.parametrize("liars", [1, 2])
+@pytest.mark.parametrize("code", [*SMALL, *WAITING], ids=repr)
+def test_spare_tally_suffices_when_workers_can_be_taken_away(code, liars):
+    """Or before; just then, where it decides alone."""
+    rule, sender = code.scheme.rule, code.scheme.messages.workers
+    tally, rng = spare_tally(rule, liars), np.random.default_rng(0)
+    if tally is None:
+        assert not isinstance(rule, Blocks | Cells)
+        return
+    exact = isinstance(rule, Blocks | Cells) and sender.size == code.n
+    for _ in range(6):
+        tally.reset()
+        order = rng.permutation(sender.size)
+        for f, message in enumerate(order.tolist(), 1):
+            enough = withstands(rule, order[:f], sender, liars) == liars
+            told = tally.add(message)
+            assert told == enough if exact else told or not enough
 
 
 def test_withstands_tries_no_more_sets_than_it_may(monkeypatch):

@@ -33,7 +33,7 @@ from fastgc.coding.verify import SEEN, STRETCH, Projection, liars_of
 from fastgc.errors import CorruptMessageError, NonFiniteMessageError, UnverifiedError
 from fastgc.kernels import unchecked
 from fastgc.kernels.arrivals import ROW, SIDE
-from fastgc.numerics.parity import root_mean_square
+from fastgc.numerics.parity import Parity, root_mean_square
 
 # ------------------------------------------------------------------------------------- checks
 
@@ -423,6 +423,84 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
     says = rf"verify={liars} .* has {spare}: use stragglers={liars} or more \({liars + 1} copies"
     with pytest.raises(ValueError, match=says):
         code.round(4, verify=liars)
+
+
+# -------------------------------------------------------------------------- what nobody would see
+
+
+def compared(rng, kind, f, m, parts):
+    """Return random checks of random messages, and these checks in units of rounding errors."""
+    H = rng.standard_normal((m, f)).astype(kind)
+    if kind is complex:
+        H += 1j * rng.standard_normal((m, f))
+    H[(np.arange(m) % parts)[:, None] != rng.integers(parts, size=f)] = 0
+    H[-1:] *= rng.random() < 0.5
+    H[-1:] += H[: m - 1 : parts].sum(axis=0)  # depends on the others
+    error = 10.0 ** rng.uniform(-3, 0, m) * (rng.random() < 0.5)
+    parity = Parity.of(H, error=error)
+    found = verify.Compared.empty(*2 * [np.arange(f)], parity, np.empty((f, SIDE**2), kind))
+    for each in (found.values, found.sums):
+        each[:] = rng.standard_normal(each.shape)
+    found.notes[:] = 10.0 ** rng.uniform(-3, 1, found.notes.shape)
+    found.told[:] = 0.1, 0, 0, 1
+    H = H[(H != 0).any(axis=1)]
+    return found, np.hstack([H * np.sqrt(found.notes[0]), np.diag(0.1 * parity.error)])
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_orthonormal_checks(kind):
+    """They are combinations of the checks, as many as are independent, and show what these show."""
+    rng = np.random.default_rng(0)
+    for _ in range(much(300, 60)):
+        f, m, parts = rng.integers([1, 0, 1], [12, 6, 3])
+        found, A = compared(rng, kind, f, m, parts)
+        found.sums[:] = np.eye(len(A), SIDE**2)
+        basis, shown = found.orthonormal()
+        T = shown[:, : len(A)]
+        assert len(T) == (np.linalg.matrix_rank(A) if A.size else 0)
+        np.testing.assert_allclose(T @ A @ (T @ A).conj().T, np.eye(len(T)), atol=1e-9)
+        np.testing.assert_allclose(T @ A[:, :f], basis, atol=1e-9)
+
+
+def by_singular_values(found, basis, shown, vector, at, real):
+    """The largest change of the messages `at` that nobody would see, another way."""
+    units = np.sqrt(found.notes[0, at])
+    left, values, right = np.linalg.svd(basis[:, at], full_matrices=False)
+    rest, reach = vector[at] * units, found.notes[1, at] / units
+    error, square, told = STRETCH * np.abs(rest) @ reach, 0.0, 0.0
+    for size, way, its in zip(values, left.T, right, strict=True):
+        along = rest @ its.conj() / size
+        rest = rest - along * size * its
+        square, told = square + abs(along) ** 2, told + along * (way.conj() @ shown)
+        seen = float(root_mean_square(told.real if real else told))
+        error = min(error, max(math.sqrt(square), seen) / SEEN + STRETCH * np.abs(rest) @ reach)
+    return error
+
+
+@pytest.mark.parametrize("kind", [float, complex])
+def test_unseen_changes(kind):
+    """Equal, but for which way to fall back on the sizes of messages is the shortest."""
+    rng, near = np.random.default_rng(0), []
+    form = Format.of("real", 4, np.float64)
+    for _ in range(much(300, 60)):
+        f, m = rng.integers([2, 1], [12, 6])
+        found, _ = compared(rng, kind, f, m, 1)
+        inspector = verify.Inspector(Uncoded(int(f)).scheme, form, int(rng.integers(1, 4)))
+        inspector._compared, inspector._basis = found, None
+        vector = rng.standard_normal(f).astype(kind)
+        unseen = inspector.unseen(vector, [()])
+        gradient = float(root_mean_square(vector @ found.values))
+        rounded = np.linalg.norm(np.abs(vector) * np.sqrt(found.notes[0]))
+        usually = np.linalg.norm(np.abs(vector) * found.notes[2])
+        assert unseen.rounding == pytest.approx(usually / gradient, rel=1e-12)
+        given = found, *found.orthonormal(), vector
+        sets = itertools.combinations(range(f), min(inspector.liars, f))
+        worst = max(by_singular_values(*given, list(at), False) for at in sets)
+        near.append((worst + 10 * rounded) / gradient / unseen.error)
+        if inspector.liars == 1 or f == 1:
+            assert near[-1] == pytest.approx(1)
+    assert 0.25 < min(near) <= np.median(near) < 1.01
+    assert max(near) < 2
 
 
 # ------------------------------------------------------------------- workers that lie and collude

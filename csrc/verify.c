@@ -1,0 +1,521 @@
+/* What a round that verifies says of its messages: whether their projections fit each other, and how large a
+ * change the checks would miss. See fastgc/coding/verify.py. Numbers may be complex, as (re, im) pairs: then
+ * `each` is 2, else 1. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vector.h"
+
+enum { VALUES = FGC_SIDE * FGC_SIDE, MOST_LIARS = 16 };
+
+/* What is left of a column below this part of it has no digits that could bound anything. */
+static const double ROUNDED = 1e-9;
+
+static double square_of(const double *x, int64_t len)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < len; i++)
+        sum += x[i] * x[i];
+    return sum;
+}
+
+/* to = the sum of conj(x[i]) y[i]. */
+static void inner(const double *x, const double *y, int64_t len, int each, double *to)
+{
+    double re = 0, im = 0;
+    if (each == 1)
+        for (int64_t i = 0; i < len; i++)
+            re += x[i] * y[i];
+    else
+        for (int64_t i = 0; i < 2 * len; i += 2) {
+            re += x[i] * y[i] + x[i + 1] * y[i + 1];
+            im += x[i] * y[i + 1] - x[i + 1] * y[i];
+        }
+    to[0] = re;
+    to[each - 1] = each == 1 ? re : im;
+}
+
+/* y[i] += by x[i] */
+static void add_times(double *y, const double *by, const double *x, int64_t len, int each)
+{
+    if (each == 1)
+        for (int64_t i = 0; i < len; i++)
+            y[i] += by[0] * x[i];
+    else
+        for (int64_t i = 0; i < 2 * len; i += 2) {
+            y[i] += by[0] * x[i] - by[1] * x[i + 1];
+            y[i + 1] += by[0] * x[i + 1] + by[1] * x[i];
+        }
+}
+
+static double modulus(const double *x, int each) { return each == 1 ? fabs(x[0]) : hypot(x[0], x[1]); }
+
+/* Return the size, relative to coefficients, that liars + 1 workers reach, or as many as there are. */
+static double reached(const double *size, const double *norm, const int64_t *sender, int64_t f,
+                      int64_t workers, int liars, double *of_worker)
+{
+    double top[MOST_LIARS + 1];
+    int came = 0;
+    for (int64_t i = 0; i < workers; i++)
+        of_worker[i] = -1;
+    for (int64_t i = 0; i < f; i++) /* 0 where that is NaN */
+        of_worker[sender[i]] = greater(greater(size[i] / norm[i], 0), of_worker[sender[i]]);
+    for (int64_t i = 0; i < workers; i++) {
+        if (of_worker[i] < 0)
+            continue;
+        int at = came <= liars ? came++ : of_worker[i] > top[liars] ? liars : -1;
+        for (; at > 0 && top[at - 1] < of_worker[i]; at--)
+            top[at] = top[at - 1];
+        if (at >= 0)
+            top[at] = of_worker[i];
+    }
+    return came ? top[came - 1] : 0;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_check_messages)(
+    const double *limits, const int64_t *sender, int64_t f, int64_t workers, int liars, int coded,
+    const double *norm, const double *size, const double *inside, const double *value,
+    const int64_t *first, int64_t m, const int64_t *position, int64_t entries,
+    const double *coefficient, const double *error, int each, double *scaled, double *notes, double *sum,
+    double *bound, int64_t *failed, double *told)
+{
+    const double own = limits[0], terms = limits[1], underflow = limits[2], lost = limits[3];
+    const double load = limits[4], most = limits[5], spread_ = limits[6], untold = limits[7];
+    const double finest = limits[8], huge_ = limits[9], safety = limits[10], small = limits[11];
+    double *const square = notes, *const reach = notes + f, *const rounding = notes + 2 * f;
+    double *const over = notes + 3 * f; /* which messages claim more energy than they can have */
+    double *const of_worker = malloc((size_t)(workers + 2 * f + 1) * sizeof *of_worker);
+    if (!of_worker)
+        return FGC_NO_MEMORY;
+    double *const s = of_worker + workers, *const t = s + f;
+    const double usually = reached(size, norm, sender, f, workers, liars, of_worker);
+    double top = 0, largest_norm = 0, largest = 0;
+    for (int64_t i = 0; i < f; i++) {
+        top = greater(norm[i] * usually, top);
+        largest = greater(size[i], largest);
+        largest_norm = greater(norm[i], largest_norm);
+    }
+    top = top != 0 ? top : largest != 0 ? largest : 1;
+    for (int64_t i = 0; i < f; i++) {
+        const double shrink = size[i] > huge_ * top ? huge_ * top / size[i] : 1;
+        s[i] = size[i] / top * shrink;
+        const double claimed = inside[i] == inside[i] ? inside[i] : size[i] * untold;
+        t[i] = greater(claimed, size[i] / sqrt(load)) / top * shrink;
+        for (int64_t j = i * VALUES * each; j < (i + 1) * VALUES * each; j++)
+            scaled[j] = value[j] / top * shrink;
+    }
+    const double usual = reached(s, norm, sender, f, workers, liars, of_worker);
+    const double likely = reached(t, norm, sender, f, workers, liars, of_worker);
+    largest = 0;
+    for (int64_t i = 0; i < f; i++)
+        largest = greater(s[i], largest);
+    for (int64_t i = 0; i < f; i++) {
+        const double less = fmin(s[i], norm[i] * usual), within = fmin(t[i], norm[i] * likely);
+        rounding[i] = sqrt(own * less * less + terms * within * within);
+        t[i] = hypot(t[i], lost / top);
+    }
+    const double believed = reached(t, norm, sender, f, workers, liars, of_worker);
+    told[1] = 0;
+    for (int64_t i = 0; i < f; i++) {
+        over[i] = !coded && inside[i] == inside[i] && fmin(t[i], most / top) > spread_ * (norm[i] * believed);
+        told[1] += over[i];
+        t[i] = coded ? fmin(t[i], norm[i] * believed) : t[i];
+        const double floor_ = finest * (usual * largest_norm > 0 ? norm[i] * usual : largest);
+        square[i] = own * s[i] * s[i] + terms * t[i] * t[i] + underflow / top * (underflow / top) +
+                    own * floor_ * floor_;
+        reach[i] = s[i] + greater(norm[i] * usual, sqrt(load) * (norm[i] * likely));
+    }
+    told[0] = greater(usual, likely);
+    told[3] = top;
+    told[2] = 0;
+    for (int64_t k = 0; k < m; k++) {
+        double *const to = sum + k * VALUES * each;
+        double within = 0;
+        memset(to, 0, sizeof *to * (size_t)(VALUES * each));
+        for (int64_t e = first[k]; e < (k + 1 < m ? first[k + 1] : entries); e++) {
+            const double *const h = coefficient + each * e;
+            add_times(to, h, scaled + position[e] * VALUES * each, VALUES, each);
+            within += square_of(h, each) * square[position[e]];
+        }
+        bound[k] = safety * sqrt(within + error[k] * told[0] * (error[k] * told[0]));
+        bound[k] = bound[k] != bound[k] ? INFINITY : greater(bound[k], small);
+        failed[k] = sqrt(square_of(to, VALUES * each) / VALUES) > bound[k];
+        told[2] += failed[k];
+    }
+    free(of_worker);
+    return FGC_OK;
+}
+
+/* Rows of checks while they are made orthonormal. */
+typedef struct {
+    int64_t f, m;
+    int each;
+    double *basis, *shown, *own, *left; /* own: of the errors of the checks' coefficients; left: norms */
+    int64_t *part;                      /* checks of different parts share no messages */
+} rows;
+
+/* Subtract from row k what it has of row q, which has norm 1. */
+static void subtract(const rows *r, int64_t k, int64_t q)
+{
+    double by[2], more[2];
+    const int each = r->each;
+    double *const row = r->basis + k * r->f * each, *const own = r->own + k * r->m * each;
+    const double *const unit = r->basis + q * r->f * each, *const its = r->own + q * r->m * each;
+    inner(unit, row, r->f, each, by);
+    inner(its, own, r->m, each, more);
+    for (int c = 0; c < each; c++)
+        by[c] = -(by[c] + more[c]);
+    add_times(row, by, unit, r->f, each);
+    add_times(own, by, its, r->m, each);
+    add_times(r->shown + k * VALUES * each, by, r->shown + q * VALUES * each, VALUES, each);
+}
+
+static double norm_of(const rows *r, int64_t k)
+{
+    return sqrt(square_of(r->basis + k * r->f * r->each, r->f * r->each) +
+                square_of(r->own + k * r->m * r->each, r->m * r->each));
+}
+
+static void scale_row(const rows *r, int64_t k, double by)
+{
+    for (int64_t i = k * r->f * r->each; i < (k + 1) * r->f * r->each; i++)
+        r->basis[i] *= by;
+    for (int64_t i = k * r->m * r->each; i < (k + 1) * r->m * r->each; i++)
+        r->own[i] *= by;
+    for (int64_t i = k * VALUES * r->each; i < (k + 1) * VALUES * r->each; i++)
+        r->shown[i] *= by;
+}
+
+static void swap(double *a, double *b, int64_t len)
+{
+    for (int64_t i = 0; a != b && i < len; i++) {
+        const double kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
+static void swap_rows(const rows *r, int64_t a, int64_t b)
+{
+    const int64_t part = r->part[a], f = r->f * r->each, m = r->m * r->each, q = VALUES * r->each;
+    swap(r->basis + a * f, r->basis + b * f, f);
+    swap(r->own + a * m, r->own + b * m, m);
+    swap(r->shown + a * q, r->shown + b * q, q);
+    swap(r->left + a, r->left + b, 1);
+    r->part[a] = r->part[b];
+    r->part[b] = part;
+}
+
+/* Return the root of a vertex in a forest, and shorten the way to it. */
+static int64_t root_of(int64_t *parent, int64_t v)
+{
+    while (parent[v] != v)
+        v = parent[v] = parent[parent[v]];
+    return v;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(
+    const double *square, int64_t f, const int64_t *first, int64_t m, const int64_t *position,
+    int64_t entries, const double *coefficient, const double *error, int each, double largest,
+    const double *sum, double dependent, double *basis, double *shown, int64_t *rank)
+{
+    int64_t *const parent = malloc((size_t)(f + m + 1) * sizeof *parent);
+    double *const own = calloc((size_t)(m * m * each + m + 1), sizeof *own);
+    if (!parent || !own) {
+        free(parent);
+        free(own);
+        return FGC_NO_MEMORY;
+    }
+    const rows r = {f, m, each, basis, shown, own, own + m * m * each, parent + f};
+    for (int64_t i = 0; i < f; i++)
+        parent[i] = i;
+    memset(basis, 0, (size_t)(m * f * each) * sizeof *basis);
+    memcpy(shown, sum, (size_t)(m * VALUES * each) * sizeof *shown);
+    for (int64_t k = 0; k < m; k++) {
+        double *const row = basis + k * f * each;
+        for (int64_t e = first[k]; e < (k + 1 < m ? first[k + 1] : entries); e++) {
+            const double unit = sqrt(square[position[e]]);
+            for (int c = 0; c < each; c++)
+                row[position[e] * each + c] = coefficient[each * e + c] * unit;
+            parent[root_of(parent, position[e])] = root_of(parent, position[first[k]]);
+        }
+        own[(k * m + k) * each] = error[k] * largest;
+        const double size = norm_of(&r, k);
+        r.left[k] = size > 0 && size < INFINITY;
+        scale_row(&r, k, r.left[k] != 0 ? 1 / size : 0);
+    }
+    for (int64_t k = 0; k < m; k++)
+        r.part[k] = root_of(parent, position[first[k]]);
+    for (*rank = 0; *rank < m; ++*rank) { /* Gram and Schmidt, the longest row first */
+        const int64_t q = *rank;
+        int64_t longest = q;
+        for (int64_t k = q; k < m; k++)
+            longest = r.left[k] > r.left[longest] ? k : longest;
+        if (!(r.left[longest] > dependent))
+            break;
+        swap_rows(&r, q, longest);
+        scale_row(&r, q, 1 / r.left[q]);
+        for (int64_t k = 0; k < q; k++) /* again: what rounding left of the others */
+            if (r.part[k] == r.part[q])
+                subtract(&r, q, k);
+        scale_row(&r, q, 1 / norm_of(&r, q));
+        for (int64_t k = q + 1; k < m; k++)
+            if (r.part[k] == r.part[q]) {
+                subtract(&r, k, q);
+                r.left[k] = norm_of(&r, k);
+            }
+    }
+    free(parent);
+    free(own);
+    return FGC_OK;
+}
+
+/* Let u be such that the check u basis has the vector's coefficients at these messages, as far as it can
+ * have. `column` and `rest` hold, of each message, what is left of its column of the basis, and of its
+ * coefficient. Pivots are taken as in Gram-Schmidt, the longest first: after each, what the check shows
+ * bounds what it accounts for, and the messages' sizes bound the rest. Any u would give a bound. */
+static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *basis, int64_t f,
+                       const double *shown, int each, int real, const double *vector,
+                       const double *square, const double *reach, double safety, double part,
+                       double stretch, double least, double *column, double *rest, double *told)
+{
+    double sum[2 * VALUES] = {0}, unit[2], w[2], other[2], left = 0, length = 0, total = 0;
+    for (int64_t i = 0; i < c; i++) {
+        const double size = sqrt(square[at[i]]);
+        for (int64_t k = 0; k < r; k++)
+            memcpy(column + (i * r + k) * each, basis + (k * f + at[i]) * each, (size_t)each * sizeof *column);
+        for (int k = 0; k < each; k++)
+            rest[i * each + k] = vector[at[i] * each + k] * size;
+        left += modulus(rest + i * each, each) * (reach[at[i]] / size);
+        length = greater(sqrt(square_of(column + i * r * each, r * each)), length);
+    }
+    double error = stretch * left, apart = left;
+    for (int64_t step = 0; step < c && step < r; step++) {
+        int64_t p = 0;
+        double longest = -1;
+        for (int64_t i = 0; i < c; i++) {
+            const double size = sqrt(square_of(column + i * r * each, r * each));
+            if (size > longest)
+                longest = size, p = i;
+        }
+        if (!(longest > ROUNDED * length)) /* its direction is mere rounding */
+            break;
+        double *const q = column + p * r * each;
+        for (int64_t k = 0; k < r * each; k++)
+            q[k] /= longest;
+        w[0] = rest[p * each] / longest;
+        w[each - 1] = rest[p * each + each - 1] / longest;
+        total += square_of(w, each);
+        for (int64_t k = 0; k < r; k++) { /* w times conj(q) times what the checks show */
+            unit[0] = q[k * each];
+            if (each == 2) {
+                const double re = w[0] * unit[0] + w[1] * q[k * 2 + 1];
+                unit[1] = w[1] * unit[0] - w[0] * q[k * 2 + 1];
+                unit[0] = re;
+            } else
+                unit[0] *= w[0];
+            add_times(sum, unit, shown + k * VALUES * each, VALUES, each);
+        }
+        left = 0;
+        for (int64_t i = 0; i < c; i++) {
+            if (i != p) {
+                inner(q, column + i * r * each, r, each, other);
+                double product[2] = {-w[0] * other[0], 0};
+                if (each == 2) {
+                    product[0] = -(w[0] * other[0] - w[1] * other[1]);
+                    product[1] = -(w[0] * other[1] + w[1] * other[0]);
+                }
+                for (int k = 0; k < each; k++) {
+                    rest[i * each + k] += product[k];
+                    other[k] = -other[k];
+                }
+                add_times(column + i * r * each, other, q, r, each);
+            }
+        }
+        memset(q, 0, (size_t)(r * each) * sizeof *q);
+        memset(rest + p * each, 0, (size_t)each * sizeof *rest);
+        for (int64_t i = 0; i < c; i++)
+            left += modulus(rest + i * each, each) * (reach[at[i]] / sqrt(square[at[i]]));
+        double seen = 0;
+        for (int k = 0; k < VALUES * each; k += real ? each : 1)
+            seen += sum[k] * sum[k];
+        seen = sqrt(seen / VALUES);
+        const double rounding = sqrt(total);
+        error = fmin(error, greater(rounding, seen) / part + stretch * left);
+        if (longest > least)
+            apart = (seen > safety * rounding ? seen : 0) + left;
+    }
+    told[0] = error != error ? INFINITY : error;
+    told[1] = apart;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(
+    const double *vector, const double *notes, const double *scaled, int64_t f, const double *basis,
+    const double *shown, int64_t rank, int each, int real, const int64_t *columns, int64_t sets,
+    int64_t count, double safety, double part, double stretch, double least, double *told)
+{
+    const double *const square = notes, *const reach = notes + f, *const rounding = notes + 2 * f;
+    double sum[2 * VALUES] = {0}, found[2];
+    double *const work = malloc((size_t)((count * rank + count) * each + 1) * sizeof *work);
+    if (!work)
+        return FGC_NO_MEMORY;
+    told[1] = told[2] = told[3] = told[4] = 0;
+    for (int64_t i = 0; i < f; i++) {
+        const double size = modulus(vector + i * each, each);
+        if (size == 0)
+            continue;
+        add_times(sum, vector + i * each, scaled + i * VALUES * each, VALUES, each);
+        told[1] += size * size * square[i];
+        told[2] += size * rounding[i] * (size * rounding[i]);
+    }
+    told[0] = 0;
+    for (int k = 0; k < VALUES * each; k += real ? each : 1)
+        told[0] += sum[k] * sum[k];
+    told[0] = sqrt(told[0] / VALUES);
+    told[1] = sqrt(told[1]);
+    told[2] = sqrt(told[2]);
+    for (int64_t set = 0; set < sets; set++) {
+        unseen_set(columns + set * count, count, rank, basis, f, shown, each, real, vector, square, reach, safety,
+                   part, stretch, least, work, work + count * rank * each, found);
+        told[3] = greater(found[0], told[3]);
+        told[4] = greater(found[1], told[4]);
+    }
+    free(work);
+    return FGC_OK;
+}
+
+/* A graph: at[p] is the first of the ends at point p, next[x] the one after end x, -1 if there is none. End x
+ * is that of edge x / 2, and x ^ 1 the other one. */
+typedef struct {
+    const int64_t *ends;
+    int64_t edges, points;
+    int64_t *at, *next, *came, *queue; /* came: the end by which a search reached a point; -1 before */
+} graph;
+
+static int make_graph(graph *g, const int64_t *ends, int64_t edges, int64_t points)
+{
+    int64_t *const room = malloc((size_t)(3 * points + 2 * edges + 1) * sizeof *room);
+    *g = (graph){ends, edges, points, room, room + points, room + points + 2 * edges,
+                 room + 2 * points + 2 * edges};
+    for (int64_t p = 0; room && p < points; p++)
+        g->at[p] = -1;
+    for (int64_t x = 2 * edges - 1; room && x >= 0; x--) { /* so that the first edges are found first */
+        g->next[x] = g->at[ends[x]];
+        g->at[ends[x]] = x;
+    }
+    return room != NULL;
+}
+
+int64_t FGC_AT_LEVEL(fgc_edge_flow)(const int64_t *ends, int64_t edges, int64_t points, int64_t start,
+                                    int64_t stop, int64_t most)
+{
+    graph g;
+    int64_t found = 0;
+    signed char *const used = calloc((size_t)edges + 1, 1); /* 1: from first to second end; -1: back */
+    if (!used || !make_graph(&g, ends, edges, points)) {
+        free(used);
+        return -1;
+    }
+    for (; found < most; found++) { /* Ford and Fulkerson, by shortest paths */
+        int64_t head = 0, tail = 0;
+        for (int64_t p = 0; p < points; p++)
+            g.came[p] = -1;
+        g.came[start] = 2 * edges; /* no end */
+        for (g.queue[tail++] = start; head < tail && g.came[stop] < 0; head++)
+            for (int64_t x = g.at[g.queue[head]]; x >= 0; x = g.next[x]) {
+                const int64_t there = ends[x ^ 1];
+                if (g.came[there] < 0 && used[x / 2] != (x % 2 ? -1 : 1)) {
+                    g.came[there] = x;
+                    g.queue[tail++] = there;
+                }
+            }
+        if (g.came[stop] < 0)
+            break;
+        for (int64_t p = stop; p != start; p = ends[g.came[p]])
+            used[g.came[p] / 2] += g.came[p] % 2 ? -1 : 1;
+    }
+    free(used);
+    free(g.at);
+    return found;
+}
+
+/* Return the first edge between the points of edge e. */
+static int64_t first_copy(const graph *g, int64_t e)
+{
+    const int64_t u = g->ends[2 * e], v = g->ends[2 * e + 1];
+    int64_t x = g->at[u];
+    while (g->ends[x ^ 1] != v)
+        x = g->next[x];
+    return x / 2;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_edge_circles)(const int64_t *ends, int64_t edges, int64_t points,
+                                          int64_t *first, int64_t *position, double *coefficient,
+                                          int64_t *told)
+{
+    graph g;
+    int64_t circles = 0, entries = 0;
+    int64_t *const depth = malloc((size_t)(points + 1) * sizeof *depth);
+    if (!depth || !make_graph(&g, ends, edges, points)) {
+        free(depth);
+        return FGC_NO_MEMORY;
+    }
+    for (int64_t p = 0; p < points; p++)
+        g.came[p] = -1;
+    for (int64_t e = 0; e < edges; e++) { /* from each point that no search has reached */
+        int64_t head = 0, tail = 0, root = ends[2 * e];
+        if (g.came[root] >= 0)
+            continue;
+        g.came[root] = 2 * edges;
+        depth[root] = 0;
+        for (g.queue[tail++] = root; head < tail; head++)
+            for (int64_t x = g.at[g.queue[head]]; x >= 0; x = g.next[x]) {
+                const int64_t there = ends[x ^ 1];
+                if (g.came[there] >= 0)
+                    continue;
+                g.came[there] = x;
+                depth[there] = depth[g.queue[head]] + 1;
+                g.queue[tail++] = there;
+            }
+    }
+    for (int64_t e = 0; e < edges; e++) {
+        int64_t here = ends[2 * e], there = ends[2 * e + 1], at = e;
+        const int64_t copied = first_copy(&g, e);
+        double sign = 1, way = 1; /* of edge `at`; whether the walk up began at the first end */
+        if (copied == e && (g.came[here] / 2 == e || g.came[there] / 2 == e))
+            continue; /* in the forest */
+        if (first)
+            first[circles] = entries;
+        circles++;
+        for (;; entries++) {
+            if (first) {
+                position[entries] = at;
+                coefficient[entries] = sign;
+            }
+            if (copied != e && at == e) { /* the other edge of two */
+                sign = ends[2 * copied] == here ? -1 : 1;
+                at = copied;
+                continue;
+            }
+            if (copied != e || here == there) {
+                entries++;
+                break;
+            }
+            if (depth[here] < depth[there]) { /* one step up, from the deeper of the two */
+                const int64_t other = here;
+                here = there;
+                there = other;
+                way = -way;
+            }
+            at = g.came[here] / 2;
+            sign = ends[2 * at + 1] == here ? way : -way;
+            here = ends[g.came[here]];
+        }
+    }
+    told[0] = circles;
+    told[1] = entries;
+    free(depth);
+    free(g.at);
+    return FGC_OK;
+}
