@@ -298,7 +298,7 @@ def _array(file: IO[bytes], size: int, budget: Budget | None = None) -> Array:
     else:
         raise ValueError(f"an array of numbers has a header of version 1 or 2, not {version[0]}")
     if dtype.hasobject or not dtype.itemsize:  # what takes no bytes may have any shape
-        raise ValueError("it holds objects of Python, not numbers")
+        raise ValueError("it holds objects of Python, or nothing, not numbers")
     announced, there = math.prod(shape) * dtype.itemsize, size - file.tell()
     if min(shape, default=0) < 0 or announced != there:
         raise ValueError(

@@ -218,8 +218,8 @@ def test_zip_entries_that_announce_less_are_refused(tmp_path):
 
 
 def integer(value):
-    """Return a positive integer as Thrift writes it."""
-    value, digits = 2 * value, []
+    """Return a positive integer as Thrift writes it; x - 1/2 stands for -x."""
+    value, digits = int(2 * value), []
     while value:
         digits.append(value & 127 | (value > 127) << 7)
         value >>= 7
@@ -237,12 +237,50 @@ def test_parquet_pages_that_unpack_to_more_than_announced(tmp_path, monkeypatch)
     parquet.write_table(table, path, use_dictionary=False, compression="zstd")
     assert Empirical.read(path).samples.size == 20_000
     content = path.read_bytes()
-    size, larger = integer(160_000), integer(1_000_000)
+    size, larger, negative = integer(160_000), integer(1_000_000), integer(159_999.5)
     at = content.index(size)
-    path.write_bytes(content[:at] + larger + content[at + len(size) :])
-    assert len(size) == len(larger)
-    with pytest.raises(ValueError, match="it unpacks to more than 524,288 bytes"):
-        Empirical.read(path)
+    for other, says in ((larger, "more than 524,288 bytes"), (negative, "has a negative size")):
+        assert len(size) == len(other)
+        path.write_bytes(content[:at] + other + content[at + len(size) :])
+        with pytest.raises(ValueError, match=says):
+            Empirical.read(path)
+
+
+def test_parquet_pages_of_dictionaries_are_counted(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(bombs.in_parquet({"a": np.arange(1000.0)}))
+    budget = files.Budget(0)
+    with open(path, "rb") as file:
+        files._check_pages(file, path.stat().st_size, {"a"}, budget)
+    # A dictionary of 8,000 bytes, as many for its numbers, 10 bits for each row; and two pages.
+    assert 17_250 + 2 * files._EMPTY < budget.most - budget._left < 19_000
+
+
+def test_lists_of_parquet_metadata_are_no_longer_than_the_file(tmp_path):
+    """One announces 900,000 columns, for which PyArrow would make room."""
+    pytest.importorskip("pyarrow")
+    head = b"\x15\x02\x19\xfc" + bytes([0xA0, 0xF7, 0x36])
+    content = b"PAR1" + head + struct.pack("<I", len(head)) + b"PAR1"
+    (tmp_path / "a.parquet").write_bytes(content)
+    bombs.forget()
+    first = bombs.memory("VmRSS")
+    with pytest.raises(ValueError, match=r"a\.parquet is no readable"):
+        Empirical.read(tmp_path / "a.parquet")
+    assert bombs.memory("VmHWM") - first < 2**25
+
+
+def test_entries_of_a_byte_count_as_numbers(tmp_path):
+    (tmp_path / "a.npz").write_bytes(in_zip(bombs.saved(np.save, np.ones(3 * 10**6, np.uint8))))
+    with pytest.raises(ValueError, match="it unpacks to more than 16 MiB"):
+        Empirical.read(tmp_path / "a.npz")
+
+
+def test_read_npy_of_what_takes_no_bytes(tmp_path):
+    """It may have any shape: what a number is made of for each entry takes all memory."""
+    (tmp_path / "a.npy").write_bytes(bombs.npy("<U0", (10**12,)))
+    with pytest.raises(ValueError, match="objects of Python, or nothing"):
+        files.read_npy(tmp_path / "a.npy")
 
 
 def test_parquet_metadata_that_contradict_themselves(tmp_path):

@@ -391,6 +391,43 @@ def test_read_times_as_programs_write_them(name, content, expected, tmp_path):
         np.testing.assert_array_equal(Empirical.read(path).samples, expected)
 
 
+@pytest.mark.parametrize(
+    "times",
+    [
+        [[9, 0.5], [8, 0.25], [7, 1.5]],  # integers that go down
+        [[5.5, 1.5 + i % 3] for i in range(9)],  # a time that stays
+        [[1.5**i, 1.75**i] for i in range(9)],  # all go up
+        [[1, 2], [2, 1], [1, 1], [2, 2]],  # all are few
+        [[1, 10], [2, 20], [3, 30]],  # all go up evenly
+        np.zeros((4, 2)),
+    ],
+)
+def test_read_times_does_not_doubt_all_columns_alike(times, tmp_path):
+    np.savetxt(tmp_path / "a.csv", times, delimiter=",", fmt="%.17g", header="a,b", comments="")
+    np.testing.assert_array_equal(Empirical.read(tmp_path / "a.csv").samples, times)
+
+
+def test_read_times_takes_a_clock_for_times_where_there_are_no_others(tmp_path):
+    path = table(tmp_path / "a.csv", "round,wall_time", "0,0.5", "1,0.25")
+    assert Empirical.read(path) == Empirical([0.5, 0.25])
+
+
+def test_read_times_of_named_and_given_units(tmp_path):
+    path = table(tmp_path / "a.csv", "a (ms),b", *ROWS)
+    assert Empirical.read(path, "s") == Empirical(TIMES)
+    assert Empirical.read(path, "ms") == Empirical(TIMES / 1e3)
+    assert Empirical.read(path, columns=["b"]) == Empirical(TIMES[:, 1])
+
+
+def test_read_times_of_numbered_columns(tmp_path):
+    lines = ["0.5,0.6,0.7", "0.8,0.9,1.0"]
+    path = table(tmp_path / "a.csv", "1,2,3", *lines)
+    assert Empirical.read(path).samples.shape == (2, 3)
+    assert Empirical.read(table(tmp_path / "a.csv", "1,2", *ROWS)).samples.shape == (4, 2)
+    with pytest.raises(ValueError, match="its first line may number the columns"):
+        Empirical.read(table(tmp_path / "a.csv", "0,1", "20,30", "25,35"))
+
+
 def test_recording_refuses_a_cost_above_its_times(tmp_path):
     path = table(tmp_path / "a.csv", "a,b", *ROWS)
     assert Recording.read(path, 0.1).cost == 0.1
