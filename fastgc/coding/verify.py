@@ -92,7 +92,7 @@ from .._base.arrays import Array, Floats, Ints, is_zero, least_number, unit_roun
 from ..errors import CorruptMessageError, UnverifiedError
 from ..kernels import unchecked
 from ..kernels.arrivals import ROW, SIDE, Arrivals
-from ..kernels.rows import DOUBLE, Projecting
+from ..kernels.rows import DOUBLE, Projecting, address
 from ..numerics.parity import (
     CHECKS,
     SAFETY,
@@ -102,7 +102,7 @@ from ..numerics.parity import (
     blame,
 )
 from .format import Format
-from .rules import Blocks, Span, withstands
+from .rules import Blocks, Span, Tiling, withstands
 from .scheme import Scheme
 
 # Largest number of liars that a round looks for.
@@ -177,7 +177,10 @@ class Projection:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
         size = form.message_size * form.message_dtype.itemsize // real.itemsize
         rows, eights = -(-size // ROW), -(-min(size, ROW) // 8)
-        self.numbers = Projecting(np.empty((rows, SIDE)), np.empty((eights, SIDE, 8)), paired)
+        # `right` begins at a cache line. Else most vectors cross lines: 1.3 to 1.9 times the time.
+        room = np.empty(eights * SIDE * 8 + 8)
+        right = room[-(address(room) // 8) % 8 :][: eights * SIDE * 8].reshape(eights, SIDE, 8)
+        self.numbers = Projecting(np.empty((rows, SIDE)), right, paired)
         self.passes = (min(size, IN_ROW) + min(rows, PARTS + rows // PARTS) + PARTS) / 6 + 4
         wide = real == np.dtype(np.float64)
         self.unit = math.ldexp(1.0, -rows.bit_length() - 64) if wide else 1.0
@@ -362,6 +365,8 @@ class Inspector:
         The other messages still determine the gradient; -1: even all are too few.
         """
         scheme, most = self._scheme, self.liars if most is None else most
+        if isinstance(scheme.rule, Tiling):  # its paths are counted in a few microseconds
+            return withstands(scheme.rule, survivors, self._senders, most)
         least = -1
         # Checks see complex messages whole. A code that is found to need only their real parts may
         # tolerate more stragglers than they do.
