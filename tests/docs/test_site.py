@@ -76,6 +76,12 @@ def test_pages_load_nothing_from_elsewhere():
     assert {name: targets for name, targets in found.items() if targets} == {}
 
 
+@built
+def test_pages_show_pictures_and_not_what_python_says_of_them():
+    said = re.compile("&lt;(Figure size|Axes|matplotlib)")
+    assert [path.name for path in PAGES if said.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_what_is_loaded_from_elsewhere_is_seen(tmp_path):
     (tmp_path / "own.css").write_text(
         "/* url(//a) */ @import 'https://b/c.css'; a { src: url(own.css); b: url('no.woff') }"
