@@ -259,7 +259,7 @@ def _of_texts(chance):
     pieces = [b"1", b",", b"0.5", b";", b"\t", b" ", b'"', b"\n", b"\r", b"#", b"-", b"nan", b"e9"]
     pieces += [b"1,5", b"9" * 400, "µ".encode(), b"x", b"\0", b"round", b"0,1\n", b"1,2\n"]
     unit = b"".join(chance.choices(pieces, k=chance.choice([1, 2, 3, 8])))
-    head = chance.choice([b"", b"a,b\n", b"0,1\n", b"a;b\n", b"a b\n"])
+    head = chance.choice([b"", b"1,", b"a,b\n", b"0,1\n", b"a;b\n", b"a b\n"])
     name = chance.choice(["a.csv", "a.txt", "a.tsv"])
     return name, (head + unit * MOST_BYTES)[:MOST_BYTES], (Empirical.read, of_fit)
 

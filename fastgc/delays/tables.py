@@ -199,8 +199,9 @@ def _kept(times: Floats, names: list[str] | None, others: Container[int]) -> lis
 
 def _check_columns(table: _Table, kept: list[int], unit: str | None) -> None:
     """Raise ValueError if a column holds others than numbers, or its name names another unit."""
-    if odd := [(row, j, what) for j, (row, what) in table.others.items() if j in kept]:
-        row, column, what = min(odd)
+    if odd := [(table.others[j][0], j) for j in kept if j in table.others]:
+        row, column = min(odd)
+        what = table.others[column][1]
         more = f"; {_CHOOSE}" if np.isnan(table.times[:, column]).all() else ""
         raise ValueError(f"{table.place(row, column)}: {what}{more}")
     if table.names is not None and unit is None:

@@ -29,6 +29,12 @@ def test_files_are_read_or_refused_within_a_budget(tmp_path):
     assert sum(each[3] for each in found) > len(found) / 2
 
 
+def test_a_table_of_many_columns_that_are_no_numbers(tmp_path):
+    first = bombs.memory("VmRSS")
+    content = b"1," + b"x," * 32_700
+    assert bombs.read(tmp_path, "a.csv", content, Empirical.read, first)[:2] == (True, [])
+
+
 # ------------------------------------------------------------------------------ what a file is
 
 
