@@ -44,8 +44,7 @@ static const fgc_array *array_at(uintptr_t object, int64_t head)
 static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memory *it)
 {
     const int like = a->type == first->type && a->dtype == first->dtype && a->dimensions == 1 &&
-                     first->dimensions == 1 && a->shape[0] == first->shape[0] &&
-                     (a->flags & CONTIGUOUS);
+                     first->dimensions == 1 && a->shape[0] == first->shape[0] && (a->flags & CONTIGUOUS);
     return like ? (uintptr_t)a->data : it->lowest;
 }
 
@@ -102,47 +101,45 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
     }
 }
 
-#define COMBINE(kind, read, real)                                                                  \
-    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out,        \
-                                  int64_t count)                                                   \
-    {                                                                                              \
-        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
-        uintptr_t few_rows[FEW], *chosen = few_rows;                                               \
-        double few[2 * FEW], *kept = few;                                                          \
-        char *work = NULL;                                                                         \
-        if (count > FEW) {                                                                         \
-            work = malloc((size_t)count * (2 * sizeof *kept + sizeof *chosen));                    \
-            if (!work)                                                                             \
-                return FGC_NO_MEMORY;                                                              \
-            kept = (double *)work;                                                                 \
-            chosen = (uintptr_t *)(kept + 2 * count);                                              \
-        }                                                                                          \
-        fgc_status status = FGC_MISPLACED;                                                         \
-        if (!locate(plan, rows, &it, count, chosen)) {                                             \
-            const int64_t step = plan->mode == FGC_REAL ? 1 : 2;                                   \
-            const int64_t used =                                                                   \
-                plan->flags & FGC_USED ? count_used(plan->coef, step, count) : count;              \
-            if (used < count)                                                                      \
-                keep_used(plan->coef, step, count, chosen, kept);                                  \
-            const double *const coef = used < count ? kept : plan->coef;                           \
-            const int bad = fgc_combine_rows_##kind(plan, chosen, coef, used, out);                \
-            status = bad ? FGC_NOT_FINITE : FGC_OK;                                                \
-        }                                                                                          \
-        free(work);                                                                                \
-        return status;                                                                             \
+#define COMBINE(kind, read, real)                                                                            \
+    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out, int64_t count)   \
+    {                                                                                                        \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));                       \
+        uintptr_t few_rows[FEW], *chosen = few_rows;                                                         \
+        double few[2 * FEW], *kept = few;                                                                    \
+        char *work = NULL;                                                                                   \
+        if (count > FEW) {                                                                                   \
+            work = malloc((size_t)count * (2 * sizeof *kept + sizeof *chosen));                              \
+            if (!work)                                                                                       \
+                return FGC_NO_MEMORY;                                                                        \
+            kept = (double *)work;                                                                           \
+            chosen = (uintptr_t *)(kept + 2 * count);                                                        \
+        }                                                                                                    \
+        fgc_status status = FGC_MISPLACED;                                                                   \
+        if (!locate(plan, rows, &it, count, chosen)) {                                                       \
+            const int64_t step = plan->mode == FGC_REAL ? 1 : 2;                                             \
+            const int64_t used = plan->flags & FGC_USED ? count_used(plan->coef, step, count) : count;       \
+            if (used < count)                                                                                \
+                keep_used(plan->coef, step, count, chosen, kept);                                            \
+            const double *const coef = used < count ? kept : plan->coef;                                     \
+            const int bad = fgc_combine_rows_##kind(plan, chosen, coef, used, out);                          \
+            status = bad ? FGC_NOT_FINITE : FGC_OK;                                                          \
+        }                                                                                                    \
+        free(work);                                                                                          \
+        return status;                                                                                       \
     }
 FGC_KINDS(COMBINE)
 
-#define ADD(kind, read, real)                                                                      \
-    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy,   \
-                              real *out, const void *row, int64_t at, int flags)                   \
-    {                                                                                              \
-        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));             \
-        if (misplaced(&it, (uintptr_t)row))                                                        \
-            return FGC_MISPLACED;                                                                  \
-        const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);             \
-        *energy += fgc_add_row_##kind(plan, coef, weight[at], row, flags, out);                    \
-        return FGC_OK;                                                                             \
+#define ADD(kind, read, real)                                                                                \
+    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
+                              const void *row, int64_t at, int flags)                                        \
+    {                                                                                                        \
+        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));                       \
+        if (misplaced(&it, (uintptr_t)row))                                                                  \
+            return FGC_MISPLACED;                                                                            \
+        const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);                       \
+        *energy += fgc_add_row_##kind(plan, coef, weight[at], row, flags, out);                              \
+        return FGC_OK;                                                                                       \
     }
 FGC_KINDS(ADD)
 
@@ -150,8 +147,8 @@ static fgc_status vector_of(const fgc_bound *to, int64_t f)
 {
     switch (to->rule) {
     case FGC_BLOCKS:
-        return fgc_decoding_vector(to->plan, to->survivors, to->vector, to->where, to->work,
-                                   to->longest, to->method, f);
+        return fgc_decoding_vector(to->plan, to->survivors, to->vector, to->where, to->work, to->longest,
+                                   to->method, f);
     case FGC_CELLS:
         return fgc_cells_vector(to->plan, to->survivors, to->vector, to->work, f);
     case FGC_TILING:
@@ -161,10 +158,10 @@ static fgc_status vector_of(const fgc_bound *to, int64_t f)
     }
 }
 
-#define DECODE(kind, read, real)                                                                   \
-    fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f)                                   \
-    {                                                                                              \
-        const fgc_status status = vector_of(to, f);                                                \
-        return status ? status : fgc_combine_##kind(to->sum, to->rows, to->out, f);                \
+#define DECODE(kind, read, real)                                                                             \
+    fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f)                                             \
+    {                                                                                                        \
+        const fgc_status status = vector_of(to, f);                                                          \
+        return status ? status : fgc_combine_##kind(to->sum, to->rows, to->out, f);                          \
     }
 FGC_KINDS(DECODE)

@@ -5,13 +5,13 @@
 #include "tally.h"
 
 /* Return a row's sum of squares, and write its projections if any are asked for. */
-#define READ(kind, read, real)                                                                     \
-    static double read_##kind(const fgc_arrivals *a, const void *row, int64_t at)                  \
-    {                                                                                              \
-        if (!a->left)                                                                              \
-            return fgc_square_sum_##kind(row, a->length);                                          \
-        double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);                \
-        return fgc_project_##kind(row, a->length, a->left, a->right, a->paired, out);              \
+#define READ(kind, read, real)                                                                               \
+    static double read_##kind(const fgc_arrivals *a, const void *row, int64_t at)                            \
+    {                                                                                                        \
+        if (!a->left)                                                                                        \
+            return fgc_square_sum_##kind(row, a->length);                                                    \
+        double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);                          \
+        return fgc_project_##kind(row, a->length, a->left, a->right, a->paired, out);                        \
     }
 FGC_KINDS(READ)
 

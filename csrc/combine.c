@@ -209,11 +209,9 @@ static FGC_INLINE sums_float widen_float(vector_float v)
 static FGC_INLINE vector_float narrow_float(sums_float v)
 {
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
-    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(v.low)),
-                              _mm512_cvtpd_ps(v.high), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(v.low)), _mm512_cvtpd_ps(v.high), 1);
 #elif defined(__AVX__) && FGC_VECTOR == 32
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(v.low)),
-                                _mm256_cvtpd_ps(v.high), 1);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(v.low)), _mm256_cvtpd_ps(v.high), 1);
 #elif defined(__x86_64__) && FGC_VECTOR == 16
     return _mm_movelh_ps(_mm_cvtpd_ps(v.low), _mm_cvtpd_ps(v.high));
 #else
@@ -303,37 +301,36 @@ static FGC_INLINE void put_double(double *to, vector_double v, int some, bits_do
 
 /* Return whether x holds NaN or Inf: all exponent bits are set. Bitwise, so that it vectorises without
  * fast-math. */
-#define NONFINITE(real, unsigned, exponent)                                                        \
-    static FGC_INLINE int nonfinite_##real(const real *x, int64_t len)                                        \
-    {                                                                                              \
-        unsigned found = 0;                                                                        \
-        for (int64_t j = 0; j < len; j++) {                                                        \
-            unsigned bits;                                                                         \
-            memcpy(&bits, x + j, sizeof bits);                                                     \
-            found |= (unsigned)((bits & exponent) == exponent);                                    \
-        }                                                                                          \
-        return found != 0;                                                                         \
+#define NONFINITE(real, unsigned, exponent)                                                                  \
+    static FGC_INLINE int nonfinite_##real(const real *x, int64_t len)                                       \
+    {                                                                                                        \
+        unsigned found = 0;                                                                                  \
+        for (int64_t j = 0; j < len; j++) {                                                                  \
+            unsigned bits;                                                                                   \
+            memcpy(&bits, x + j, sizeof bits);                                                               \
+            found |= (unsigned)((bits & exponent) == exponent);                                              \
+        }                                                                                                    \
+        return found != 0;                                                                                   \
     }
 NONFINITE(float, uint32_t, UINT32_C(0x7f800000))
 NONFINITE(double, uint64_t, UINT64_C(0x7ff0000000000000))
 
 /* Sum of squares in sixteen lanes: an order of summation that vectorises without fast-math. */
-#define SQUARE_SUM(kind, read, real)                                                               \
-    double FGC_AT_LEVEL(fgc_square_sum_part_##kind)(void *const *vector, const double *by,         \
-                                                    int64_t len)                                   \
-    {                                                                                              \
-        (void)by;                                                                                  \
-        const read *const x = vector[0];                                                           \
-        double lane[16] = {0}, sum = 0;                                                            \
-        int64_t j = 0;                                                                             \
-        for (; j + 16 <= len; j += 16)                                                             \
-            for (int t = 0; t < 16; t++)                                                           \
-                lane[t] += (double)value_##kind(x[j + t]) * (double)value_##kind(x[j + t]);        \
-        for (int t = 0; t < 16; t++)                                                               \
-            sum += lane[t];                                                                        \
-        for (; j < len; j++)                                                                       \
-            sum += (double)value_##kind(x[j]) * (double)value_##kind(x[j]);                        \
-        return sum;                                                                                \
+#define SQUARE_SUM(kind, read, real)                                                                         \
+    double FGC_AT_LEVEL(fgc_square_sum_part_##kind)(void *const *vector, const double *by, int64_t len)      \
+    {                                                                                                        \
+        (void)by;                                                                                            \
+        const read *const x = vector[0];                                                                     \
+        double lane[16] = {0}, sum = 0;                                                                      \
+        int64_t j = 0;                                                                                       \
+        for (; j + 16 <= len; j += 16)                                                                       \
+            for (int t = 0; t < 16; t++)                                                                     \
+                lane[t] += (double)value_##kind(x[j + t]) * (double)value_##kind(x[j + t]);                  \
+        for (int t = 0; t < 16; t++)                                                                         \
+            sum += lane[t];                                                                                  \
+        for (; j < len; j++)                                                                                 \
+            sum += (double)value_##kind(x[j]) * (double)value_##kind(x[j]);                                  \
+        return sum;                                                                                          \
     }
 FGC_KINDS(SQUARE_SUM)
 

@@ -4,8 +4,7 @@
 
 #include "levels.h"
 
-fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work,
-                            int64_t f)
+fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work, int64_t f)
 {
     unsigned char *const here = work, *const came = here + of->messages;
     int64_t weight = 0;
@@ -53,8 +52,7 @@ static fgc_status find_places(const int64_t *survivors, int64_t f, int64_t messa
 
 /* Find the fewest intervals that lead from the first point to the last, forwards or (`back`) both ways, by
  * breadth-first search. via[p] - 1 is the edge by which point p is reached; via[p] is 0 if it is not. */
-static void find_path(const fgc_tiling *of, const int64_t *place, int back, int64_t *via,
-                      int64_t *queue)
+static void find_path(const fgc_tiling *of, const int64_t *place, int back, int64_t *via, int64_t *queue)
 {
     const int64_t last = of->points - 1;
     int64_t ahead = 0, end = 1;
@@ -72,8 +70,7 @@ static void find_path(const fgc_tiling *of, const int64_t *place, int back, int6
     }
 }
 
-fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out,
-                             void *work, int64_t f)
+fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out, void *work, int64_t f)
 {
     int64_t *const place = work, *const via = place + of->messages, *const queue = via + of->points;
     const int64_t last = of->points - 1;
@@ -110,15 +107,15 @@ enum { STEPS = 100 };
 typedef struct {
     int64_t n, m; /* vertices, edges */
     const double *weight;
-    int64_t *slot, *u, *v;          /* of each edge: its place among the survivors, and its ends */
-    int64_t *first, *at;            /* edges at[first[i] .. first[i+1]-1] meet at vertex i */
-    int64_t *order, *part;          /* vertices as reached; where each component begins in `order` */
+    int64_t *slot, *u, *v; /* of each edge: its place among the survivors, and its ends */
+    int64_t *first, *at;   /* edges at[first[i] .. first[i+1]-1] meet at vertex i */
+    int64_t *order, *part; /* vertices as reached; where each component begins in `order` */
     int64_t parts;
-    int64_t *via;                   /* the edge by which a vertex is reached; for a component's first
+    int64_t *via;                    /* the edge by which a vertex is reached; for a component's first
                                      * vertex, an edge between vertices of one side, or -1 */
-    int64_t *side;                  /* of each vertex: 1 or -1; 0 if it is not reached */
-    double *value, *share;          /* of each edge; share: 1 over the weight of both its ends */
-    double *wanted, *lacking;       /* of each vertex: the sum of its edges that is wanted; what it lacks */
+    int64_t *side;                   /* of each vertex: 1 or -1; 0 if it is not reached */
+    double *value, *share;           /* of each edge; share: 1 over the weight of both its ends */
+    double *wanted, *lacking;        /* of each vertex: the sum of its edges that is wanted; what it lacks */
     double *scale, *step, *back, *y; /* work space of `shorten` */
 } graph;
 
@@ -139,7 +136,8 @@ static void collect(graph *g, const fgc_edges *of, const int64_t *place)
         }
     for (int64_t i = 2; i <= g->n; i++)
         g->first[i + 1] += g->first[i];
-    for (int64_t j = 0; j < g->m; j++) { /* first[i + 1] moves from the first to past the last edge of i */
+    /* first[i + 1] moves from the first to past the last edge of i */
+    for (int64_t j = 0; j < g->m; j++) {
         g->at[g->first[g->u[j] + 1]++] = j;
         g->at[g->first[g->v[j] + 1]++] = j;
     }
@@ -282,8 +280,7 @@ static void settle(graph *g)
     }
 }
 
-fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
-                            int64_t f)
+fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work, int64_t f)
 {
     const int64_t n = of->vertices, m = of->messages;
     int64_t *const place = work;

@@ -7,8 +7,7 @@
 /* Eight independent chains hide the latency of a multiplication. */
 enum { CHAINS = 8 };
 
-static FGC_INLINE void block(const double *at, const int64_t *index, int64_t count,
-                             double *product, int vectors)
+static FGC_INLINE void block(const double *at, const int64_t *index, int64_t count, double *product, int vectors)
 {
     vector acc[CHAINS], factor;
     for (int v = 0; v < vectors; v++)
@@ -34,8 +33,8 @@ static FGC_INLINE void normalise(int64_t len, double *product, int64_t *exponent
 }
 
 /* The factors of one index are one contiguous slice of the table, so nothing is gathered. */
-void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index,
-                                      int64_t count, double *product, int64_t *exponent)
+void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const int64_t *index, int64_t count,
+                                      double *product, int64_t *exponent)
 {
     const int64_t padded = (len + LANES - 1) / LANES * LANES;
     for (int64_t i = 0; i < padded; i++)
@@ -56,8 +55,7 @@ void FGC_AT_LEVEL(fgc_cyclic_product)(const double *table, int64_t len, const in
     }
 }
 
-void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponent, int64_t len,
-                                   double *size)
+void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponent, int64_t len, double *size)
 {
     for (int64_t i = 0; i < len; i++) {
         /* by two powers of two, neither of which leaves the range unless the result does */
@@ -70,9 +68,8 @@ void FGC_AT_LEVEL(fgc_cyclic_size)(const double *product, const int64_t *exponen
 
 /* For large m, phases lie far apart in a table that does not fit a cache. So only one phase in STEPS is
  * looked up; the others are its products with the phases 0 .. STEPS-1 strides ahead. */
-void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_t stride,
-                            int quarter, double scale, const double *size, int64_t len,
-                            double *value)
+void FGC_AT_LEVEL(fgc_turn)(const double *phase, int64_t m, int64_t turn, int64_t stride, int quarter,
+                            double scale, const double *size, int64_t len, double *value)
 {
     enum { STEPS = 16 };
     const int64_t circle = 2 * m;
@@ -118,8 +115,8 @@ static FGC_INLINE int64_t first_at_least(const double *score, double least)
 /* A worker's score is the product of its distances to the workers kept so far. Each step keeps the first
  * worker whose score is within rounding of the largest: by symmetry many are equally far, and rounding must
  * not decide between them. O(m need). */
-void FGC_AT_LEVEL(fgc_keep_spread)(const double *sine, int64_t m, int64_t need,
-                                   unsigned char *present, double *score)
+void FGC_AT_LEVEL(fgc_keep_spread)(const double *sine, int64_t m, int64_t need, unsigned char *present,
+                                   double *score)
 {
     enum { KEPT = 2 };
     const int64_t padded = (m + LANES - 1) / LANES * LANES;

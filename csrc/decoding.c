@@ -65,8 +65,7 @@ typedef struct {
  *
  * Locator: the factors 2 sin(theta) exp(i (theta - pi/2)) of all stragglers, and 1/m.
  * Lookup: the inverse factors of all survivors except the entry's own worker, whose theta is 0. */
-static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, int64_t count,
-                        int64_t sum)
+static phases phases_of(const fgc_cyclic *code, fgc_method method, int64_t b, int64_t count, int64_t sum)
 {
     const int64_t m = code->start[b + 1] - code->start[b];
     const int64_t circle = 2 * m; /* phases are multiples of pi / m */
@@ -84,14 +83,14 @@ static void turn(const fgc_cyclic *code, int64_t b, const phases *by, int64_t lo
                  const double *size, double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b];
-    fgc_turn(code->phase + code->phase_offset[b], m, (by->turn + lo * by->stride) % (2 * m),
-                  by->stride, by->quarter, by->scale, size, len, value);
+    fgc_turn(code->phase + code->phase_offset[b], m, (by->turn + lo * by->stride) % (2 * m), by->stride,
+             by->quarter, by->scale, size, len, value);
 }
 
 /* Compute the vector's entries in block b, by the lookup or the locator. present[] marks the block's
  * survivors, and value[] receives (re, im) for each worker; both begin at its first worker. */
-static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
-                         const unsigned char *present, int64_t *index, double *value)
+static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b, const unsigned char *present,
+                         int64_t *index, double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b];
     const uint64_t no_factors = method == FGC_LOOKUP ? 0 : ALL_EIGHT;
@@ -125,8 +124,7 @@ static void decode_block(const fgc_cyclic *code, fgc_method method, int64_t b,
 }
 
 /* Compute block b by FGC_SPREAD. Returns whether only some of its survivors were chosen. */
-static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index,
-                        double *value)
+static int spread_block(const fgc_cyclic *code, int64_t b, unsigned char *present, int64_t *index, double *value)
 {
     const int64_t m = code->start[b + 1] - code->start[b], need = code->need[b];
     const int64_t count = count_marks(present, m);
@@ -161,8 +159,8 @@ static int64_t missing(const fgc_cyclic *code, const unsigned char *present)
     return more;
 }
 
-fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,
-                    int64_t *where, int64_t f)
+fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present, int64_t *where,
+                    int64_t f)
 {
     const int64_t n = code->workers;
     memset(present, 0, (size_t)n);
@@ -180,8 +178,8 @@ fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned c
 
 /* Write (re, im) for each worker, from the survivors' marks. Returns whether only some survivors of some
  * block were chosen. */
-static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned char *present,
-                         int64_t *index, double *value)
+static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned char *present, int64_t *index,
+                         double *value)
 {
     int chosen = 0;
     for (int64_t b = 0; b < code->blocks; b++) {
@@ -197,7 +195,8 @@ static int decode_marked(const fgc_cyclic *code, fgc_method method, unsigned cha
 /* out[l] = value[survivors[l]], complex. */
 static void gather(const double *value, const int64_t *survivors, double *out, int64_t f)
 {
-    enum { AHEAD = 32 }; /* halves the time if survivors are in random order and value[] is in no cache */
+    /* halves the time if survivors are in random order and value[] is in no cache */
+    enum { AHEAD = 32 };
     for (int64_t l = 0; l < f; l++) {
         if (l + AHEAD < f)
             FGC_PREFETCH(value + 2 * survivors[l + AHEAD]);
@@ -244,9 +243,8 @@ static fgc_status range_status(const double *out, int64_t *where, int64_t f)
     return FGC_OVERFLOW;
 }
 
-fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, void *work, double longest, fgc_method method,
-                               int64_t f)
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out, int64_t *where,
+                               void *work, double longest, fgc_method method, int64_t f)
 {
     const int64_t n = code->workers;
     double *value = work;
@@ -305,26 +303,30 @@ static void decode_rounds(void *data, int from, int to)
     free(index);
 }
 
-fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
-                                int64_t *where, double longest, fgc_method method, int64_t rounds)
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out, int64_t *where,
+                                double longest, fgc_method method, int64_t rounds)
 {
     enum { LINE = 8 }; /* entries of where[] in a cache line, which only one thread is to write */
     const int64_t n = code->workers, all = rounds * n, present = count_marks(masks, all);
     const int64_t factors = method == FGC_LOOKUP || 2 * present < all ? present : all - present;
     int64_t part = (rounds + FGC_PIECES / 16 - 1) / (FGC_PIECES / 16);
     part = (part + LINE - 1) / LINE * LINE;
-    decoding it = {.code = code, .masks = masks, .out = out, .where = where, .longest = longest,
-                   .method = method, .rounds = rounds, .part = part};
+    decoding it = {.code = code,
+                   .masks = masks,
+                   .out = out,
+                   .where = where,
+                   .longest = longest,
+                   .method = method,
+                   .rounds = rounds,
+                   .part = part};
     /* Eight factors take a nanosecond; everything else takes two nanoseconds a worker. */
     if (rounds)
-        fgc_pool_run(decode_rounds, &it, (int)((rounds + part - 1) / part),
-                     factors * n / 8 + 2 * all);
+        fgc_pool_run(decode_rounds, &it, (int)((rounds + part - 1) / part), factors * n / 8 + 2 * all);
     return it.failed ? FGC_NO_MEMORY : FGC_OK;
 }
 
-fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
-                            const unsigned char *present, const double *size, double *out,
-                            int64_t *where, void *work, int64_t f)
+fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors, const unsigned char *present,
+                            const double *size, double *out, int64_t *where, void *work, int64_t f)
 {
     const int64_t n = code->workers;
     double *const value = work;

@@ -67,8 +67,7 @@ static FGC_INLINE double apart(uint64_t random)
     return 1 + (from_bits((random << 32) >> 12 | ONE) - 1) * 0x1p-40;
 }
 
-void FGC_AT_LEVEL(fgc_draw)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait,
-                            double *whole)
+void FGC_AT_LEVEL(fgc_draw)(const fgc_delays *delays, int64_t first, int64_t rounds, double *wait, double *whole)
 {
     const int64_t n = delays->workers, period = delays->repeats * n;
     const double onset = delays->onset;

@@ -38,8 +38,7 @@ static const struct {
     {&fgc_level_avx2, {YMM, bit_FMA | bit_F16C, bit_AVX2}},
 #endif
 #ifdef FGC_HAVE_AVX512
-    {&fgc_level_avx512,
-     {ZMM, bit_FMA | bit_F16C, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL}},
+    {&fgc_level_avx512, {ZMM, bit_FMA | bit_F16C, bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL}},
 #endif
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
@@ -63,8 +62,7 @@ static features found(void)
 
 static int suffices(features f, features needed)
 {
-    return !(needed.saved & ~f.saved) && !(needed.basic & ~f.basic) &&
-           !(needed.extended & ~f.extended);
+    return !(needed.saved & ~f.saved) && !(needed.basic & ~f.basic) && !(needed.extended & ~f.extended);
 }
 
 /* If two threads both are the first in level(), each stores the same pointer. */
@@ -110,10 +108,12 @@ const char *const fgc_declared[] = {
 #define RETURN_double return
 #define RETURN_fgc_status return
 
+/* clang-format off */
 #define FGC_KERNEL(type, name, parameters, arguments)                                              \
     type fgc_##name parameters                                                                     \
     {                                                                                              \
         RETURN_##type level()->name arguments;                                                     \
     }
+/* clang-format on */
 #include "kernels.def"
 #endif

@@ -23,9 +23,8 @@ extern "C" {
 #endif
 
 /* For each kind of rows: of(kind, the type of its reals in memory, the type they are combined to). */
-#define FGC_KINDS(of)                                                                              \
-    of(float, float, float) of(double, double, double) of(half, uint16_t, float)                   \
-        of(bfloat, uint16_t, float)
+#define FGC_KINDS(of)                                                                                        \
+    of(float, float, float) of(double, double, double) of(half, uint16_t, float) of(bfloat, uint16_t, float)
 
 /* For each type of reals. */
 #define FGC_REALS(of) of(float) of(double)
@@ -80,26 +79,24 @@ enum { FGC_WORK = 25 };
 
 /* out[2l], out[2l+1] = the entry a of survivors[l], such that a_F B_F = 1. FGC_IMPRECISE unless the sum of
  * |a|^2 is at most `longest`. */
-fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out,
-                               int64_t *where, void *work, double longest, fgc_method method,
-                               int64_t f);
+fgc_status fgc_decoding_vector(const fgc_cyclic *code, const int64_t *survivors, double *out, int64_t *where,
+                               void *work, double longest, fgc_method method, int64_t f);
 
 /* The same for many rounds. masks[r n + i] is 1 if worker i survived round r, else 0. Row r of out becomes
  * the round's vector, with 0 for stragglers. where[r] is 0; or how many more survivors are needed (row r is
  * not written); or -1 if an entry does not fit a double; or -2 if the sum of squares is over `longest`.
  * FGC_SPREAD overwrites masks. */
-fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out,
-                                int64_t *where, double longest, fgc_method method, int64_t rounds);
+fgc_status fgc_decoding_vectors(const fgc_cyclic *code, unsigned char *masks, double *out, int64_t *where,
+                                double longest, fgc_method method, int64_t rounds);
 
 /* present[i] = 1 for survivors, 0 for the others. */
-fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present,
-                    int64_t *where, int64_t f);
+fgc_status fgc_mark(const fgc_cyclic *code, const int64_t *survivors, unsigned char *present, int64_t *where,
+                    int64_t f);
 
 /* The vector from the magnitudes of its entries, size[i] = |a_i| for every worker. fgc_mark has marked the
  * survivors in `present`. */
-fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors,
-                            const unsigned char *present, const double *size, double *out,
-                            int64_t *where, void *work, int64_t f);
+fgc_status fgc_polar_vector(const fgc_cyclic *code, const int64_t *survivors, const unsigned char *present,
+                            const double *size, double *out, int64_t *where, void *work, int64_t f);
 
 /* bits[i / 8] >> i % 8 & 1 = whether i is among the survivors, for i = 0 .. n-1; bits from n on are 0.
  * Returns 0 if the survivors are distinct and within 0 .. n-1; else 1, and the bits mean nothing. */
@@ -139,11 +136,11 @@ typedef struct {
 typedef struct {
     fgc_mode mode;
     int flags;
-    const double *coef;     /* as for fgc_combine_part_double */
+    const double *coef; /* as for fgc_combine_part_double */
     int64_t in_len, out_len;
     const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
-    int64_t stride; /* bytes from one row to the next; 0: rows lie anywhere */
-    int64_t head;   /* 0; or rows are those of Python's array objects, whose addresses are given, and each
+    int64_t stride;         /* bytes from one row to the next; 0: rows lie anywhere */
+    int64_t head; /* 0; or rows are those of Python's array objects, whose addresses are given, and each
                        has an fgc_array so many bytes behind its address; stride is 0 then */
 } fgc_combination;
 
@@ -151,18 +148,17 @@ typedef struct {
  * addresses, of uintptr_t. Returns FGC_NOT_FINITE by FGC_CHECK; or with nothing written, FGC_NO_MEMORY, or
  * FGC_MISPLACED by FGC_APART, which also finds objects that are not contiguous vectors of the first one's
  * type, dtype and length. */
-#define FGC_COMBINE(kind, read, real)                                                              \
-    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out,        \
-                                  int64_t count);
+#define FGC_COMBINE(kind, read, real)                                                                        \
+    fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out, int64_t count);
 FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
  * times its sum of squares to *energy, in one pass. The row is checked as by FGC_APART. Not for
  * FGC_REAL_PART. Returns FGC_MISPLACED or FGC_OK. */
-#define FGC_ADD(kind, read, real)                                                                  \
-    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy,   \
-                              real *out, const void *row, int64_t at, int flags);
+#define FGC_ADD(kind, read, real)                                                                            \
+    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
+                              const void *row, int64_t at, int flags);
 FGC_KINDS(FGC_ADD)
 #undef FGC_ADD
 
@@ -173,8 +169,8 @@ typedef enum { FGC_FLOAT, FGC_DOUBLE, FGC_HALF, FGC_BFLOAT } fgc_kind;
 enum { FGC_SIDE = 8, FGC_ROW = 256 };
 
 /* As fgc_project_part. Sums may be rounded otherwise. */
-#define FGC_PROJECT(kind, read, real)                                                              \
-    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right, \
+#define FGC_PROJECT(kind, read, real)                                                                        \
+    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right,           \
                               int paired, double *out);
 FGC_KINDS(FGC_PROJECT)
 #undef FGC_PROJECT
@@ -183,19 +179,20 @@ FGC_KINDS(FGC_PROJECT)
  * what each block needs, state[0] to 0, and state[1] to the weight that blocks with enough messages must
  * have. */
 typedef struct {
-    int64_t messages, length; /* message numbers are below `messages`; elements of a row that are read */
+    /* message numbers are below `messages`; elements of a row that are read */
+    int64_t messages, length;
     fgc_kind kind;
-    int check;                    /* whether rows are read, for their norms and to find NaN and Inf */
-    const int64_t *block;         /* of each message */
-    const int64_t *weight;        /* of each block */
-    int64_t *lacking, *state;     /* messages lacking in each block; messages taken, and lacking weight */
-    unsigned char *heard;         /* of each message: whether it was taken */
-    int64_t *numbers;             /* in order of arrival, as are the next: the message's number, */
-    double *squares;              /* its squared norm, NaN if it was not read, */
-    double *energies;             /* its energy, NaN if that is not known, */
-    uintptr_t *addresses;         /* where it lies, */
-    double *values;               /* and its projections, by these numbers, unless `left` is NULL */
-    const double *left, *right;   /* as for fgc_project, and so is this: */
+    int check;                  /* whether rows are read, for their norms and to find NaN and Inf */
+    const int64_t *block;       /* of each message */
+    const int64_t *weight;      /* of each block */
+    int64_t *lacking, *state;   /* messages lacking in each block; messages taken, and lacking weight */
+    unsigned char *heard;       /* of each message: whether it was taken */
+    int64_t *numbers;           /* in order of arrival, as are the next: the message's number, */
+    double *squares;            /* its squared norm, NaN if it was not read, */
+    double *energies;           /* its energy, NaN if that is not known, */
+    uintptr_t *addresses;       /* where it lies, */
+    double *values;             /* and its projections, by these numbers, unless `left` is NULL */
+    const double *left, *right; /* as for fgc_project, and so is this: */
     int paired;
 } fgc_arrivals;
 
@@ -215,14 +212,14 @@ typedef enum {
 
 /* A decoder that is bound to its arrays. */
 typedef struct {
-    fgc_rule rule; /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES: what `plan` is, */
+    fgc_rule rule;    /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES: what `plan` is, */
     const void *plan; /* an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
     const int64_t *survivors;
     double *vector;
     int64_t *where;
     void *work;
-    double longest;       /* FGC_BLOCKS: as in fgc_decoding_vector, */
-    fgc_method method;    /* and so is this */
+    double longest;             /* FGC_BLOCKS: as in fgc_decoding_vector, */
+    fgc_method method;          /* and so is this */
     const fgc_combination *sum; /* by the vector, of the survivors' rows, */
     const void *rows;           /* which lie as fgc_combine says */
     void *out;
@@ -241,8 +238,8 @@ typedef struct {
     int64_t workers, groups;
     const int64_t *first, *loads; /* loads[i]: its computations */
     const double *share;
-    const int64_t *group, *other; /* of each message: its block, cell, or the start of its interval or */
-                                  /* edge; and the end of that */
+    const int64_t *group, *other; /* of each message: its block, cell, or the start of its interval
+                                   * or edge; and the end of that */
     const int64_t *need;          /* messages needed of each block; weight of each cell */
     int64_t total;                /* FGC_CELLS: weight needed; FGC_TILING: k; FGC_EDGES: vertices */
     int64_t wait;                 /* all messages of so many workers suffice in any case; 0: no limit */
@@ -271,8 +268,8 @@ typedef struct {
 
 /* The functions that are compiled once for each SIMD level. */
 #define FGC_KERNEL(type, name, parameters, arguments) type fgc_##name parameters;
-#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                              \
-    double fgc_##name##_part_##kind(void *const *vector, const double *by, int64_t len);           \
+#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                                        \
+    double fgc_##name##_part_##kind(void *const *vector, const double *by, int64_t len);                     \
     double fgc_##name##_##kind parameters;
 #include "kernels.def"
 
@@ -281,9 +278,8 @@ extern const char *const fgc_declared[];
 
 /* All rounds: see fgc_completion_part. Split over threads if `interrupted`. */
 fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                          double *late, int64_t rounds, double receive, double overhead,
-                          int interrupted, double *time, int64_t *messages, int64_t *workers,
-                          int64_t *computations);
+                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
+                          double *time, int64_t *messages, int64_t *workers, int64_t *computations);
 
 /* Messages that are each the sum over one cell of the partitions. Distinct cells that weigh `need` together
  * suffice. If `whole` is not 0, their sum is multiplied by `whole` over their weight. With `inverse`, messages
@@ -307,16 +303,15 @@ typedef struct {
 
 /* out[l] = 1, or the factor by `whole`, for the first message of each cell; 0 for others. With `inverse`,
  * out[2l], out[2l+1] = that times the inverse. `work`: one byte for each message and each cell. Returns FGC_OK, FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_TOO_FEW. */
-fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work,
-                            int64_t f);
+fgc_status fgc_cells_vector(const fgc_cells *of, const int64_t *survivors, double *out, void *work, int64_t f);
 
 /* Find the fewest intervals that add up to the whole; if none do, the fewest of which some are
  * subtracted. Entries are 1 for intervals that are added, -1 for those subtracted, else 0. Of equally
  * few intervals, the first found are taken: points in the order in which they are reached, edges in
  * theirs. `work`: one int64_t for each message, two for each point. Returns the same as
  * fgc_cells_vector. */
-fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out,
-                             void *work, int64_t f);
+fgc_status fgc_tiling_vector(const fgc_tiling *of, const int64_t *survivors, double *out, void *work,
+                             int64_t f);
 
 /* Messages that are each the sum of two blocks: edges of a graph whose vertices are the blocks. */
 typedef struct {
@@ -331,8 +326,7 @@ typedef struct {
  * value^2 times the weight of both ends is least to about a part in a thousand, or after some steps
  * towards it. `work`: 8 int64_t or double for each message, 11 for each vertex, and 3 more. Returns
  * FGC_TOO_FEW if sums are not 1 and fewer messages than `need` came; else the same as fgc_cells_vector. */
-fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work,
-                            int64_t f);
+fgc_status fgc_edges_vector(const fgc_edges *of, const int64_t *survivors, double *out, void *work, int64_t f);
 
 /* The initial values of `least` and `spin`, in nanoseconds. */
 enum { FGC_LEAST = 8000, FGC_SPIN = 50000 };

@@ -41,7 +41,7 @@ static FGC_INLINE uint64_t rounded(double x)
 /* Return x as a double, rounded once: both halves are the low bits of doubles. */
 static FGC_INLINE double real_of(uint64_t x)
 {
-    const double low = from_bits((x & 0xffffffff) | 0x4330000000000000);       /* 2^52 + low */
+    const double low = from_bits((x & 0xffffffff) | 0x4330000000000000);     /* 2^52 + low */
     const double high = from_bits((x >> 32) ^ UINT64_C(0x4530000080000000)); /* 2^84 + 2^63 + high */
     return high - from_bits(UINT64_C(0x4530000080100000)) + low;
 }
@@ -54,22 +54,21 @@ static FGC_INLINE uint64_t marked(uint64_t x)
     return x + (UINT64_C(1) << 53) < UINT64_C(1) << 54 ? x : near;
 }
 
-#define ADD_FIXED(real)                                                                            \
-    double FGC_AT_LEVEL(fgc_add_fixed_part_##real)(void *const *vector, const double *by,          \
-                                                   int64_t len)                                    \
-    {                                                                                              \
-        const real *const x = vector[0];                                                           \
-        uint64_t *const total = vector[1];                                                         \
-        const scale to = scale_of(by[0]);                                                          \
-        int64_t left_out = 0;                                                                      \
-        INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < len; i++) {                                                        \
-            const double scaled = (double)x[i] * to.first * to.second;                             \
-            const int fits = fabs(scaled) < 0x1p62; /* not if it is NaN */                         \
-            left_out += !fits;                                                                     \
-            total[i] += rounded(fits ? scaled : 0.0);                                              \
-        }                                                                                          \
-        return (double)left_out;                                                                   \
+#define ADD_FIXED(real)                                                                                      \
+    double FGC_AT_LEVEL(fgc_add_fixed_part_##real)(void *const *vector, const double *by, int64_t len)       \
+    {                                                                                                        \
+        const real *const x = vector[0];                                                                     \
+        uint64_t *const total = vector[1];                                                                   \
+        const scale to = scale_of(by[0]);                                                                    \
+        int64_t left_out = 0;                                                                                \
+        INDEPENDENT                                                                                          \
+        for (int64_t i = 0; i < len; i++) {                                                                  \
+            const double scaled = (double)x[i] * to.first * to.second;                                       \
+            const int fits = fabs(scaled) < 0x1p62; /* not if it is NaN */                                   \
+            left_out += !fits;                                                                               \
+            total[i] += rounded(fits ? scaled : 0.0);                                                        \
+        }                                                                                                    \
+        return (double)left_out;                                                                             \
     }
 FGC_REALS(ADD_FIXED)
 
@@ -78,20 +77,19 @@ FGC_REALS(ADD_FIXED)
 #define MOST_float FLT_MAX
 #define MOST_double DBL_MAX
 
-#define FROM_FIXED(real)                                                                           \
-    double FGC_AT_LEVEL(fgc_from_fixed_part_##real)(void *const *vector, const double *by,         \
-                                                    int64_t len)                                   \
-    {                                                                                              \
-        real *const out = vector[0];                                                               \
-        const uint64_t *const total = vector[1];                                                   \
-        const scale to = scale_of(-by[0]);                                                         \
-        int64_t beyond = 0;                                                                        \
-        INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < len; i++) {                                                        \
-            const real value = (real)(INTEGER_##real(total[i]) * to.first * to.second);            \
-            out[i] = value;                                                                        \
-            beyond += !(fabs((double)value) <= MOST_##real);                                       \
-        }                                                                                          \
-        return (double)beyond;                                                                     \
+#define FROM_FIXED(real)                                                                                     \
+    double FGC_AT_LEVEL(fgc_from_fixed_part_##real)(void *const *vector, const double *by, int64_t len)      \
+    {                                                                                                        \
+        real *const out = vector[0];                                                                         \
+        const uint64_t *const total = vector[1];                                                             \
+        const scale to = scale_of(-by[0]);                                                                   \
+        int64_t beyond = 0;                                                                                  \
+        INDEPENDENT                                                                                          \
+        for (int64_t i = 0; i < len; i++) {                                                                  \
+            const real value = (real)(INTEGER_##real(total[i]) * to.first * to.second);                      \
+            out[i] = value;                                                                                  \
+            beyond += !(fabs((double)value) <= MOST_##real);                                                 \
+        }                                                                                                    \
+        return (double)beyond;                                                                               \
     }
 FGC_REALS(FROM_FIXED)

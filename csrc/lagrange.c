@@ -29,8 +29,7 @@ static FGC_INLINE scalar less(scalar a, scalar b, const int complex)
 
 static FGC_INLINE scalar product_of(scalar a, scalar b, const int complex)
 {
-    return (scalar){complex ? a.re * b.re - a.im * b.im : a.re * b.re,
-                    complex ? a.re * b.im + a.im * b.re : 0};
+    return (scalar){complex ? a.re * b.re - a.im * b.im : a.re * b.re, complex ? a.re * b.im + a.im * b.re : 0};
 }
 
 /* Divide a difference that is nearer to 0 than NEAREST by a power of two. Returns the exponent, else 0. */
@@ -90,8 +89,7 @@ static FGC_INLINE int64_t near_nodes(const double *nodes, int64_t m, scalar z, c
 }
 
 /* Compute the product at one point factor by factor, as some factors are small. */
-static void careful_product(const double *nodes, int64_t m, scalar z, products *out, int t,
-                            const int complex)
+static void careful_product(const double *nodes, int64_t m, scalar z, products *out, int t, const int complex)
 {
     scalar by = {1, 0};
     int64_t exponent = 0, hit = -1;
@@ -112,8 +110,8 @@ static void careful_product(const double *nodes, int64_t m, scalar z, products *
 }
 
 /* Compute the products of one block of points over all nodes. */
-static FGC_INLINE void block_products(const double *nodes, int64_t m, const double *zr,
-                                      const double *zi, products *out, const int complex)
+static FGC_INLINE void block_products(const double *nodes, int64_t m, const double *zr, const double *zi,
+                                      products *out, const int complex)
 {
     for (int t = 0; t < BLOCK; t++) {
         out->re[t] = 1;
@@ -137,8 +135,8 @@ static FGC_INLINE void block_products(const double *nodes, int64_t m, const doub
 }
 
 /* Load the block of points from `done` on, in planar layout; the last point fills up the block. */
-static FGC_INLINE void load_block(const double *points, int64_t p, int64_t done, double *zr,
-                                  double *zi, const int complex)
+static FGC_INLINE void load_block(const double *points, int64_t p, int64_t done, double *zr, double *zi,
+                                  const int complex)
 {
     for (int64_t t = 0; t < BLOCK; t++) {
         const int64_t i = done + t < p ? done + t : p - 1;
@@ -149,8 +147,7 @@ static FGC_INLINE void load_block(const double *points, int64_t p, int64_t done,
 }
 
 static FGC_INLINE void all_products(const double *nodes, int64_t m, const double *points, int64_t p,
-                                    double *mantissa, int64_t *exponent, int64_t *hit,
-                                    const int complex)
+                                    double *mantissa, int64_t *exponent, int64_t *hit, const int complex)
 {
     double zr[BLOCK], zi[BLOCK];
     products of;
@@ -166,9 +163,8 @@ static FGC_INLINE void all_products(const double *nodes, int64_t m, const double
     }
 }
 
-void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const double *points,
-                                         int64_t p, int complex, double *mantissa,
-                                         int64_t *exponent, int64_t *hit)
+void FGC_AT_LEVEL(fgc_lagrange_products)(const double *nodes, int64_t m, const double *points, int64_t p,
+                                         int complex, double *mantissa, int64_t *exponent, int64_t *hit)
 {
     BY_TYPE(all_products, nodes, m, points, p, mantissa, exponent, hit);
 }
@@ -199,9 +195,14 @@ typedef struct {
 static line new_line(int64_t m, double *work)
 {
     const int64_t padded = padded_size(m);
-    return (line){.xr = work, .xi = work + padded, .wr = work + 2 * padded,
-                  .wi = work + 3 * padded, .re = work + 4 * padded, .im = work + 5 * padded,
-                  .m = m, .padded = padded};
+    return (line){.xr = work,
+                  .xi = work + padded,
+                  .wr = work + 2 * padded,
+                  .wi = work + 3 * padded,
+                  .re = work + 4 * padded,
+                  .im = work + 5 * padded,
+                  .m = m,
+                  .padded = padded};
 }
 
 /* Add l_j(z) = p 2^e w_j / (z - x_j) to the row, for exponents of any size; z is no node. */
@@ -245,9 +246,8 @@ static FGC_INLINE void add_scaled(line l, scalar at, scalar by, const int add, c
 }
 
 /* Write a row of the basis for each point or, with `sum`, one row: their sum. */
-static FGC_INLINE void rows(const double *nodes, const double *weights, const int64_t *exponent,
-                            int64_t m, const double *points, int64_t p, double *out, int sum,
-                            line l, const int complex)
+static FGC_INLINE void rows(const double *nodes, const double *weights, const int64_t *exponent, int64_t m,
+                            const double *points, int64_t p, double *out, int sum, line l, const int complex)
 {
     int64_t most;
     const int alike = are_alike(exponent, m, &most);
@@ -282,7 +282,8 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
         const double scale = in_range ? power_of_two(e) : 0;
         const scalar scaled = {product.re * scale, product.im * scale};
         if (!sum && !in_range)
-            memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double)); /* clears l.im, too, which follows */
+            /* clears l.im, too, which follows */
+            memset(l.re, 0, (size_t)(2 * l.padded) * sizeof(double));
         if (of.hit[t] >= 0)
             l.re[of.hit[t]] += 1;
         else if (!in_range)
@@ -300,9 +301,8 @@ static FGC_INLINE void rows(const double *nodes, const double *weights, const in
 }
 
 fgc_status FGC_AT_LEVEL(fgc_lagrange_basis)(const double *nodes, const double *weights,
-                                            const int64_t *weight_exponent, int64_t m,
-                                            const double *points, int64_t p, int complex,
-                                            int out_ndim, double *out)
+                                            const int64_t *weight_exponent, int64_t m, const double *points,
+                                            int64_t p, int complex, int out_ndim, double *out)
 {
     double *const work = malloc((size_t)(6 * padded_size(m)) * sizeof(double));
     if (!work)
@@ -328,10 +328,7 @@ typedef struct {
     vector nearest; /* the largest inverse distance, squared if complex */
 } totals;
 
-static FGC_INLINE totals no_terms(void)
-{
-    return (totals){{spread(1), {0}}, {{0}, {0}}, {0}, {0}};
-}
+static FGC_INLINE totals no_terms(void) { return (totals){{spread(1), {0}}, {{0}, {0}}, {0}, {0}}; }
 
 /* Add one more node in each lane. */
 static FGC_INLINE void add_term(totals *of, number z, number x, number c, const int complex)
@@ -389,8 +386,8 @@ static void careful_value(const terms *t, scalar z, double *out, const int compl
 
 /* Write the value at point z: product 2^exponent times the sum. If the point is too near a node, or the
  * result is not finite, careful_value computes it. */
-static FGC_INLINE void put_value(const terms *t, scalar z, scalar product, scalar sum,
-                                 int64_t exponent, double nearest, double *out, const int complex)
+static FGC_INLINE void put_value(const terms *t, scalar z, scalar product, scalar sum, int64_t exponent,
+                                 double nearest, double *out, const int complex)
 {
     const scalar v = product_of(product, sum, complex);
     const int64_t whole = within(exponent + t->exponent), rest = exponent + t->exponent - whole;
@@ -407,8 +404,8 @@ static FGC_INLINE void put_value(const terms *t, scalar z, scalar product, scala
 enum { POINTS = 2 }; /* vectors of points that many_points handles at once */
 
 /* Compute the values at POINTS vectors of points: each lane is a point, and nodes follow one another. */
-static FGC_INLINE void many_points(const terms *t, const double *zr, const double *zi,
-                                   double *const out, int64_t count, const int complex)
+static FGC_INLINE void many_points(const terms *t, const double *zr, const double *zi, double *const out,
+                                   int64_t count, const int complex)
 {
     totals of[POINTS];
     number z[POINTS];
@@ -438,8 +435,8 @@ static FGC_INLINE void many_points(const terms *t, const double *zr, const doubl
     }
     for (int64_t i = 0; i < count; i++)
         put_value(t, (scalar){zr[i], zi[i]}, (scalar){pr[i], complex ? pi[i] : 0},
-                  (scalar){sr[i], complex ? si[i] : 0}, exponent[i], nearest[i],
-                  out + (complex ? 2 * i : i), complex);
+                  (scalar){sr[i], complex ? si[i] : 0}, exponent[i], nearest[i], out + (complex ? 2 * i : i),
+                  complex);
 }
 
 /* Compute the value at one point: each lane is a node. */
@@ -449,8 +446,7 @@ static FGC_INLINE void one_point(const terms *t, scalar at, double *out, const i
     totals of = no_terms();
     int64_t j = 0;
     for (int run = 0; j + LANES <= t->m; j += LANES) {
-        add_term(&of, z, get(t->xr + j, t->xi + j, complex), get(t->cr + j, t->ci + j, complex),
-                 complex);
+        add_term(&of, z, get(t->xr + j, t->xi + j, complex), get(t->cr + j, t->ci + j, complex), complex);
         if (++run == RUN) {
             normalise(&of, complex);
             run = 0;
@@ -482,8 +478,8 @@ static FGC_INLINE void one_point(const terms *t, scalar at, double *out, const i
 
 /* Prepare the terms of the first barycentric formula, and compute the values at all points. */
 static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const double *weights,
-                                const int64_t *exponent, const double *points, int64_t p,
-                                double scale, double *out, const int complex)
+                                const int64_t *exponent, const double *points, int64_t p, double scale,
+                                double *out, const int complex)
 {
     const int64_t m = t->m;
     int64_t most;
@@ -533,8 +529,8 @@ static FGC_INLINE void evaluate(terms *t, line *l, const double *nodes, const do
 
 fgc_status FGC_AT_LEVEL(fgc_lagrange_evaluate)(const double *nodes, const double *weights,
                                                const int64_t *weight_exponent, int64_t m,
-                                               const double *values, const double *points,
-                                               int64_t p, double scale, int complex, double *out)
+                                               const double *values, const double *points, int64_t p,
+                                               double scale, int complex, double *out)
 {
     double farthest = 0, finite = 0;
     for (int64_t i = 0; i < (complex ? 2 * p : p); i++) {
@@ -591,9 +587,8 @@ static void put_together(int64_t m, int complex, double *weights, const int64_t 
     }
 }
 
-fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, int complex,
-                                              double *scaled, double *weights, int64_t *exponent,
-                                              int64_t *shift)
+fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, int complex, double *scaled,
+                                              double *weights, int64_t *exponent, int64_t *shift)
 {
     const int64_t parts = complex ? 2 * m : m;
     double size = 0, finite = 0;
@@ -622,9 +617,9 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_weights)(const double *nodes, int64_t m, in
     return distinct ? FGC_OK : FGC_DUPLICATE;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n,
-                                                 const double *points, int64_t p, int complex,
-                                                 const int64_t *chosen, double *out, int64_t f)
+fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n, const double *points,
+                                                 int64_t p, int complex, const int64_t *chosen, double *out,
+                                                 int64_t f)
 {
     const int64_t parts = complex ? 2 : 1;
     double *const memory = malloc((size_t)(f * (2 * parts + 2)) * sizeof *memory);

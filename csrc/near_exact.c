@@ -91,8 +91,8 @@ static int64_t find(const double *v, int64_t begin, int64_t end, double most)
 
 /* Compute one row or column of the matrix from `begin` on: over[i] = 1 / (a_i - node), and the entries.
  * Returns the largest magnitude of an entry. */
-static double line(const side *a, int64_t begin, double high, double low, double factor,
-                   double *over, double *entry)
+static double line(const side *a, int64_t begin, double high, double low, double factor, double *over,
+                   double *entry)
 {
     vector top = {0};
     for (int64_t i = begin; i < a->size; i += LANES) {
@@ -119,8 +119,8 @@ static double update(side *a, int64_t begin, double high, double low, const doub
 }
 
 /* b_i -= entry_i y for i in begin .. size-1. Returns the sum of squares of these b_i. */
-static double reduce(double *re, double *im, const double *entry, double y_re, double y_im,
-                     int64_t begin, int64_t size)
+static double reduce(double *re, double *im, const double *entry, double y_re, double y_im, int64_t begin,
+                     int64_t size)
 {
     vector sum = {0}, other = {0};
     for (int64_t i = begin; i < size; i += LANES) {
@@ -225,8 +225,8 @@ static void shorten(const double *columns, int64_t count, int64_t rank, int64_t 
 
 /* Write W, the inverse of the matrix of the pivots times its other columns: W[k][l] = u_k v_l / (y_l -
  * y_k), where v_l is h_l after the steps, and u_k is the divisor of h_k for a pivot's column. */
-static void closed_form(const side *rows, const side *columns, int64_t rank, int64_t stride,
-                        double *factor, double *out)
+static void closed_form(const side *rows, const side *columns, int64_t rank, int64_t stride, double *factor,
+                        double *out)
 {
     const side pivots = {columns->high, columns->low, NULL, rank};
     for (int64_t k = 0; k < rank; k++)
@@ -259,27 +259,24 @@ static void closed_form(const side *rows, const side *columns, int64_t rank, int
     }
 }
 
-fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, const double *g,
-                                          int64_t g_len, const double *h, int64_t h_len,
-                                          const double *b, double unit, double size, double *out)
+fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, const double *g, int64_t g_len,
+                                          const double *h, int64_t h_len, const double *b, double unit,
+                                          double size, double *out)
 {
     const int64_t s = g_len, c = h_len, most = s < c ? s : c;
     const int64_t wide = padded_size(s) + LANES, tall = padded_size(c) + LANES;
-    double *const memory =
-        allocate(((size_t)(7 * wide + 7 * tall + most * (c + LANES)) + 8) * sizeof(double));
+    double *const memory = allocate(((size_t)(7 * wide + 7 * tall + most * (c + LANES)) + 8) * sizeof(double));
     int64_t *const places = malloc((size_t)(c + most) * sizeof(int64_t));
     if (!memory || !places) {
         free(memory);
         free(places);
         return FGC_NO_MEMORY;
     }
-    double *const re = aligned(memory), *const im = re + wide, *const column = im + wide,
-                  *const over = column + wide;
+    double *const re = aligned(memory), *const im = re + wide, *const column = im + wide, *const over = column + wide;
     side rows = {over + wide, over + 2 * wide, over + 3 * wide, s};
     double *const row = over + 4 * wide, *const under = row + tall;
     side columns = {under + tall, under + 2 * tall, under + 3 * tall, c};
-    double *const z_re = under + 4 * tall, *const z_im = z_re + tall,
-                  *const upper = z_im + tall;
+    double *const z_re = under + 4 * tall, *const z_im = z_re + tall, *const upper = z_im + tall;
     int64_t *const from = places, *const moved = places + c; /* of columns */
     for (int64_t i = 0; i < wide; i++) {
         rows.high[i] = i < s ? x[i] : 0x1p500;
@@ -312,14 +309,13 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
             break;
         int64_t p = find(rows.weight, t, s, most_g), q = -1;
         for (;;) { /* each pivot is larger than the one before */
-            const double most_row = line(&columns, t, rows.high[p], rows.low[p], -rows.weight[p],
-                                         under, row);
+            const double most_row = line(&columns, t, rows.high[p], rows.low[p], -rows.weight[p], under, row);
             const int64_t better = find(row, t, c, most_row);
             if (better == q)
                 break;
             q = better;
-            const double most_column = line(&rows, t, columns.high[q], columns.low[q],
-                                            columns.weight[q], over, column);
+            const double most_column =
+                line(&rows, t, columns.high[q], columns.low[q], columns.weight[q], over, column);
             if (!(most_column > fabs(column[p])))
                 break;
             p = find(column, t, s, most_column);
@@ -371,12 +367,10 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
     fgc_status status = FGC_OK;
     if (rank && rank < c) {
         const int64_t stride = padded_size(rank), others = c - rank;
-        double *const table =
-            malloc((size_t)(stride * (others + 11) + 2 * others + 8) * sizeof(double));
+        double *const table = malloc((size_t)(stride * (others + 11) + 2 * others + 8) * sizeof(double));
         if (table) {
-            double *const z = aligned(table), *const work = z + 2 * stride,
-                          *const W = work + 8 * stride, *const factor = W + others * stride,
-                          *const other = factor + stride;
+            double *const z = aligned(table), *const work = z + 2 * stride, *const W = work + 8 * stride,
+                          *const factor = W + others * stride, *const other = factor + stride;
             closed_form(&rows, &columns, rank, stride, factor, W);
             memset(z, 0, (size_t)(2 * stride) * sizeof *z);
             for (int64_t k = 0; k < rank; k++) {

@@ -17,25 +17,25 @@
  * write element i. Sums in sixteen ways vectorise without fast-math. The last elements are marked as
  * independent, too: else compilers make two loops of them, and the one for vectors that lie close to
  * each other rounds sums in other places. */
-#define RETURN_SQUARE_SUM(len, i, change)                                                          \
-    enum { WAYS = 16 };                                                                            \
-    double way[WAYS] = {0}, sum = 0;                                                               \
-    int64_t first = 0;                                                                             \
-    for (; first + WAYS <= len; first += WAYS) {                                                   \
-        INDEPENDENT                                                                                \
-        for (int t = 0; t < WAYS; t++) {                                                           \
-            const int64_t i = first + t;                                                           \
-            const double changed = change;                                                         \
-            way[t] += changed * changed;                                                           \
-        }                                                                                          \
-    }                                                                                              \
-    for (int t = 0; t < WAYS; t++)                                                                 \
-        sum += way[t];                                                                             \
-    INDEPENDENT                                                                                    \
-    for (int64_t i = first; i < len; i++) {                                                        \
-        const double changed = change;                                                             \
-        sum += changed * changed;                                                                  \
-    }                                                                                              \
+#define RETURN_SQUARE_SUM(len, i, change)                                                                    \
+    enum { WAYS = 16 };                                                                                      \
+    double way[WAYS] = {0}, sum = 0;                                                                         \
+    int64_t first = 0;                                                                                       \
+    for (; first + WAYS <= len; first += WAYS) {                                                             \
+        INDEPENDENT                                                                                          \
+        for (int t = 0; t < WAYS; t++) {                                                                     \
+            const int64_t i = first + t;                                                                     \
+            const double changed = change;                                                                   \
+            way[t] += changed * changed;                                                                     \
+        }                                                                                                    \
+    }                                                                                                        \
+    for (int t = 0; t < WAYS; t++)                                                                           \
+        sum += way[t];                                                                                       \
+    INDEPENDENT                                                                                              \
+    for (int64_t i = first; i < len; i++) {                                                                  \
+        const double changed = change;                                                                       \
+        sum += changed * changed;                                                                            \
+    }                                                                                                        \
     return sum
 
 typedef float floats __attribute__((vector_size(FGC_VECTOR)));
@@ -63,8 +63,8 @@ static FGC_INLINE vector fold(floats v)
  * block's changes are added up in single precision, and the results to `sum`. With vectors in the second
  * cache that costs nothing; double precision would take half of the step's time. If squares overflow, or
  * are so small that underflow counts, changes are widened first. */
-static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr,
-                                               int64_t len, double *sum)
+static FGC_INLINE int64_t blocks_descend_float(float *theta, const float *gradient, float lr, int64_t len,
+                                               double *sum)
 {
     const double least = NEAREST * (double)FLT_MIN; /* relative to it, underflow loses at most 2^-24 */
     const floats rate = lr - (floats){0};

@@ -96,8 +96,7 @@ static struct {
     atomic_int threads, hooked;
     atomic_llong spin, least, alone_until;
     helper helpers[MOST_HELPERS];
-} pool = {.busy = ATOMIC_FLAG_INIT, .threads = 1, .spin = FGC_SPIN, .least = FGC_LEAST,
-          .balance = CREDIT};
+} pool = {.busy = ATOMIC_FLAG_INIT, .threads = 1, .spin = FGC_SPIN, .least = FGC_LEAST, .balance = CREDIT};
 
 int64_t fgc_now(void)
 {
@@ -374,8 +373,7 @@ static void publish(int pieces, int sharing)
     for (int i = 0; i < sharing; i++) {
         const unsigned next = (unsigned)(pieces * i / sharing);
         const unsigned end = (unsigned)(pieces * (i + 1) / sharing);
-        atomic_store_explicit(&pool.shares[i].left,
-                              (uint64_t)pool.number << 32 | (uint64_t)next << 16 | end,
+        atomic_store_explicit(&pool.shares[i].left, (uint64_t)pool.number << 32 | (uint64_t)next << 16 | end,
                               memory_order_release);
     }
 }
@@ -410,8 +408,7 @@ static void await_others(void)
 
 static void count(atomic_llong *number)
 {
-    atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 /* Do a job with other threads, if some can be had. Keeps count of the time that they gain or lose. */
@@ -453,8 +450,7 @@ static void work_with_others(fgc_job job, void *data, int pieces, int helpers, i
         if (pool.balance > CREDIT)
             pool.balance = CREDIT;
         if (pool.balance < 0) {
-            atomic_store_explicit(&pool.alone_until, pool.ended - REGRET * pool.balance,
-                                  memory_order_relaxed);
+            atomic_store_explicit(&pool.alone_until, pool.ended - REGRET * pool.balance, memory_order_relaxed);
             pool.balance = 0;
         }
     }

@@ -35,25 +35,25 @@ typedef struct {
  * worker or message is room for one more. Shares there are NaN, and so are arrivals: they never come. */
 typedef struct {
     const fgc_completion_plan *plan;
-    int single, thresholds;       /* whether every worker sends one message; whether blocks decide */
-    int64_t together;             /* rounds that are drawn together */
-    double *waits, *works;        /* of these rounds: seconds until workers begin, seconds of work, */
-    double *begins, *arrivals;    /* and when workers begin and messages come, in rows of full vectors */
-    double *whole, *begin;        /* the present round's row of these: seconds of work of each worker, when */
-    double *arrival;              /* it begins, and when each message comes */
-    double *late, *load;          /* when each worker is free; its computations */
-    double *share;                /* of its work, after which it sends its message, if it is a single one */
-    double *sent;                 /* the share of its work after which its last message that came was sent */
-    double *work[2];              /* for selections */
-    int64_t *order, *bound;       /* messages by group, and where each group begins; FGC_SPAN: by arrival */
-    int64_t *need;                /* messages needed of each block, or that a cell still lacks */
-    window *windows;              /* one for each block, and one for workers */
-    coming *heap;                 /* workers by the arrival of their next message */
-    int64_t waiting;              /* workers in the heap */
-    int64_t lacking;              /* the weight of cells, or the components, that lack something */
-    vertex *vertices;             /* FGC_TILING: points; FGC_EDGES: blocks */
-    double *basis;                /* FGC_SPAN: an orthonormal basis of the spared rows, and one row more */
-    int64_t held;                 /* rows in the basis */
+    int single, thresholds;    /* whether every worker sends one message; whether blocks decide */
+    int64_t together;          /* rounds that are drawn together */
+    double *waits, *works;     /* of these rounds: seconds until workers begin, seconds of work, */
+    double *begins, *arrivals; /* and when workers begin and messages come, in rows of full vectors */
+    double *whole, *begin;     /* the present round's row of these: seconds of work of each worker, when */
+    double *arrival;           /* it begins, and when each message comes */
+    double *late, *load;       /* when each worker is free; its computations */
+    double *share;             /* of its work, after which it sends its message, if it is a single one */
+    double *sent;              /* the share of its work after which its last message that came was sent */
+    double *work[2];           /* for selections */
+    int64_t *order, *bound;    /* messages by group, and where each group begins; FGC_SPAN: by arrival */
+    int64_t *need;             /* messages needed of each block, or that a cell still lacks */
+    window *windows;           /* one for each block, and one for workers */
+    coming *heap;              /* workers by the arrival of their next message */
+    int64_t waiting;           /* workers in the heap */
+    int64_t lacking;           /* the weight of cells, or the components, that lack something */
+    vertex *vertices;          /* FGC_TILING: points; FGC_EDGES: blocks */
+    double *basis;             /* FGC_SPAN: an orthonormal basis of the spared rows, and one row more */
+    int64_t held;              /* rows in the basis */
 } rounds;
 
 /* ---------------------------------------------------------------------------------- thresholds */
@@ -113,8 +113,7 @@ static void start_queue(rounds *r)
     r->waiting = 0;
     for (int64_t i = 0; i < plan->workers; i++)
         if (plan->first[i] < plan->first[i + 1])
-            r->heap[r->waiting++] =
-                (coming){r->arrival[plan->first[i]], plan->first[i], plan->first[i + 1]};
+            r->heap[r->waiting++] = (coming){r->arrival[plan->first[i]], plan->first[i], plan->first[i + 1]};
     for (int64_t at = r->waiting / 2; at-- > 0;)
         sift_down(r, at);
 }
@@ -176,8 +175,7 @@ static int add_message(rounds *r, int64_t m)
     if (plan->kind == FGC_CELLS)
         return fgc_count(plan->group[m], plan->need, r->need, &r->lacking);
     r->lacking += add_edge(r, m);
-    return plan->kind == FGC_EDGES ? r->lacking == 0
-                                   : root_of(r, 0, &side) == root_of(r, plan->total, &side);
+    return plan->kind == FGC_EDGES ? r->lacking == 0 : root_of(r, 0, &side) == root_of(r, plan->total, &side);
 }
 
 /* Take messages in order of arrival until they suffice. Returns when the last one comes, or INFINITY. */
@@ -308,7 +306,7 @@ static double ready_at(rounds *r, int64_t at)
 {
     turn_to(r, at);
     const double latest = await_workers(r);
-    const double ready = r->thresholds                 ? blocks_ready(r)
+    const double ready = r->thresholds               ? blocks_ready(r)
                          : r->plan->kind == FGC_SPAN ? span_ready(r)
                                                      : tally_ready(r);
     return latest < ready ? latest : ready;
@@ -428,8 +426,7 @@ static void sort_by_group(rounds *r)
 static void *start_rounds(rounds *r, const fgc_completion_plan *plan, int64_t together)
 {
     const int64_t n = plan->workers;
-    *r = (rounds){.plan = plan, .single = 1, .thresholds = plan->kind == FGC_BLOCKS,
-                  .together = together};
+    *r = (rounds){.plan = plan, .single = 1, .thresholds = plan->kind == FGC_BLOCKS, .together = together};
     char *const memory = calloc(lay_out(r, NULL), 8);
     if (!memory)
         return NULL;
@@ -457,10 +454,9 @@ static void *start_rounds(rounds *r, const fgc_completion_plan *plan, int64_t to
 }
 
 fgc_status FGC_AT_LEVEL(fgc_completion_part)(const fgc_completion_plan *plan, const fgc_delays *delays,
-                                             int64_t first, double *late, int64_t count,
-                                             double receive, double overhead, int interrupted,
-                                             double *time, int64_t *messages, int64_t *workers,
-                                             int64_t *computations)
+                                             int64_t first, double *late, int64_t count, double receive,
+                                             double overhead, int interrupted, double *time,
+                                             int64_t *messages, int64_t *workers, int64_t *computations)
 {
     const int64_t n = plan->workers, together = delays->repeats;
     rounds r;

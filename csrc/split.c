@@ -66,22 +66,28 @@ static int cut(combination *it)
     return pieces_of(it->extent, it->part);
 }
 
-#define COMBINE(kind, read, real)                                                                  \
-    static void combine_pieces_##kind(void *data, int from, int to)                                \
-    {                                                                                              \
-        combination *const it = data;                                                              \
-        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, from * it->part,      \
-                                    end_of(it, to), it->in_len, it->out_len, it->flags, it->out))  \
-            atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                              \
-    }                                                                                              \
-    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows,                \
-                                const double *coef, int64_t count, real *out)                      \
-    {                                                                                              \
-        combination it = {.mode = plan->mode, .flags = plan->flags, .rows = rows, .coef = coef,    \
-                          .count = count, .extent = extent_of(plan), .in_len = plan->in_len,       \
-                          .out_len = plan->out_len, .out = out};                                   \
-        fgc_pool_run(combine_pieces_##kind, &it, cut(&it), work_of(&it));                          \
-        return it.bad;                                                                             \
+#define COMBINE(kind, read, real)                                                                            \
+    static void combine_pieces_##kind(void *data, int from, int to)                                          \
+    {                                                                                                        \
+        combination *const it = data;                                                                        \
+        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, from * it->part,                \
+                                    end_of(it, to), it->in_len, it->out_len, it->flags, it->out))            \
+            atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                                        \
+    }                                                                                                        \
+    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows, const double *coef,      \
+                                int64_t count, real *out)                                                    \
+    {                                                                                                        \
+        combination it = {.mode = plan->mode,                                                                \
+                          .flags = plan->flags,                                                              \
+                          .rows = rows,                                                                      \
+                          .coef = coef,                                                                      \
+                          .count = count,                                                                    \
+                          .extent = extent_of(plan),                                                         \
+                          .in_len = plan->in_len,                                                            \
+                          .out_len = plan->out_len,                                                          \
+                          .out = out};                                                                       \
+        fgc_pool_run(combine_pieces_##kind, &it, cut(&it), work_of(&it));                                    \
+        return it.bad;                                                                                       \
     }
 FGC_KINDS(COMBINE)
 
@@ -96,40 +102,46 @@ static double total(const double *sum, int pieces)
 /* So many elements of a row are still in the first cache when their squares are added up. */
 enum { NEAR = 4096 };
 
-#define ADD_ROW(kind, read, real)                                                                  \
-    static void add_piece_##kind(combination *it, int piece)                                       \
-    {                                                                                              \
-        int64_t lo = piece * it->part;                                                             \
-        const int64_t hi = end_of(it, piece + 1);                                                  \
-        double sum = 0;                                                                            \
-        for (int64_t to; lo < hi; lo = to) {                                                       \
-            to = hi - lo < NEAR ? hi : lo + NEAR;                                                  \
-            fgc_combine_part_##kind(it->mode, it->rows, it->coef, 1, lo, to, it->in_len,           \
-                                    it->out_len, it->flags, it->out);                              \
-            void *const from = (read *)it->rows[0] + lo;                                           \
-            sum += fgc_square_sum_part_##kind(&from, NULL,                                         \
-                                              (to < it->in_len ? to : it->in_len) - lo);           \
-        }                                                                                          \
-        it->sum[piece] = sum;                                                                      \
-    }                                                                                              \
-    static void add_pieces_##kind(void *data, int from, int to)                                    \
-    {                                                                                              \
-        for (int piece = from; piece < to; piece++)                                                \
-            add_piece_##kind(data, piece);                                                         \
-    }                                                                                              \
-    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,      \
-                              const void *row, int flags, real *out)                               \
-    {                                                                                              \
-        double sum[FGC_PIECES];                                                                    \
-        const uintptr_t one = (uintptr_t)row;                                                      \
-        const int64_t extent = extent_of(plan);                                                    \
-        combination it = {.mode = plan->mode, .flags = flags, .rows = &one, .coef = coef,          \
-                          .count = 1, .extent = extent, .in_len = plan->in_len,                    \
-                          .out_len = plan->out_len, .part = part_of(extent, LEAST_OF_SUMS),        \
-                          .out = out, .sum = sum};                                                 \
-        const int pieces = pieces_of(it.extent, it.part);                                          \
-        fgc_pool_run(add_pieces_##kind, &it, pieces, 2 * work_of(&it));                            \
-        return weight * total(sum, pieces);                                                        \
+#define ADD_ROW(kind, read, real)                                                                            \
+    static void add_piece_##kind(combination *it, int piece)                                                 \
+    {                                                                                                        \
+        int64_t lo = piece * it->part;                                                                       \
+        const int64_t hi = end_of(it, piece + 1);                                                            \
+        double sum = 0;                                                                                      \
+        for (int64_t to; lo < hi; lo = to) {                                                                 \
+            to = hi - lo < NEAR ? hi : lo + NEAR;                                                            \
+            fgc_combine_part_##kind(it->mode, it->rows, it->coef, 1, lo, to, it->in_len, it->out_len,        \
+                                    it->flags, it->out);                                                     \
+            void *const from = (read *)it->rows[0] + lo;                                                     \
+            sum += fgc_square_sum_part_##kind(&from, NULL, (to < it->in_len ? to : it->in_len) - lo);        \
+        }                                                                                                    \
+        it->sum[piece] = sum;                                                                                \
+    }                                                                                                        \
+    static void add_pieces_##kind(void *data, int from, int to)                                              \
+    {                                                                                                        \
+        for (int piece = from; piece < to; piece++)                                                          \
+            add_piece_##kind(data, piece);                                                                   \
+    }                                                                                                        \
+    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,                \
+                              const void *row, int flags, real *out)                                         \
+    {                                                                                                        \
+        double sum[FGC_PIECES];                                                                              \
+        const uintptr_t one = (uintptr_t)row;                                                                \
+        const int64_t extent = extent_of(plan);                                                              \
+        combination it = {.mode = plan->mode,                                                                \
+                          .flags = flags,                                                                    \
+                          .rows = &one,                                                                      \
+                          .coef = coef,                                                                      \
+                          .count = 1,                                                                        \
+                          .extent = extent,                                                                  \
+                          .in_len = plan->in_len,                                                            \
+                          .out_len = plan->out_len,                                                          \
+                          .part = part_of(extent, LEAST_OF_SUMS),                                            \
+                          .out = out,                                                                        \
+                          .sum = sum};                                                                       \
+        const int pieces = pieces_of(it.extent, it.part);                                                    \
+        fgc_pool_run(add_pieces_##kind, &it, pieces, 2 * work_of(&it));                                      \
+        return weight * total(sum, pieces);                                                                  \
     }
 FGC_KINDS(ADD_ROW)
 
@@ -145,37 +157,36 @@ typedef struct {
     double *sum; /* SUMS numbers of each piece: its sum of squares, and its projections */
 } projection;
 
-#define PROJECT(kind, read, real)                                                                  \
-    static void project_pieces_##kind(void *data, int from, int to)                                \
-    {                                                                                              \
-        const projection *const it = data;                                                         \
-        for (int piece = from; piece < to; piece++) {                                              \
-            const int64_t lo = piece * it->part, left = it->len - lo;                              \
-            double *const sum = it->sum + (int64_t)SUMS * piece;                                   \
-            sum[0] = fgc_project_part_##kind((const read *)it->x + lo,                             \
-                                             left < it->part ? left : it->part,                    \
-                                             it->left + lo / FGC_ROW * FGC_SIDE, it->right,        \
-                                             it->paired, sum + 1);                                 \
-        }                                                                                          \
-    }                                                                                              \
-    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right, \
-                              int paired, double *out)                                             \
-    {                                                                                              \
-        double sum[PROJECTED * SUMS];                                                              \
-        const int64_t part = part_of(len, LEAST_OF_SUMS);                                          \
-        const int64_t least = up_to(GRAIN, (len + PROJECTED - 1) / PROJECTED);                     \
-        projection it = {x, len, part > least ? part : least, left, right, paired, sum};           \
-        const int pieces = pieces_of(len, it.part);                                                \
-        fgc_pool_run(project_pieces_##kind, &it, pieces, len / 1024 * 300);                        \
-        for (int i = 0; i < (1 + paired) * FGC_SIDE * FGC_SIDE; i++) {                             \
-            out[i] = 0;                                                                            \
-            for (int piece = 0; piece < pieces; piece++)                                           \
-                out[i] += sum[SUMS * piece + 1 + i];                                               \
-        }                                                                                          \
-        double square = 0;                                                                         \
-        for (int piece = 0; piece < pieces; piece++)                                               \
-            square += sum[SUMS * piece];                                                           \
-        return square;                                                                             \
+#define PROJECT(kind, read, real)                                                                            \
+    static void project_pieces_##kind(void *data, int from, int to)                                          \
+    {                                                                                                        \
+        const projection *const it = data;                                                                   \
+        for (int piece = from; piece < to; piece++) {                                                        \
+            const int64_t lo = piece * it->part, left = it->len - lo;                                        \
+            double *const sum = it->sum + (int64_t)SUMS * piece;                                             \
+            sum[0] =                                                                                         \
+                fgc_project_part_##kind((const read *)it->x + lo, left < it->part ? left : it->part,         \
+                                        it->left + lo / FGC_ROW * FGC_SIDE, it->right, it->paired, sum + 1); \
+        }                                                                                                    \
+    }                                                                                                        \
+    double fgc_project_##kind(const read *x, int64_t len, const double *left, const double *right,           \
+                              int paired, double *out)                                                       \
+    {                                                                                                        \
+        double sum[PROJECTED * SUMS];                                                                        \
+        const int64_t part = part_of(len, LEAST_OF_SUMS);                                                    \
+        const int64_t least = up_to(GRAIN, (len + PROJECTED - 1) / PROJECTED);                               \
+        projection it = {x, len, part > least ? part : least, left, right, paired, sum};                     \
+        const int pieces = pieces_of(len, it.part);                                                          \
+        fgc_pool_run(project_pieces_##kind, &it, pieces, len / 1024 * 300);                                  \
+        for (int i = 0; i < (1 + paired) * FGC_SIDE * FGC_SIDE; i++) {                                       \
+            out[i] = 0;                                                                                      \
+            for (int piece = 0; piece < pieces; piece++)                                                     \
+                out[i] += sum[SUMS * piece + 1 + i];                                                         \
+        }                                                                                                    \
+        double square = 0;                                                                                   \
+        for (int piece = 0; piece < pieces; piece++)                                                         \
+            square += sum[SUMS * piece];                                                                     \
+        return square;                                                                                       \
     }
 FGC_KINDS(PROJECT)
 
@@ -199,14 +210,13 @@ static void sum_pieces(void *data, int from, int to)
         void *vector[4];
         for (int i = 0; i < 4; i++)
             vector[i] = it->vector[i] ? it->vector[i] + (size_t)lo * it->size[i] : NULL;
-        it->sum[piece] =
-            it->kernel(vector, it->by, it->len - lo < it->part ? it->len - lo : it->part);
+        it->sum[piece] = it->kernel(vector, it->by, it->len - lo < it->part ? it->len - lo : it->part);
     }
 }
 
 /* Add up the sums of all parts. `cost`: nanoseconds for a thousand elements. */
-static double sum_of(sum_kernel kernel, const size_t *size, const void *const *vector,
-                     const double *by, int64_t len, int64_t cost)
+static double sum_of(sum_kernel kernel, const size_t *size, const void *const *vector, const double *by,
+                     int64_t len, int64_t cost)
 {
     vectors it; /* not initialised: clearing its sums would take longer than short vectors do */
     for (int i = 0; i < 4; i++)
@@ -223,13 +233,13 @@ static double sum_of(sum_kernel kernel, const size_t *size, const void *const *v
 #define SIZES(...) FOUR_SIZES(__VA_ARGS__, "", "", "", "")
 #define FOUR_SIZES(a, b, c, d, ...) {sizeof *(a), sizeof *(b), sizeof *(c), sizeof *(d)}
 #define FGC_KERNEL(type, name, parameters, arguments)
-#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                              \
-    double fgc_##name##_##kind parameters                                                          \
-    {                                                                                              \
-        const void *const vector[4] = LISTED vectors;                                              \
-        const size_t size[4] = SIZES vectors;                                                      \
-        const double by[4] = LISTED numbers;                                                       \
-        return sum_of(fgc_##name##_part_##kind, size, vector, by, len, cost);                      \
+#define FGC_SUM(name, kind, real, parameters, vectors, numbers, cost)                                        \
+    double fgc_##name##_##kind parameters                                                                    \
+    {                                                                                                        \
+        const void *const vector[4] = LISTED vectors;                                                        \
+        const size_t size[4] = SIZES vectors;                                                                \
+        const double by[4] = LISTED numbers;                                                                 \
+        return sum_of(fgc_##name##_part_##kind, size, vector, by, len, cost);                                \
     }
 #include "kernels.def"
 
@@ -251,27 +261,35 @@ static void simulate_pieces(void *data, int from, int to)
     simulation *const it = data;
     const int64_t lo = from * it->part, hi = to * it->part;
     const int64_t count = (it->rounds < hi ? it->rounds : hi) - lo;
-    if (fgc_completion_part(it->plan, it->delays, it->first + lo, it->late, count, it->receive,
-                            it->overhead, it->interrupted, it->time + lo,
-                            it->messages + lo, it->workers + lo, it->computations + lo))
+    if (fgc_completion_part(it->plan, it->delays, it->first + lo, it->late, count, it->receive, it->overhead,
+                            it->interrupted, it->time + lo, it->messages + lo, it->workers + lo,
+                            it->computations + lo))
         atomic_store_explicit(&it->failed, 1, memory_order_relaxed);
 }
 
 fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *delays, int64_t first,
-                          double *late, int64_t rounds, double receive, double overhead,
-                          int interrupted, double *time, int64_t *messages, int64_t *workers,
-                          int64_t *computations)
+                          double *late, int64_t rounds, double receive, double overhead, int interrupted,
+                          double *time, int64_t *messages, int64_t *workers, int64_t *computations)
 {
     enum { LINE = 8, FULL = 256 }; /* rounds: whose results fill a cache line; of a full part */
-    simulation it = {.plan = plan, .delays = delays, .first = first, .late = late, .rounds = rounds,
-                     .receive = receive, .overhead = overhead, .interrupted = interrupted,
-                     .time = time, .messages = messages, .workers = workers,
+    simulation it = {.plan = plan,
+                     .delays = delays,
+                     .first = first,
+                     .late = late,
+                     .rounds = rounds,
+                     .receive = receive,
+                     .overhead = overhead,
+                     .interrupted = interrupted,
+                     .time = time,
+                     .messages = messages,
+                     .workers = workers,
                      .computations = computations};
     /* A sixteenth of the rounds, or FULL if that is less; more if there would be too many parts. Each part
      * sorts the messages by block, and learns when rounds are usually ready. */
     const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
-    const int64_t cost = rounds * plan->first[plan->workers]; /* at least a nanosecond for each message */
+    /* at least a nanosecond for each message */
+    const int64_t cost = rounds * plan->first[plan->workers];
     /* Unless `interrupted`, a round depends on the one before it: all rounds are one part. */
     it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
     if (rounds)

@@ -16,12 +16,12 @@ typedef uint16_t half, bfloat;
  * and once more if it is the largest (Inf, NaN). For the smallest exponent (zero, subnormals) a leading one
  * is put before the fraction. It adds 2^-14, the `surplus`, which the caller subtracts: so no intermediate
  * float is subnormal. */
-#define HALF_TO_FLOAT(half, kept, raised, surplus, sign)                                           \
-    kept = (half & 0x7fff) << 13;                                                                  \
-    surplus = 0 - ((kept - (UINT32_C(1) << 23)) >> 31);                                            \
-    raised = kept + (UINT32_C(112) << 23) + (surplus & (UINT32_C(1) << 23)) +                      \
-             ((0 - ((kept + (UINT32_C(1) << 23)) >> 28)) & (UINT32_C(112) << 23));                 \
-    surplus &= UINT32_C(113) << 23;                                                                \
+#define HALF_TO_FLOAT(half, kept, raised, surplus, sign)                                                     \
+    kept = (half & 0x7fff) << 13;                                                                            \
+    surplus = 0 - ((kept - (UINT32_C(1) << 23)) >> 31);                                                      \
+    raised = kept + (UINT32_C(112) << 23) + (surplus & (UINT32_C(1) << 23)) +                                \
+             ((0 - ((kept + (UINT32_C(1) << 23)) >> 28)) & (UINT32_C(112) << 23));                           \
+    surplus &= UINT32_C(113) << 23;                                                                          \
     sign = (half & 0x8000) << 16
 
 /* The value of one element of a row. */

@@ -177,8 +177,7 @@ static FGC_INLINE int64_t meet(carry *kept, number *v, vector *e, int64_t own, c
 }
 
 /* Scale a vector so that its largest part lies in [1, 2). Returns its power, which was `power`. */
-static FGC_INLINE int64_t normalise(number *v, vector *e, int64_t power, const int bounded,
-                                    const int complex)
+static FGC_INLINE int64_t normalise(number *v, vector *e, int64_t power, const int bounded, const int complex)
 {
     double size = largest_of_lanes(larger(magnitude(v->re), magnitude(complex ? v->im : v->re)));
     if (bounded && size == 0)
@@ -199,9 +198,9 @@ static FGC_INLINE int64_t normalise(number *v, vector *e, int64_t power, const i
 
 /* Do the panel's steps on the vector at i. `head`: it is the panel's first vector, of which each step
  * leaves some elements alone. */
-static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry *kept,
-                             const what factor, const int ascending, const int head,
-                             const int bounded, const int wide, const int complex)
+static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry *kept, const what factor,
+                             const int ascending, const int head, const int bounded, const int wide,
+                             const int complex)
 {
     number f[LANES];
     vector size[LANES];
@@ -209,8 +208,7 @@ static FGC_INLINE void steps(points x, column c, int64_t i, int64_t first, carry
         differences(x, i, first, f, complex);
     else
         for (int t = 0; t < LANES; t++)
-            f[t] = (number){spread(x.re[first + t]),
-                            complex ? spread(x.im[first + t]) : (vector){0}};
+            f[t] = (number){spread(x.re[first + t]), complex ? spread(x.im[first + t]) : (vector){0}};
     for (int t = 0; bounded && t < LANES; t++)
         size[t] = modulus(f[t], complex);
     number v = get(c.re + i, c.im + i, complex);
@@ -321,8 +319,8 @@ typedef struct {
 /* Do steps from .. to-1 of the panel on a row. The factor of step t is at t if it is a node, and at
  * panel - 1 - t if it is the reciprocal of a difference. */
 static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *re, const double *im,
-                                 int from, int to, const int panel, const what factor,
-                                 const int ascending, const int vectors, const int complex)
+                                 int from, int to, const int panel, const what factor, const int ascending,
+                                 const int vectors, const int complex)
 {
     FGC_UNROLL
     for (int step = 0; step < to - from; step++) {
@@ -346,9 +344,9 @@ static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *
 
 /* Do the panel's steps on row i: all of them if the row is beyond the panel; if it is inside (`head`), only
  * those that change it. */
-static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept)[WIDE],
-                                const int panel, const what factor, const int ascending,
-                                const int head, const int vectors, const int complex)
+static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept)[WIDE], const int panel,
+                                const what factor, const int ascending, const int head, const int vectors,
+                                const int complex)
 {
     double re[PANEL], im[PANEL], *const row = x.row + i * (1 + complex) * WIDE * LANES;
     const double *by_re = x.re + first, *by_im = x.im + first;
@@ -378,8 +376,7 @@ static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept
     } else {
         for (int w = 0; factor == OVER_DIFFERENCE && w < vectors; w++)
             v[w] = minus(v[w], kept[own][w], complex);
-        row_steps(v, kept, by_re, by_im, 0, own + (factor == TIMES_NODE), panel, factor, 0, vectors,
-                  complex);
+        row_steps(v, kept, by_re, by_im, 0, own + (factor == TIMES_NODE), panel, factor, 0, vectors, complex);
     }
     FGC_UNROLL
     for (int w = 0; w < vectors; w++)
@@ -387,10 +384,11 @@ static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept
 }
 
 /* The same as `sweep`, for a table: each panel goes over all rows that it changes. */
-static FGC_INLINE void wide_sweep(table x, const what factor, const int ascending,
-                                  const int vectors, const int complex)
+static FGC_INLINE void wide_sweep(table x, const what factor, const int ascending, const int vectors,
+                                  const int complex)
 {
-    const int panel = complex && PANEL > 4 ? HALF_PANEL : PANEL; /* steps whose vectors fit in registers */
+    /* steps whose vectors fit in registers */
+    const int panel = complex && PANEL > 4 ? HALF_PANEL : PANEL;
     const int64_t steps = (x.m + panel - 1) / panel * panel;
     for (int64_t done = 0; done < steps; done += panel) {
         const int64_t first = ascending ? done : steps - panel - done;
@@ -439,8 +437,7 @@ static double largest_part(const double *x, int64_t len)
  *
  * For each node but the first there is the mean logarithm of its distances to the nodes before it.
  * Returns the least of these means. */
-static FGC_INLINE double leja_as(const double *nodes, int64_t m, int64_t *order, double *work,
-                                 const int complex)
+static FGC_INLINE double leja_as(const double *nodes, int64_t m, int64_t *order, double *work, const int complex)
 {
     enum { CHAINS = 4, CLAMP = 16 };
     const int64_t padded = padded_size(m);
@@ -478,7 +475,8 @@ static FGC_INLINE double leja_as(const double *nodes, int64_t m, int64_t *order,
     const lanes keep = (lanes){0} + (INT64_MAX & ~low); /* neither sign nor position */
     double growth = 1.0;
     int64_t least = 0, nodes_of_least = 1; /* the least mean logarithm, as a fraction */
-    int64_t grown = 0, scaled_by = 0; /* exponents: of growth, and of the scale that products have got */
+    /* exponents: of growth, and of the scale that products have got */
+    int64_t grown = 0, scaled_by = 0;
     for (int64_t k = 0; k + 1 < m; k++) {
         const double x = re[best], y = im[best], moved = product[k];
         const int64_t chosen = order[best];
@@ -496,21 +494,21 @@ static FGC_INLINE double leja_as(const double *nodes, int64_t m, int64_t *order,
         for (int v = 0; v < CHAINS; v++)
             top[v] = (vector){0};
         int64_t i = (k + 1) / LANES * LANES;
-#define STEP(chain)                                                                                \
-    do {                                                                                           \
-        const vector dx = load(re + i) * s - sx;                                                   \
-        vector p = load(product + i);                                                              \
-        if (complex) {                                                                             \
-            const vector dy = load(im + i) * s - sy;                                               \
-            vector xx = dx * dx, yy = dy * dy;                                                     \
-            ROUND(xx);                                                                             \
-            ROUND(yy);                                                                             \
-            p *= xx + yy;                                                                          \
-        } else                                                                                     \
-            p *= dx;                                                                               \
-        store(product + i, p);                                                                     \
-        top[chain] = larger((vector)(((lanes)p & keep) | (lanes)load(place + i)), top[chain]);     \
-        i += LANES;                                                                                \
+#define STEP(chain)                                                                                          \
+    do {                                                                                                     \
+        const vector dx = load(re + i) * s - sx;                                                             \
+        vector p = load(product + i);                                                                        \
+        if (complex) {                                                                                       \
+            const vector dy = load(im + i) * s - sy;                                                         \
+            vector xx = dx * dx, yy = dy * dy;                                                               \
+            ROUND(xx);                                                                                       \
+            ROUND(yy);                                                                                       \
+            p *= xx + yy;                                                                                    \
+        } else                                                                                               \
+            p *= dx;                                                                                         \
+        store(product + i, p);                                                                               \
+        top[chain] = larger((vector)(((lanes)p & keep) | (lanes)load(place + i)), top[chain]);               \
+        i += LANES;                                                                                          \
     } while (0)
         while (i + CHAINS * LANES <= padded) {
             STEP(0);
@@ -604,8 +602,8 @@ static int64_t work_size(int64_t m) { return 7 * (padded_size(m) + LANES); }
 
 /* Solve for a column in one order; by wide steps if there is memory for powers, `wide`. Returns whether nothing
  * left a double's range. In wide steps underflow is an error like others. */
-static int solve_in_order(const task *of, ordering by, int64_t col, int bounded, int64_t *wide,
-                          double *work, answer *to)
+static int solve_in_order(const task *of, ordering by, int64_t col, int bounded, int64_t *wide, double *work,
+                          answer *to)
 {
     const int transpose = of->transpose, complex = of->complex;
     const int64_t m = of->m, padded = padded_size(m), shift = of->shift + by.more;
@@ -643,9 +641,9 @@ static int solve_in_order(const task *of, ordering by, int64_t col, int bounded,
             c.error[i] = i < m && of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
     }
     const points nodes = {x, y, padded / LANES};
-#define CASE(transpose, bounded, wide)                                                             \
-    case 4 * transpose + 2 * bounded + wide: /* constants for the inlined function */              \
-        BY_TYPE(solve, nodes, c, valid, transpose, bounded, wide);                                 \
+#define CASE(transpose, bounded, wide)                                                                       \
+    case 4 * transpose + 2 * bounded + wide: /* constants for the inlined function */                        \
+        BY_TYPE(solve, nodes, c, valid, transpose, bounded, wide);                                           \
         break
     switch (4 * transpose + 2 * bounded + (wide != NULL)) {
         CASE(0, 0, 0);
@@ -924,7 +922,8 @@ static FGC_INLINE int inverse_steps(const task *of, const int64_t *order, int64_
             highest = larger(high, highest);
         }
         split &= ~(log_x == -0x1p40); /* for a node at 0, q[k-1] = a[k] */
-        int64_t down = 0, up = 0; /* how far the two divisions go */
+        /* how far the two divisions go */
+        int64_t down = 0, up = 0;
         for (int t = 0; t < count; t++) {
             down = m - split[t] > down ? m - split[t] : down;
             up = split[t] > up ? split[t] : up;
@@ -955,8 +954,7 @@ static FGC_INLINE int inverse_steps(const task *of, const int64_t *order, int64_
             const lanes known = (lanes){0} + k >= split, wanted = rises ? ~known : known;
             const number b = transpose ? (number){spread(b_re[k]), spread(b_im[k])} : by;
             const vector size = now + (transpose ? spread(b_power[k]) : by_power);
-            add_term(transpose ? &of_node : sums + k,
-                     choose(wanted, times(q, b, complex), empty.sum, complex),
+            add_term(transpose ? &of_node : sums + k, choose(wanted, times(q, b, complex), empty.sum, complex),
                      pick(wanted, size, empty.power), complex);
         }
         for (int t = 0; transpose && t < count; t++) {
@@ -1089,11 +1087,11 @@ static int64_t mean_distance(const task *of, const int64_t *order)
 /* What the choice of an order for each column goes by, and memory for it. */
 typedef struct {
     int choosing, may_overflow;
-    int of_one_sign;   /* the nodes are real and of one sign */
-    ordering first;    /* Leja's, or the order that is given */
-    double apart;      /* what `leja` has returned, or NAN */
+    int of_one_sign; /* the nodes are real and of one sign */
+    ordering first;  /* Leja's, or the order that is given */
+    double apart;    /* what `leja` has returned, or NAN */
     int64_t *leja, *rising, *power;
-    int is_sorted;     /* `rising` is the order by modulus; else it has yet to be found by `key` */
+    int is_sorted; /* `rising` is the order by modulus; else it has yet to be found by `key` */
     double *key, *work;
     answer found;
 } choice;
@@ -1153,10 +1151,9 @@ static int solve_one(const task *of, choice *by, int64_t col)
            write_answer(of, found, col, by->may_overflow);
 }
 
-fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b,
-                                               const int64_t *order, int transpose, double *out,
-                                               double *bound, int choose, int may_overflow, int64_t m,
-                                               int64_t b_size, int complex)
+fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double *b, const int64_t *order,
+                                               int transpose, double *out, double *bound, int choose,
+                                               int may_overflow, int64_t m, int64_t b_size, int complex)
 {
     const int64_t room = padded_size(m) + LANES, width = b_size / m, parts = 1 + complex;
     /* Two orders, powers, keys, the nodes, an answer, and work. */
@@ -1168,9 +1165,11 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     double *const key = (double *)(orders + 3 * room), *const scaled_nodes = key + room;
     double *const x = scaled_nodes + 2 * room, *const error = x + 2 * room, *const work = error + room;
     double *const many = aligned(work + work_size(m));
+    /* clang-format off */
     task of = {nodes, b, out, bound, m, width, largest_part(nodes, parts * m), 0, transpose, complex};
     choice by = {!order && choose, may_overflow, 0, {order, 0}, NAN, orders, orders + room,
                  orders + 2 * room, 0, key, work, {x, error, NULL, 0}};
+    /* clang-format on */
     int usable = all_finite(nodes, parts * m);
     for (int64_t i = 0; order && i < m; i++)
         usable &= (uint64_t)order[i] < (uint64_t)m;
@@ -1187,8 +1186,8 @@ fgc_status FGC_AT_LEVEL(fgc_solve_vandermonde)(const double *nodes, const double
     int solved = 1;
     for (int64_t col = 0; solved && col < width;) {
         int64_t count = 0;
-        while (more && !by.of_one_sign && is_leja_trusted(&of, &by) && col >= tried &&
-               count < WIDE * LANES && col + count < width && !are_few(&of, &by, col + count))
+        while (more && !by.of_one_sign && is_leja_trusted(&of, &by) && col >= tried && count < WIDE * LANES &&
+               col + count < width && !are_few(&of, &by, col + count))
             count++;
         if (count >= MANY) { /* fast reciprocals and no bounds first */
             tried = col + count;

@@ -38,10 +38,7 @@ static FGC_INLINE double power_of_two(int64_t e) { return from_bits((uint64_t)(1
 static FGC_INLINE int64_t exponent_of(double x) { return (int64_t)(bits_of(x) >> 52 & 0x7ff) - 1023; }
 
 /* Return the first address at or after `memory` at which a cache line begins. */
-static FGC_INLINE void *aligned(void *memory)
-{
-    return (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-}
+static FGC_INLINE void *aligned(void *memory) { return (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63); }
 
 /* Return m rounded up to full vectors. */
 static FGC_INLINE int64_t padded_size(int64_t m) { return (m + LANES - 1) / LANES * LANES; }
@@ -107,15 +104,9 @@ static FGC_INLINE vector pick(lanes mask, vector yes, vector no)
 #define WINDOW(a, b, ...) __builtin_shuffle(a, b, (lanes){__VA_ARGS__})
 #endif
 
-static FGC_INLINE vector from_last(vector a, vector b)
-{
-    return WINDOW(a, b, FROM_LAST);
-}
+static FGC_INLINE vector from_last(vector a, vector b) { return WINDOW(a, b, FROM_LAST); }
 
-static FGC_INLINE vector from_second(vector a, vector b)
-{
-    return WINDOW(a, b, FROM_SECOND);
-}
+static FGC_INLINE vector from_second(vector a, vector b) { return WINDOW(a, b, FROM_SECOND); }
 
 static FGC_INLINE vector larger(vector a, vector b)
 {
@@ -196,10 +187,7 @@ static FGC_INLINE int any_at_least(vector v, double x)
 #endif
 }
 
-static FGC_INLINE vector magnitude(vector v)
-{
-    return (vector)((lanes)v & INT64_MAX);
-}
+static FGC_INLINE vector magnitude(vector v) { return (vector)((lanes)v & INT64_MAX); }
 
 /* Store the lanes whose bits are set in `mask`, one after the other. Returns how many they are. A whole
  * vector at `to` is overwritten. */

@@ -73,12 +73,13 @@ static double reached(const double *size, const double *norm, const int64_t *sen
     return came ? top[came - 1] : 0;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_check_messages)(
-    const double *limits, const int64_t *sender, int64_t f, int64_t workers, int liars, int coded,
-    const double *norm, const double *size, const double *inside, const double *value,
-    const int64_t *first, int64_t m, const int64_t *position, int64_t entries,
-    const double *coefficient, const double *error, int each, double *scaled, double *notes, double *sum,
-    double *bound, int64_t *failed, double *told)
+fgc_status FGC_AT_LEVEL(fgc_check_messages)(const double *limits, const int64_t *sender, int64_t f,
+                                            int64_t workers, int liars, int coded, const double *norm,
+                                            const double *size, const double *inside, const double *value,
+                                            const int64_t *first, int64_t m, const int64_t *position,
+                                            int64_t entries, const double *coefficient, const double *error,
+                                            int each, double *scaled, double *notes, double *sum,
+                                            double *bound, int64_t *failed, double *told)
 {
     const double own = limits[0], terms = limits[1], underflow = limits[2], lost = limits[3];
     const double load = limits[4], most = limits[5], spread_ = limits[6], untold = limits[7];
@@ -215,10 +216,11 @@ static int64_t root_of(int64_t *parent, int64_t v)
     return v;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(
-    const double *square, int64_t f, const int64_t *first, int64_t m, const int64_t *position,
-    int64_t entries, const double *coefficient, const double *error, int each, double largest,
-    const double *sum, double dependent, double *basis, double *shown, int64_t *rank)
+fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f, const int64_t *first,
+                                                int64_t m, const int64_t *position, int64_t entries,
+                                                const double *coefficient, const double *error, int each,
+                                                double largest, const double *sum, double dependent,
+                                                double *basis, double *shown, int64_t *rank)
 {
     int64_t *const parent = malloc((size_t)(f + m + 1) * sizeof *parent);
     double *const own = calloc((size_t)(m * m * each + m + 1), sizeof *own);
@@ -276,9 +278,9 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(
  * coefficient. Pivots are taken as in Gram-Schmidt, the longest first: after each, what the check shows
  * bounds what it accounts for, and the messages' sizes bound the rest. Any u would give a bound. */
 static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *basis, int64_t f,
-                       const double *shown, int each, int real, const double *vector,
-                       const double *square, const double *reach, double safety, double part,
-                       double stretch, double least, double *column, double *rest, double *told)
+                       const double *shown, int each, int real, const double *vector, const double *square,
+                       const double *reach, double safety, double part, double stretch, double least,
+                       double *column, double *rest, double *told)
 {
     double sum[2 * VALUES] = {0}, unit[2], w[2], other[2], left = 0, length = 0, total = 0;
     for (int64_t i = 0; i < c; i++) {
@@ -350,10 +352,11 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
     told[1] = apart;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(
-    const double *vector, const double *notes, const double *scaled, int64_t f, const double *basis,
-    const double *shown, int64_t rank, int each, int real, const int64_t *columns, int64_t sets,
-    int64_t count, double safety, double part, double stretch, double least, double *told)
+fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(const double *vector, const double *notes, const double *scaled,
+                                            int64_t f, const double *basis, const double *shown, int64_t rank,
+                                            int each, int real, const int64_t *columns, int64_t sets,
+                                            int64_t count, double safety, double part, double stretch,
+                                            double least, double *told)
 {
     const double *const square = notes, *const reach = notes + f, *const rounding = notes + 2 * f;
     double sum[2 * VALUES] = {0}, found[2];
@@ -376,8 +379,8 @@ fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(
     told[1] = sqrt(told[1]);
     told[2] = sqrt(told[2]);
     for (int64_t set = 0; set < sets; set++) {
-        unseen_set(columns + set * count, count, rank, basis, f, shown, each, real, vector, square, reach, safety,
-                   part, stretch, least, work, work + count * rank * each, found);
+        unseen_set(columns + set * count, count, rank, basis, f, shown, each, real, vector, square, reach,
+                   safety, part, stretch, least, work, work + count * rank * each, found);
         told[3] = greater(found[0], told[3]);
         told[4] = greater(found[1], told[4]);
     }
@@ -396,8 +399,8 @@ typedef struct {
 static int make_graph(graph *g, const int64_t *ends, int64_t edges, int64_t points)
 {
     int64_t *const room = malloc((size_t)(3 * points + 2 * edges + 1) * sizeof *room);
-    *g = (graph){ends, edges, points, room, room + points, room + points + 2 * edges,
-                 room + 2 * points + 2 * edges};
+    *g = (graph){
+        ends, edges, points, room, room + points, room + points + 2 * edges, room + 2 * points + 2 * edges};
     for (int64_t p = 0; room && p < points; p++)
         g->at[p] = -1;
     for (int64_t x = 2 * edges - 1; room && x >= 0; x--) { /* so that the first edges are found first */
@@ -450,9 +453,8 @@ static int64_t first_copy(const graph *g, int64_t e)
     return x / 2;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_edge_circles)(const int64_t *ends, int64_t edges, int64_t points,
-                                          int64_t *first, int64_t *position, double *coefficient,
-                                          int64_t *told)
+fgc_status FGC_AT_LEVEL(fgc_edge_circles)(const int64_t *ends, int64_t edges, int64_t points, int64_t *first,
+                                          int64_t *position, double *coefficient, int64_t *told)
 {
     graph g;
     int64_t circles = 0, entries = 0;
