@@ -12,15 +12,12 @@ from numpy.typing import ArrayLike, DTypeLike
 from .._base.arrays import Array, Ints, check_index
 from ..errors import NonFiniteMessageError
 from ..kernels import Status
-from ..kernels.rows import DOUBLE, Projecting
+from ..kernels.rows import Projecting
 from .round import Round
 from .rules import Blocks, Cells, spare_tally
 from .scheme import Coded, Decoder
 from .trust import Trust, Watch
-from .verify import Finding, Inspector, Sketch, Unseen, default_limit, liars_of
-
-# Coefficients below this part of the largest, times their messages' norms, are rounding errors.
-DUST = 16 * DOUBLE
+from .verify import DUST, Finding, Inspector, Sketch, Unseen, default_limit, liars_of
 
 # Most sets of workers that are set aside in turn, for a gradient on which all agree.
 SETS_ASIDE = 4

@@ -30,8 +30,8 @@ for rounding, and this is known. Its root mean square is less than `SEEN` times 
 than once in 1e6 times. Nobody knows T; but T is among the sets of e workers that explain the
 messages, and the resolution is the largest bound of all these sets. For each set, h is the check
 that rounding disturbs least. Where checks see next to nothing of a combination of messages, the
-messages' sizes bound it. If there are more than `SETS_TRIED` sets, the worst is grown worker by
-worker: then the resolution is an estimate.
+messages' sizes bound it; what is in no check may be of any size. If there are more than
+`SETS_TRIED` sets, the worst is grown worker by worker: then the resolution is an estimate.
 
 Proof of `SEEN`. Entries are uniform with variance 1, so ``|<u, v>|`` for a vector v of norm 1 has a
 density of at most 0.8165 (Ball 1986: a cube's sections), and is no smaller in distribution than a
@@ -137,6 +137,9 @@ SEEN = 0.0535
 # eight squares: ``E M^13 / 4^26 < 1e-6``. Sizes that are compared with the gradient's projections
 # are taken as so many times larger.
 STRETCH = 4.0
+
+# Coefficients below this part of the largest, times their messages' norms, are rounding errors.
+DUST = 16 * DOUBLE
 
 # By default, lies up to so many times the rounding errors of the gradient may be in it.
 COARSEST = 200.0
@@ -452,10 +455,14 @@ class Inspector:
         real, f = self._form.decode_mode == kernels.REAL_PART, vector.size
         given = vector, found.notes, found.values, f, basis, shown, len(basis), found.each, real
         error = apart = 0.0
+        parts = np.abs(vector) * self._norms[found.survivors]
+        unseen = (parts > DUST * parts.max(initial=0.0)) & ~basis.any(axis=0)
         for columns in found.sets(basis, vector, sets, self.liars):
             count = columns.shape[1]
             unchecked.unseen_changes(*given, columns, count, SAFETY, SEEN, STRETCH, FINEST, told)
             error, apart = max(error, float(told[3])), max(apart, float(told[4]))
+            if unseen[columns].any():
+                error = math.inf
         gradient, rounded, usually = told[:3].tolist()
         if not gradient:
             surely = self._zero and self.withstands(found.survivors) >= self.liars
