@@ -89,6 +89,7 @@ REASONS = {
         "SequentialScheme.lacks Scheme.raise_too_few Precision Scheme.waiting"
     ),
     "as Round, and tests/coding/test_reactive.py": "ReactiveRound ReactiveRound.receive",
+    "as Round.receive, and tests/coding/test_verified.py": "VerifiedRound.receive",
     "for the whole process: tests/codes, tests/_base, tests/kernels/test_pool.py": (
         "codes.register kernels.threads.set_spin kernels.threads.set_num_threads"
     ),
@@ -602,6 +603,7 @@ METHODS = {
 FUNCTIONS = {
     "vandermonde.leja_order": {"nodes": LINE},
     "vandermonde.roots_order": {"n": 8, "exponents": np.array([0, 5, 2, 7])},
+    "interpolation.evaluate": {"nodes": LINE, "values": LINE**2, "points": LINE[:3] / 3},
     "interpolation.basis": {"nodes": LINE, "points": LINE[:3] / 3, "out": np.zeros((3, 5))},
     "interpolation.functional": {"nodes": LINE, "points": LINE / 3, "out": np.zeros(5)},
     "interpolation.weights": {"nodes": LINE, "out": np.zeros(5)},

@@ -35,10 +35,10 @@ _MISSING = {"", "-", "na", "nan", "n/a", "<na>", "#n/a", "none", "null"}
 _NUMBERING = re.compile("(rounds?|rows?|row.nr|(global)?_?steps?|epochs?|iter(ation)?s?|index)$")
 _INDEX = re.compile(r"(unnamed: \d+|__index_level_\d+__|)$")  # as pandas calls it, or nothing
 # Beside times: clocks, and the least and greatest of a group, of TensorBoard and wandb.
-_BESIDE = re.compile(r"(wall.time|_?timestamp|_runtime|.*__(min|max))$")
+_BESIDE = re.compile(r"(wall.time|relative.time.*|_?timestamp|_runtime|.*__(min|max))$")
 _WORKER = {"worker", "workers", "worker_id", "rank"}  # columns of a table with one time per row
 _UNIT = re.compile(r"(?:.*[\W_])?(ms|us|µs|ns)\W*", re.IGNORECASE)  # as in "w0 (ms)", "time_us"
-_SURELY = 8  # rows over which a time that only goes up is a clock's
+_SURELY = 12  # rows over which a time that only goes up is a clock's
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
 _CHOOSE = (
     "say which columns are times, one for each worker, by columns= (--columns), as names or "

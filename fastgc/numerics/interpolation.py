@@ -48,6 +48,7 @@ __all__ = [
     "Interpolator",
     "basis",
     "chebyshev",
+    "evaluate",
     "functional",
     "roots_of_unity",
     "weights",
@@ -474,6 +475,21 @@ class Interpolator:
         nodes, weight = (x.astype(kind, copy=False) for x in (nodes, weight))
         kernels.unchecked.lagrange_basis(nodes, weight, exponent, at, matrix)
         return Evaluator(matrix)
+
+
+def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> Array:
+    """Values at `points` of the polynomial that takes `values` at the nodes.
+
+    It is ``Interpolator(nodes)(values, points)``: for several polynomials, or again and again,
+    prepare an `Interpolator`. Shapes and errors are its own.
+
+    Examples
+    --------
+    >>> from fastgc import interpolation
+    >>> interpolation.evaluate([0, 1, 2], [1, 2, 5], [0.5, 3])  # x**2 + 1
+    array([ 1.25, 10.  ])
+    """
+    return Interpolator(nodes)(values, points)
 
 
 class Evaluator:

@@ -219,6 +219,16 @@ def test_results_written_where_they_are_wanted(name, complex_):
         np.testing.assert_array_equal(call(room, points, out=room), expected)
 
 
+def test_evaluate():
+    """As SciPy's barycentric_interpolate: a node's value is exact, whatever the others are."""
+    nodes, points = np.array([0.0, 1.0, 2.5]), [0.5, 2.5]
+    values = np.array([[1.0, 2.0], [2.0, -1.0], [7.25, 0.5]])
+    found = interpolation.evaluate(nodes, values, points)
+    np.testing.assert_array_equal(found, interpolation.Interpolator(nodes)(values, points))
+    assert interpolation.evaluate([0, 1, 2], [1, 2, 5], 3.0) == pytest.approx(10.0)
+    assert interpolation.evaluate([0, 1, 2], [1, np.nan, 3], [0, 2]).tolist() == [1, 3]
+
+
 @pytest.mark.parametrize("complex_", [False, True])
 def test_interpolator_at_a_single_point(complex_):
     nodes = roots_of_unity(9) if complex_ else chebyshev(9)
