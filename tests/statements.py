@@ -564,6 +564,7 @@ class Played:
         for n in numbers:
             message, energy = self.sent[n]
             size = min(self._norm(message), largest[0])
-            inside = largest[1] if math.isnan(energy) else math.sqrt(energy) / self.size
+            assumed = size / math.sqrt(fastgc.coding.verify.default_limit(form))
+            inside = assumed if math.isnan(energy) else math.sqrt(energy) / self.size
             found.append(own * size + sums * inside + least)
         return np.array(found)
