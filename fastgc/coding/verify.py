@@ -145,7 +145,11 @@ DUST = 16 * DOUBLE
 COARSEST = 200.0
 
 # Messages are not compared more finely than this part of the rounding of a message as large as
-# those that e + 1 workers sent.
+# those that e + 1 workers sent: else float64 cannot tell which sets explain a lie that is 1e13
+# times as large as the rounding of one message, and 1e20 times as large as that of another.
+LEAST = 1e-3
+
+# Singular values of orthonormal checks below this say that checks see next to nothing.
 FINEST = 1e-6
 
 
@@ -338,7 +342,7 @@ class Inspector:
         untold = 1 / math.sqrt(default_limit(form))
         largest = LARGEST_ROOT * projection.unit
         given = own, terms, underflow, below, scheme.load, largest, spread, untold
-        self._limits = np.array([*given, FINEST, HUGE, SAFETY, SMALL**2])
+        self._limits = np.array([*given, LEAST, HUGE, SAFETY, SMALL**2])
         # The gradient is rounded, too, and may be less precise than the messages.
         parts = np.empty(0, form.gradient_dtype).real.dtype.itemsize
         reals = form.gradient_size * form.gradient_dtype.itemsize // parts

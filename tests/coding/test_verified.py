@@ -403,6 +403,20 @@ def test_corrupt_is_nobody_that_tells_no_energy():
         assert rnd.survivors.size == 6
 
 
+def test_zeros_of_two_liars_frame_no_third():
+    """Their messages, which agree, have no rounding errors, as their energies are 0."""
+    code, rng = BinaryCode(11, stragglers=4), np.random.default_rng(0)
+    g = rng.standard_normal((11, 50))
+    for _ in range(much(200, 20)):
+        rnd, liars = code.round(50, verify=2), [3, 4]
+        for worker in [3, 0, 9, 5, 1, 8, 6, 10, 4, 2, 7]:
+            message, energy = streamed(code, worker, g)
+            lies = worker in liars
+            receive(rnd, worker, message * (not lies), energy * (not lies))
+            assert set(rnd.corrupt) <= set(liars)
+        np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-11)
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
 def test_floating_point_errors_that_raise(size):
     """A round verifies whatever the program does about overflow and underflow."""
