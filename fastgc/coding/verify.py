@@ -146,8 +146,9 @@ COARSEST = 200.0
 
 # Messages are not compared more finely than this part of the rounding of a message as large as
 # those that e + 1 workers sent: else float64 cannot tell which sets explain a lie that is 1e13
-# times as large as the rounding of one message, and 1e20 times as large as that of another.
-LEAST = 1e-3
+# times as large as the rounding of one message, and 1e20 times as large as that of another. With
+# 0.01, zeros of two liars frame a third worker.
+LEAST = 1.0
 
 # Singular values of orthonormal checks below this say that checks see next to nothing.
 FINEST = 1e-6
