@@ -85,7 +85,7 @@ def ranks(tmp_path):
 
 def test_the_pytorch_script_runs_alone(ranks):
     pytest.importorskip("torch")
-    lines = programs.run(programs.python(ranks)).stdout.splitlines()
+    lines = programs.run(programs.python(ranks), folder=ranks.parent).stdout.splitlines()
     assert [int(line.split()[1]) for line in lines] == [*range(100)]
 
 
@@ -96,8 +96,9 @@ def test_a_rank_of_the_pytorch_script_may_die(ranks):
     ranks.write_text(script + "        time.sleep(0.1)\n")
     command = programs.torchrun(4, "-m", "fastgc.guard", ranks)
     assert "`torchrun --nproc-per-node 4 -m fastgc.guard ranks.py`" in TEXT
-    with programs.start(command) as running:
+    with programs.start(command, folder=ranks.parent) as running:
         lines = [running.stdout.readline().split() for _ in range(40)]
+        assert all(lines), running.stderr.read()
         dead = lines[-1][0]
         os.kill(int(dead), signal.SIGKILL)
         lines += [line.split() for line in running.stdout]
