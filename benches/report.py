@@ -200,7 +200,8 @@ def measure(title: str) -> str:
     begin, section = time.monotonic(), SECTIONS[title]
     text, wrong = run(section.command)
     if not wrong:
-        changed = "+" if git("status", "--porcelain", "--untracked-files=no", "--", "..") else ""
+        sources = "--", "..", ":!results", f":!{PAGE.name}"
+        changed = "+" if git("status", "--porcelain", "--untracked-files=no", *sources) else ""
         row = {
             "command": section.command,
             "commit": git("rev-parse", "--short", "HEAD") + changed,
