@@ -188,10 +188,14 @@ def place(title: str) -> Path:
 
 def keep(title: str, row: dict[str, Any]) -> None:
     """Put a section into the store; a row of a table is one line of its file."""
-    text = json.dumps(row, ensure_ascii=False, indent=1)
-    text = re.sub(
-        r'\[\n\s+("[^\[\]]*?")\n\s+\]', lambda r: f"[{re.sub(chr(10) + ' +', ' ', r[1])}]", text
-    )
+    text = json.dumps({**row, "found": []}, ensure_ascii=False, indent=1)
+    found = [
+        json.dumps(part, ensure_ascii=False)
+        if isinstance(part, str)
+        else "[\n   " + ",\n   ".join(json.dumps(r, ensure_ascii=False) for r in part) + "\n  ]"
+        for part in row["found"]
+    ]
+    text = text.replace('"found": []', '"found": [\n  ' + ",\n  ".join(found) + "\n ]")
     place(title).write_text(text + "\n", encoding="utf-8")
 
 
