@@ -525,7 +525,8 @@ class Played:
         vector = (seen / sizes) @ left.conj().T
         gradient = vector @ values
         error = POSSIBLE * np.linalg.norm(vector * scale)
-        return agree, gradient, error / np.linalg.norm(gradient)
+        size = np.linalg.norm(gradient)
+        return agree, gradient, error / size if size else math.inf
 
     @property
     def largest(self):
