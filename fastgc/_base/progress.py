@@ -175,8 +175,13 @@ _LATEX = {each: rf"\{each}" for each in "&%$#_{}"} | {
 }
 
 
-def latex_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of text as a table for LaTeX with booktabs; the first column is left-aligned."""
+def latex_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
+) -> str:
+    """Return rows of text as a table for LaTeX with booktabs; the first column is left-aligned.
+
+    A `note` stands below.
+    """
 
     def cell(text: str) -> str:
         if power := re.fullmatch(r"(-?[\d.]+)e([+-]\d+)", text):
@@ -197,6 +202,7 @@ def latex_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
             rf"  \begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
             *(f"    {line}" for line in inside),
             r"  \end{tabular}",
+            *([rf"  \par\smallskip\footnotesize {cell(note)}"] if note else []),
             r"\end{table}",
             "",
         ]

@@ -191,7 +191,9 @@ def _show(
     if rough:
         if output.markdown:
             echo()
-        output.table(APPROXIMATIONS, _RESIDUALS, rough)
+        output.table(
+            APPROXIMATIONS, _RESIDUALS, rough, marks={"≥": "at least, as not all sets were tried"}
+        )
         output.explain(
             "left out, mean: part of the gradient that is left out, root mean square over random "
             "survivors; at worst: for the worst survivors (≥: at least, as not all were tried)"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import typer
@@ -200,11 +201,13 @@ class Output(Options):
         describe: Callable[[str], str] = catalogue.describe,
         several: bool = False,
         paper: tuple[Sequence[str], Iterable[Sequence[str]]] | None = None,
+        marks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Print a table, and keep it for LaTeX: that of `paper`, if it has other columns there.
 
-        In Markdown and LaTeX, `describe` puts the name in the first cell of a row in words. In
-        Markdown, `several` tables have empty lines between.
+        In Markdown and LaTeX, `describe` puts the name in the first cell of a row in words, and
+        below stands what those of the `marks` mean that it has. In Markdown, `several` tables have
+        empty lines between.
         """
         from .._base.progress import latex_table, markdown_table, rich_table
 
@@ -213,9 +216,13 @@ class Output(Options):
 
         rows = list(rows)
         head, body = paper or (heads, rows)
-        self.tables.append(latex_table(title, head, named(body)))
+        body = list(body)
+        signs = [each for each in marks if any(each in cell for row in body for cell in row)]
+        note = "; ".join(f"{each}: {marks[each]}" for each in signs)
+        self.tables.append(latex_table(title, head, named(body), note))
         if self.markdown:
-            echo(markdown_table(title, heads, named(rows)) + "\n" * several)
+            below = f"\n\n{note}" if note else ""
+            echo(markdown_table(title, heads, named(rows)) + below + "\n" * several)
         else:
             console = Console()
             with console.capture() as text:  # to print, Console ends the program if a pipe closes

@@ -161,23 +161,24 @@ _COLUMNS = [
     Column("code", "code", "name"),
     Column("load", "load", "load"),
     Column("time", "time, ms", "time", milliseconds),
-    Column("±", "standard error", "standard_error", partial(milliseconds, digits=2)),
-    Column("", "decoding", "decode", milliseconds),
-    Column("", "stragglers", "stragglers"),
-    Column("workers", "workers waited for", "workers", ".1f"),
-    Column("sent", "gradients received", "communication_load", ".1f"),
+    Column("±", "standard error, ms", "standard_error", partial(milliseconds, digits=2)),
+    Column("", "decoding, ms", "decode", milliseconds),
+    Column("", "stragglers tolerated", "stragglers"),
+    Column("workers", "workers waited for, mean", "workers", ".1f"),
+    Column("sent", "gradients received, mean", "communication_load", ".1f"),
     Column("amplif.", "amplification", "amplification", ".0e"),
-    Column("error", "error", "", _marked("error", "{:.0e}".format, "trustworthy")),
+    Column("error", "predicted error", "", _marked("error", "{:.0e}".format, "trustworthy")),
 ]
 # Shown if a code may leave out part of the gradient.
-_LEFT = Column("left", "left out", "", _marked("residual", left_out, "near"))
+_LEFT = Column("left", "left out, root mean square", "", _marked("residual", left_out, "near"))
 
 
 def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tables) -> None:
     columns = _COLUMNS
     if approximate:  # a terminal then has no room for the amplification
         columns = [e._replace(short="") if e.short == "amplif." else e for e in columns] + [_LEFT]
-    output.table(title, columns, rows)
+    marks = {"!": "useless, or more left out than --residual", "–": "no more than rounding"}
+    output.table(title, columns, rows, marks=marks)
     amplified = "; amplif.: how many times larger rounding errors become" * (not approximate)
     left = (
         "; left: part of the gradient that is left out, root mean square (–: no more than "

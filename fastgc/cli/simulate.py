@@ -171,12 +171,12 @@ _COLUMNS = [
     Column("code", "code", "code"),
     Column("load", "load", "load"),
     Column("mean", "mean time, ms", "mean", milliseconds),
-    Column("±", "standard error", "standard_error", milliseconds),
-    Column("median", "median", "median", milliseconds),
-    Column("99%", "99%", "99%", milliseconds),
-    Column("workers", "workers waited for", "workers", ".1f"),
-    Column("sent", "gradients received", "communication_load", ".1f"),
-    Column("computed", "gradients computed", "computations", ".1f"),
+    Column("±", "standard error, ms", "standard_error", milliseconds),
+    Column("median", "median, ms", "median", milliseconds),
+    Column("99%", "99%, ms", "99%", milliseconds),
+    Column("workers", "workers waited for, mean", "workers", ".1f"),
+    Column("sent", "gradients received, mean", "communication_load", ".1f"),
+    Column("computed", "gradients computed, mean", "computations", ".1f"),
 ]
 
 
@@ -190,13 +190,13 @@ def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tab
     if approximate:  # a terminal then has no room for the median and what was computed
         narrow = ("median", "computed")
         columns = [each._replace(short="") if each.short in narrow else each for each in columns]
-        columns.append(Column("left", "left out", "residual", left_out))
+        columns.append(Column("left", "left out, root mean square", "residual", left_out))
         legend = (
             "mean, 99%: time of a round, ms (±: standard error of the mean); workers: waited for, "
             "mean; sent: gradients received, mean; left: part of the gradient that is left out, "
             "root mean square (–: no more than rounding)"
         )
-    output.table(title, columns, rows)
+    output.table(title, columns, rows, marks={"–": "no more than rounding"})
     output.explain(legend, [row["code"] for row in rows])
 
 
@@ -343,9 +343,9 @@ _SCHEMES = [
     Column("T", "done after rounds", "delay"),
     Column("mu", "mu", "", lambda row: f"{row['mu']:g}" if row["delay"] else "–"),
     Column(
-        "time", "seconds per gradient, ms", "seconds_per_gradient", partial(milliseconds, digits=4)
+        "time", "time per gradient, ms", "seconds_per_gradient", partial(milliseconds, digits=4)
     ),
-    Column("±", "standard error", "standard_error", partial(milliseconds, digits=2)),
+    Column("±", "standard error, ms", "standard_error", partial(milliseconds, digits=2)),
     Column(
         "waited",
         "rounds that waited longer",

@@ -226,9 +226,9 @@ _ERRORS = [
     Column("µs", "decoding vector, µs", "decode_seconds", microseconds),
     Column("error", "error, median", "error", ".0e"),
     Column("max", "error, worst", "worst_error", ".0e"),
-    Column("predicted", "predicted, median", "predicted", ".0e"),
-    Column("bound", "bound, worst", "bound", ".0e"),
-    Column("amplif.", "amplification, median", "amplification", ".0e"),
+    Column("predicted", "predicted error, median", "predicted", ".0e"),
+    Column("bound", "bound of the error, worst", "bound", ".0e"),
+    Column("amplif.", "amplification of rounding errors, median", "amplification", ".0e"),
 ]
 
 

@@ -139,6 +139,15 @@ def test_latex_table():
     ]
 
 
+def test_latex_table_with_a_note():
+    lines = progress.latex_table("a", ["b"], [["c"]], "5%: a part").splitlines()
+    assert lines[-3:] == [
+        r"  \end{tabular}",
+        r"  \par\smallskip\footnotesize 5\%: a part",
+        r"\end{table}",
+    ]
+
+
 def test_latex_table_has_words_for_all_letters_of_commands():
     for file in (Path(progress.__file__).parents[1] / "cli").glob("*.py"):
         for letter in set(file.read_text(encoding="utf-8")):

@@ -90,6 +90,31 @@ def test_tables_for_latex_are_those_in_markdown(command, times):
     assert heads[0] == next(line for line in written if line.endswith(r"\\"))
 
 
+OWN_CODE = """
+import fastgc
+
+class Few(fastgc.Code):
+    def __init__(self, n, *, stragglers):
+        self.n = self.k = n
+        self.wait = n - stragglers
+
+    def row(self, worker):
+        return [worker], [1.0]
+"""
+
+
+@pytest.mark.parametrize(("names", "has"), [("binary,few:Few", True), ("binary,uncoded", False)])
+def test_tables_say_what_signs_mean(names, has, times, monkeypatch):
+    """Below a table in Markdown and LaTeX stands what a dash means, if it has one."""
+    monkeypatch.syspath_prepend(times)
+    (times / "few.py").write_text(OWN_CODE)
+    options = "-n 6 -s 1 --rounds 20 --delays exponential:mean=1 --latex o.tex --markdown"
+    ran = done("simulate", names, *options.split())
+    assert ran.stdout.endswith("|\n\n–: no more than rounding\n") == has
+    note = r"  \par\smallskip\footnotesize \textendash{}: no more than rounding"
+    assert (note in (times / "o.tex").read_text().splitlines()) == has
+
+
 # Options of outputs, beside the table.
 FILES = {"--json": "o.json", "--csv": "o.csv", "--latex": "o.tex", "--plot": "o.svg"}
 OUTPUTS = {command: dict(FILES) for command in SMALL}

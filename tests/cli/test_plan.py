@@ -77,7 +77,7 @@ def test_plan_table(drawn):
     title = "n=6 workers, k=12 partitions; pareto:scale=0.005,shape=1.5; 0.0001 s per partition"
     assert f"{title}; 100 rounds each, seed 0" in shown
     head, *cells = commands.table(shown)
-    assert {"decoding", "stragglers", "amplification", "error"} < set(head)
+    assert {"decoding, ms", "stragglers tolerated", "amplification", "predicted error"} < set(head)
     assert sorted(row[:2] for row in cells) == [
         ["rs (Reed-Solomon)", "2"],
         ["uncoded (waits for all)", "2"],
@@ -95,7 +95,7 @@ def test_plan_marks_what_is_not_near_and_what_is_not_trusted():
     [row] = re.findall(r"^ ignore .*", done(*small, "--residual", "0.5").stdout, re.MULTILINE)
     assert row.split()[-2:] == ["4e-01", "0.45"]
     head, *_ = commands.table(done(*small, "--residual", "0.5", "--markdown").stdout)
-    assert {"left out", "amplification"} < set(head)
+    assert {"left out, root mean square", "amplification"} < set(head)
 
 
 def test_plan_by_speeds():
