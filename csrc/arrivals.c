@@ -4,28 +4,19 @@
 #include "fastgc.h"
 #include "tally.h"
 
-/* Return a row's sum of squares, and write its projections if any are asked for. */
-#define READ(kind, read, real)                                                                               \
-    static double read_##kind(const fgc_arrivals *a, const void *row, int64_t at)                            \
-    {                                                                                                        \
-        if (!a->left)                                                                                        \
-            return fgc_square_sum_##kind(row, a->length);                                                    \
-        double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);                          \
-        return fgc_project_##kind(row, a->length, a->left, a->right, a->paired, out);                        \
-    }
-FGC_KINDS(READ)
-
-static double norm_squared(const fgc_arrivals *a, const void *row, int64_t at)
+/* Write a row's projections, and return its sum of squares. */
+static double project(const fgc_arrivals *a, const void *row, int64_t at)
 {
+    double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);
     switch (a->kind) {
     case FGC_FLOAT:
-        return read_float(a, row, at);
+        return fgc_project_float(row, a->length, a->left, a->right, a->paired, out);
     case FGC_HALF:
-        return read_half(a, row, at);
+        return fgc_project_half(row, a->length, a->left, a->right, a->paired, out);
     case FGC_BFLOAT:
-        return read_bfloat(a, row, at);
+        return fgc_project_bfloat(row, a->length, a->left, a->right, a->paired, out);
     default:
-        return read_double(a, row, at);
+        return fgc_project_double(row, a->length, a->left, a->right, a->paired, out);
     }
 }
 
@@ -47,8 +38,8 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
         return FGC_OUT_OF_RANGE;
     if (a->heard[number])
         return FGC_DUPLICATE;
-    const double square = a->check ? norm_squared(a, row, a->state[0]) : NAN;
-    if (a->check && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
+    const double square = a->left ? project(a, row, a->state[0]) : NAN;
+    if (a->left && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
         return FGC_NOT_FINITE;
     const int64_t count = a->state[0]++;
     a->numbers[count] = number;

@@ -182,16 +182,15 @@ typedef struct {
     /* message numbers are below `messages`; elements of a row that are read */
     int64_t messages, length;
     fgc_kind kind;
-    int check;                  /* whether rows are read, for their norms and to find NaN and Inf */
     const int64_t *block;       /* of each message */
     const int64_t *weight;      /* of each block */
     int64_t *lacking, *state;   /* messages lacking in each block; messages taken, and lacking weight */
     unsigned char *heard;       /* of each message: whether it was taken */
     int64_t *numbers;           /* in order of arrival, as are the next: the message's number, */
-    double *squares;            /* its squared norm, NaN if it was not read, */
+    double *squares;            /* its squared norm, NaN unless rows are read: unless `left` is NULL, */
     double *energies;           /* its energy, NaN if that is not known, */
     uintptr_t *addresses;       /* where it lies, */
-    double *values;             /* and its projections, by these numbers, unless `left` is NULL */
+    double *values;             /* and its projections, by these numbers; rows are read to find NaN, too */
     const double *left, *right; /* as for fgc_project, and so is this: */
     int paired;
 } fgc_arrivals;

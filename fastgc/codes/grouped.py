@@ -291,7 +291,6 @@ class GroupedRound(Gathering):
         self.code, self.scheme = code, code.scheme
         self.form = self.scheme.format(p, dtype, message_dtype)
         named: Any = {"verify": verify, "limit": limit, "partial_dtype": partial_dtype}
-        named["check_finite"] = True
         self._rounds = [
             round_of(inner, p, dtype, message_dtype, first_worker=first, **named)
             for inner, first in zip(code.codes, self.scheme.first_worker, strict=False)

@@ -646,22 +646,21 @@ class Code(Recorded):
         tracker: Watch | None = None,
         verify: bool | int = False,
         limit: float | None = None,
-        check_finite: bool = True,
         partial_dtype: DTypeLike | None = None,
     ) -> Round:
         """Make a round, one iteration at the master: messages in, gradient out; reusable.
 
         Parameters
         ----------
-        p, dtype, message_dtype, tracker, check_finite, partial_dtype
+        p, dtype, message_dtype, tracker, partial_dtype
             As in `Round`.
         verify : bool or int, default False
             Look for corrupt messages of at most so many workers, up to 16; True means 1. As in
-            `fastgc.codes.VerifiedRound`; not with ``check_finite=False``.
+            `fastgc.codes.VerifiedRound`.
         limit : float, optional
             With `verify`: the largest `Round.resolution` of a verified gradient.
         """
-        named: Any = {"check_finite": check_finite, "limit": limit, "partial_dtype": partial_dtype}
+        named: Any = {"limit": limit, "partial_dtype": partial_dtype}
         found = round_of(self, p, dtype, message_dtype, tracker, verify=verify, **named)
         warn_of_precision(self.scheme, found.form)
         return found

@@ -223,7 +223,8 @@ class Format:
         return good
 
     def require_finite(self, worker: int, row: Array) -> None:
-        """Raise NonFiniteMessageError if a message holds NaN or Inf."""
+        """Raise NonFiniteMessageError if a message, or a row of its reals, holds NaN or Inf."""
+        row = row.view(self.message_dtype)
         bad = np.flatnonzero(~np.isfinite(row))
         if bad.size:
             raise not_finite(worker, int(bad[0]), row[bad[0]])

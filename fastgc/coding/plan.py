@@ -292,13 +292,21 @@ def format_of(scheme: Scheme, message: Array, p: int | None) -> Format:
 
 
 def blame(
-    scheme: Scheme, form: Format, survivors: Ints, rows: Iterable[Any], vector: Array
+    scheme: Scheme,
+    form: Format,
+    survivors: Ints,
+    rows: Iterable[Any],
+    vector: Array,
+    first_worker: int = 0,
 ) -> None:
-    """Raise NonFiniteMessageError if a message that was read holds NaN or Inf."""
+    """Raise NonFiniteMessageError if a message that was read holds NaN or Inf.
+
+    `first_worker` is the number of worker 0 in the error.
+    """
     used = (vector != 0).tolist()
     for worker, row, read in zip(_senders(scheme, survivors), rows, used, strict=True):
         if read:
-            form.require_finite(worker, row)
+            form.require_finite(first_worker + worker, row)
 
 
 def _senders(scheme: Scheme, survivors: Ints) -> Iterator[int]:

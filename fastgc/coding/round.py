@@ -58,7 +58,7 @@ from .._base.text import listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from .format import Format, square_norm
-from .plan import Plan, fitting, warn_of_doubt
+from .plan import Plan, blame, fitting, warn_of_doubt
 from .rules import Blocks, Cells
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
@@ -125,8 +125,8 @@ class Gathering:
         Whether it compares messages with each other. If workers could change messages afterwards,
         it gets copies.
     replaceable : bool
-        Whether other messages can replace one that is not finite, if messages are verified.
-        Otherwise its error ends the round.
+        Whether other messages can replace one that is not finite, if the round verifies, which
+        finds it when it comes. Otherwise its error ends the round.
     due : float
         Time on the `Host`'s clock at which to call `elapse`; inf: not until something happens.
     asks : int
@@ -229,6 +229,9 @@ class Round(Gathering):
     A round keeps references to the messages, not copies. Do not change them until `gradient` has
     returned. `reset` makes the round ready for the next iteration.
 
+    Only `gradient`, `best` and `trust` read messages, and only those with a coefficient other than
+    0. NaN and Inf in others change nothing, and nobody looks for them.
+
     This class takes messages as they are. `fastgc.coding.verified.VerifiedRound`, which
     `fastgc.Code.round` makes with ``verify=``, compares them with each other first.
 
@@ -244,10 +247,6 @@ class Round(Gathering):
         shorter, or float64, which is more precise. Default: `dtype`.
     tracker : StabilityTracker, optional
         Records how precise each gradient is, and may ask for more messages.
-    check_finite : bool, default True
-        Read each message when it comes, for its norm and to find NaN and Inf. If False, only
-        `gradient` reads messages, which takes half the time in all if they are in no cache; NaN and
-        Inf then end up in the gradient, and `trust` reads the messages again.
     first_worker : int
         The number of worker 0 in errors, if the code is the code of one group among others.
     partial_dtype : numpy dtype, optional
@@ -276,13 +275,12 @@ class Round(Gathering):
         message_dtype: DTypeLike | None = None,
         tracker: Watch | None = None,
         *,
-        check_finite: bool = True,
         first_worker: int = 0,
         partial_dtype: DTypeLike | None = None,
     ) -> None:
         self.code, self.scheme, self._watch = code, code.scheme, tracker
         scheme = self.scheme
-        self._check, self._first_worker = check_finite, first_worker
+        self._first_worker = first_worker
         self.form = form = scheme.format(p, dtype, message_dtype)
         if form.gradient_dtype != np.dtype(dtype):
             raise TypeError(
@@ -295,13 +293,12 @@ class Round(Gathering):
         survivors = self._decoder.survivors
         enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
         arrivals = kernels.arrivals.Arrivals
-        project = self._prepare()
-        self._arrivals = arrivals(self._rows, survivors, enough, check_finite, project)
+        self._arrivals = arrivals(self._rows, survivors, enough, self._prepare())
         self._tally = None if enough else scheme.rule.tally()
         # Decodes in one call, if nothing is to be looked at before or after.
         watched = scheme.gate.waits or tracker is not None or self.verifies
-        self._directly = None if watched else Plan(self._decoder, form, False).run
-        # Whether messages can be taken where they lie, and nothing but their norms matters.
+        self._directly = None if watched else Plan(self._decoder, form, True).run
+        # Whether messages can be taken where they lie.
         self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
         self.reset()
 
@@ -394,10 +391,7 @@ class Round(Gathering):
     def receive(
         self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
-        """Take a worker's message.
-
-        This checks the message and reads it once for its norm, while the master waits for the other
-        workers. Without `check_finite` it checks only dtype and shape.
+        """Take a worker's message, whose dtype and shape are checked. It is not read yet.
 
         Parameters
         ----------
@@ -417,8 +411,6 @@ class Round(Gathering):
 
         Raises
         ------
-        NonFiniteMessageError
-            If the message holds NaN or Inf.
         TypeError, ValueError
             If it does not fit, or came before. The round is unchanged.
         """
@@ -536,6 +528,8 @@ class Round(Gathering):
         ------
         NotDecodableError
             If more messages are needed.
+        NonFiniteMessageError
+            If a message that was read holds NaN or Inf. `out` is undefined then.
         UnstableRoundError
             If the tracker finds the gradient too imprecise and was told to raise; `out` is
             unchanged.
@@ -581,7 +575,7 @@ class Round(Gathering):
             If it is to be unbiased, and the messages contain nothing of the gradient.
         ValueError
             If there is no message.
-        CorruptMessageError, UnverifiedError
+        NonFiniteMessageError, CorruptMessageError, UnverifiedError
             As `gradient` does, also if messages do not suffice.
         """
         target = self._output(out)
@@ -600,7 +594,10 @@ class Round(Gathering):
         return target
 
     def _combine(self, vector: Array, out: Any) -> Any:
-        self.form.combine(self._rows, vector, out)
+        if not self.form.combine(self._rows, vector, out, check=True):
+            numbers = self._decoder.survivors[: self._rows.count]
+            which = self.scheme, self.form, numbers, self._rows.arrays, vector
+            blame(*which, self._first_worker)
         return out
 
     def trust(self) -> Trust:
@@ -615,9 +612,9 @@ class Round(Gathering):
 
     def _trust(self, gradient: Array, vector: Array) -> Trust:
         size, places = square_norm(gradient), self._places()
-        if not self._check:
-            self._arrivals.squares[places] = [square_norm(row) for row in self._rows.arrays]
         norms, energies = self._arrivals.squares[places], self._arrivals.energies[places]
+        for at in np.flatnonzero(np.isnan(norms) & (vector != 0)).tolist():
+            norms[at] = square_norm(self._rows.arrays[at])  # unless it was read when it came
         survivors, sent = self.survivors, self._sent
         zero = not size and all(map(is_zero, self._rows.arrays))
         return trust_of_sums(self.scheme, zero, size, vector, survivors, norms, energies, sent)

@@ -307,16 +307,22 @@ def trust_of_sums(
 ) -> Trust:
     """Estimate trust from the squared norms of a gradient and its messages, and their energies.
 
-    `zero` says that all messages are 0, which squared norms do not tell from underflow.
+    `zero` says that all messages are 0, which squared norms do not tell from underflow. Norms of
+    messages with coefficients of 0 may be anything.
     """
+    used = vector != 0
+    vector, survivors, norms, energies = (
+        vector[used],
+        survivors[used],
+        norms[used],
+        energies[used],
+    )
     squares = np.abs(vector) ** 2
-    used = squares > 0
-    taken, squares = survivors[used], squares[used]
-    spread = _total(scheme, taken, squares * norms[used])
+    spread = _total(scheme, survivors, squares * norms)
     if not zero:  # squares below the normal range may be lost
         least = least_number(np.dtype(np.float64)) * scheme.load * form.message_size
         energies = energies + least
-    inside = _total(scheme, taken, squares * energies[used])  # NaN: unknown
+    inside = _total(scheme, survivors, squares * energies)  # NaN: unknown
     if size == 0 or not np.isfinite(size + spread):
         # The sum is zero or cancels, or squares are beyond float64: nothing is known.
         unknown = 0.0 if zero and not inside > 0 else np.inf

@@ -176,7 +176,15 @@ class VerifiedRound(Round):
     def receive(
         self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
     ) -> bool:
-        """As `Round.receive`. An energy must not be negative."""
+        """As `Round.receive`, but read the message at once.
+
+        Raises
+        ------
+        NonFiniteMessageError
+            If the message holds NaN or Inf, or its energy is negative. The round is unchanged.
+        TypeError, ValueError
+            As `Round.receive`.
+        """
         if energy < 0:
             named = self._first_worker + check_index("worker", worker, self.scheme.n)
             raise NonFiniteMessageError(
@@ -352,15 +360,10 @@ def round_of(
     code: Coded,
     *types: Any,
     verify: bool | int,
-    check_finite: bool,
     limit: float | None = None,
     **named: Any,
 ) -> Round:
     """Make the `Round`, or with `verify` the `VerifiedRound`, that these arguments describe."""
     if not liars_of(verify):
-        return Round(code, *types, check_finite=check_finite, **named)
-    if not check_finite:
-        raise ValueError(
-            f"verify={verify} reads each message as it comes: not with check_finite=False"
-        )
+        return Round(code, *types, **named)
     return VerifiedRound(code, *types, verify=verify, limit=limit, **named)

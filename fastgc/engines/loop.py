@@ -159,7 +159,8 @@ class RoundLoop:
             If so many workers have died that the others cannot decode, and they do not come back
             within the patience.
         NonFiniteMessageError
-            If a message holds NaN or Inf, unless messages are verified.
+            If a message that the gradient is decoded from holds NaN or Inf. If messages are
+            verified, such a message is dropped.
         CorruptMessageError
             If messages contradict each other, and no more can come that tell which are corrupt.
         UnverifiedError

@@ -84,8 +84,8 @@ class Master(RoundLoop):
     - If the gradient function raises, the master raises a `WorkerFailedError` with worker,
       partition and traceback. It does the same if the function does not write all of ``out``, or
       returns something else, which would be lost.
-    - If a message is not finite, the master raises a `NonFiniteMessageError`, which names the
-      worker.
+    - If a message that the gradient is decoded from is not finite, the master raises a
+      `NonFiniteMessageError`, which names the worker.
     - `verify` finds messages that are wrong: with two spare messages, parity checks identify the
       worker, which counts as a straggler of that round. If too many workers have died to tell, the
       round waits for them.

@@ -1,4 +1,4 @@
-"""Messages of a round as they come: where they lie, their norms, and whether they suffice."""
+"""Messages of a round as they come: where they lie, and whether they suffice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Arrivals:
     numbers : (N,) int64 array
         Their numbers, a buffer.
     squares : (N,) float64 array
-        Their squared norms; NaN without `check`.
+        Their squared norms; NaN without `project`.
     energies : (N,) float64 array
         Their energies (`fastgc.coding.plan.Encoder.energy`); NaN if not known.
     heard : (N,) uint8 array
@@ -62,8 +62,8 @@ class Arrivals:
     arrive : callable
         ``arrive(number, row, energy)`` takes a message. Its row is contiguous, has the rows' dtype
         and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
-        far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE``, ``DUPLICATE`` or
-        ``NOT_FINITE`` it is not taken.
+        far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE`` or ``DUPLICATE`` it is not
+        taken, nor with ``NOT_FINITE``: it was read, and holds NaN or Inf.
 
     Parameters
     ----------
@@ -72,10 +72,9 @@ class Arrivals:
     numbers : (N,) int64 array
     enough : Enough, optional
         Without it, `arrive` never says that messages suffice.
-    check : bool
-        Read messages, for their norms and to find NaN and Inf.
     project : Projecting, optional
-        Messages that are read are projected, too. Its numbers may change between rounds.
+        Read each message, for its norm and these projections, and to find NaN and Inf. The numbers
+        may change between rounds. Default: messages are not read.
     """
 
     def __init__(
@@ -83,7 +82,6 @@ class Arrivals:
         rows: Rows,
         numbers: Ints,
         enough: Enough | None,
-        check: bool,
         project: Projecting | None = None,
     ) -> None:
         self.rows, self.numbers = rows, numbers
@@ -110,7 +108,7 @@ class Arrivals:
             self.energies,
         )
         values = None if project is None else self.values.view(np.float64)
-        self.arrive = unchecked.bind_arrivals(rows, arrays, check, values, project)
+        self.arrive = unchecked.bind_arrivals(rows, arrays, values, project)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property

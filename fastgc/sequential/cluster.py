@@ -195,7 +195,7 @@ class SequentialCluster:
         NotDecodableError
             If workers have died and a job cannot be done in time without them.
         NonFiniteMessageError
-            If a message holds NaN or Inf.
+            If a message that a gradient is decoded from holds NaN or Inf.
         TimeoutError
             If the round could not end within ``timeout`` seconds.
 

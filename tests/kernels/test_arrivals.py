@@ -16,9 +16,11 @@ from fastgc.kernels.rows import Projecting
 KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16]
 
 
-def arrivals(messages, length, dtype, enough=None, check=True):
-    rows = Rows(messages, length, np.dtype(dtype))
-    return Arrivals(rows, np.full(messages, -1), enough, check)
+def arrivals(messages, length, dtype, enough=None, reads=True):
+    rows, project = Rows(messages, length, np.dtype(dtype)), None
+    if reads:
+        project = Projecting(np.ones((1, SIDE)), np.ones((2, SIDE, 8)), np.dtype(dtype).kind == "c")
+    return Arrivals(rows, np.full(messages, -1), enough, project)
 
 
 def take(taken, number, row, energy=math.nan):
@@ -28,17 +30,17 @@ def take(taken, number, row, energy=math.nan):
     return status
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("dtype", KINDS)
-def test_what_is_taken_down(dtype, check):
+def test_what_is_taken_down(dtype, reads):
     rng = np.random.default_rng(0)
     sent = (8 * rng.standard_normal((6, 7))).astype(dtype)
-    taken = arrivals(6, 7, dtype, check=check)
+    taken = arrivals(6, 7, dtype, reads=reads)
     for at, number in enumerate([4, 0, 5]):
         assert take(taken, number, sent[number]) == Status.TOO_FEW
         assert taken.numbers[: at + 1].tolist() == [4, 0, 5][: at + 1]
         assert taken.rows.addresses[at] == kernels.rows.address(sent[number])
-        norm = (np.abs(sent[number].astype(complex)) ** 2).sum() if check else math.nan
+        norm = (np.abs(sent[number].astype(complex)) ** 2).sum() if reads else math.nan
         assert taken.squares[at] == pytest.approx(norm, rel=1e-5, nan_ok=True)
     assert taken.heard.tolist() == [1, 0, 0, 0, 1, 1]
     taken.reset()
@@ -65,8 +67,8 @@ def test_what_is_not_taken_changes_nothing(dtype):
     assert taken.numbers.tolist() == [1, -1, -1, -1]
     assert take(taken, 2, sent[2]) == Status.TOO_FEW
     assert take(taken, 0, sent[0]) == Status.OK
-    unchecked = arrivals(4, 5, dtype, check=False)
-    assert take(unchecked, 2, spoilt) == Status.TOO_FEW
+    unread = arrivals(4, 5, dtype, reads=False)
+    assert take(unread, 2, spoilt) == Status.TOO_FEW
 
 
 def test_squares_beyond_float64():
@@ -126,7 +128,7 @@ def test_projections(dtype, length, paired):
     right = rng.standard_normal((eights, SIDE, 4 if paired else 8)).repeat(1 + paired, axis=2)
     project = Projecting(rng.standard_normal((rows, SIDE)), right, paired)
     sent = rng.standard_normal((2, length)).astype(dtype)
-    taken = Arrivals(Rows(2, length, np.dtype(dtype)), np.full(2, -1), None, True, project)
+    taken = Arrivals(Rows(2, length, np.dtype(dtype)), np.full(2, -1), None, project)
     for number in (1, 0):
         assert take(taken, number, sent[number]) == Status.TOO_FEW
     W = project.right.swapaxes(1, 2).reshape(-1, SIDE)

@@ -356,7 +356,6 @@ _kinds = {  # C's constant, and the bytes of a real
 def bind_arrivals(
     rows: Rows,
     arrays: ArrivalArrays,
-    check: bool,
     values: Floats | None,
     project: Projecting | None,
 ) -> Callable[[int, Any, float], int]:
@@ -364,7 +363,7 @@ def bind_arrivals(
 
     Parameters
     ----------
-    rows, check, project
+    rows, project
         As in `Arrivals`.
     arrays : ArrivalArrays
     values : float64 array, if projections are asked for
@@ -378,7 +377,6 @@ def bind_arrivals(
         messages=arrays.numbers.size,
         length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
-        check=check,
         values=values,
         **(project._asdict() if project else {}),
     )
