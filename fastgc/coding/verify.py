@@ -145,10 +145,8 @@ DUST = 16 * DOUBLE
 COARSEST = 200.0
 
 # Messages are not compared more finely than this part of the rounding of a message as large as
-# those that e + 1 workers sent: else float64 cannot tell which sets explain a lie that is 1e13
-# times as large as the rounding of one message, and 1e20 times as large as that of another. With
-# 0.01, zeros of two liars frame a third worker.
-LEAST = 1.0
+# those that e + 1 workers sent: else checks that differ by so little depend on each other.
+LEAST = DOUBLE / DEPENDENT
 
 # Singular values of orthonormal checks below this say that checks see next to nothing.
 FINEST = 1e-6
@@ -581,9 +579,9 @@ class Compared(NamedTuple):
         """The checks, of which some failed."""
         failed = self.failed.astype(np.bool_)
         squares = self.notes[0]
-        return Failure(
-            self.parity, self.senders, self.values, squares, self.sums, self.bound, failed, spare
-        )
+        errors = self.parity.error * self.told[0]
+        seen = self.sums, errors, self.bound, failed
+        return Failure(self.parity, self.senders, self.values, squares, *seen, spare)
 
     def orthonormal(self) -> tuple[Array, Array]:
         """Return checks whose rounding errors are independent and of norm 1, and what they show.

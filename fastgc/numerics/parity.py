@@ -36,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.arrays import Array, Bools, Floats, Ints
+from ..kernels.rows import DOUBLE
 from .graphs import Ends, Network, Pair, parallel
 
 # Checks asked of messages that have more to spare, at least: they notice any 8 corrupt messages.
@@ -47,13 +48,19 @@ SAFETY = 10.0
 
 # Try all sets one by one up to FEW_SETS first of all, because nothing else is exact; up to
 # SETS_LOOKED_AT, about a second, if nothing else is known of the code.
-FEW_SETS, SETS_LOOKED_AT, SETS_AT_A_TIME = 2_000, 10_000, 1_000
+FEW_SETS, SETS_LOOKED_AT, SETS_AT_A_TIME = 2_000, 10_000, 250
 
 # Sets that are kept at each size while sets are grown.
 SETS_KEPT = 200
 
 # Workers to each side that are tried in place of the one nearest to a polynomial's root.
 NEIGHBOURS = 6
+
+# What elimination leaves of a number below this part of the largest before is mere rounding.
+ROUNDED = 64 * DOUBLE
+
+# Bounds below this are taken for underflow.
+TINY = 1e-280
 
 # Checks are moments if they differ from exact ones by no more than this.
 MOMENTS = 1e-9
@@ -145,6 +152,7 @@ class Failure(NamedTuple):
     values: Array  # (f, q): the projections of the messages
     squares: Floats  # of the typical rounding errors of `values`
     sums: Array  # (m, q): results of the checks, which should be 0
+    errors: Floats  # what the errors of the checks' coefficients change in `sums`
     bound: Floats  # rounding bounds of the root mean squares of `sums`
     failed: Bools
     # Messages to spare in the block of each message, if any others than these determine all of the
@@ -360,15 +368,16 @@ class _Problem:
         H[place[row[entries]], column] = parity.coefficient[entries]
         self._nodes = _nodes(H)
         # Sets are searched by the projection that shows most, and judged by all.
-        self._all = failure.sums[checks] / failure.bound[checks][:, None]
-        shows = int(np.abs(self._all).max(axis=0).argmax())
-        self._moments, self._wrong = failure.sums[checks, shows], self._all[:, shows]
+        wrong = failure.sums[checks] / failure.bound[checks][:, None]
+        shows = int(np.abs(wrong).max(axis=0).argmax())
+        self._moments, self._wrong = failure.sums[checks, shows], wrong[:, shows]
         # Least squares leave as much: rounding errors of messages, and their own.
-        own = 8 * np.finfo(np.float64).eps
+        own = 16 * DOUBLE
         self._enough = 2 * math.sqrt(len(self._wrong)) + own * float(np.linalg.norm(self._wrong))
-        self._within = math.sqrt(self._all.size) + own * float(np.linalg.norm(self._all))
         self._most_rounded = float(failure.bound[checks].max())
-        H /= failure.bound[checks][:, None]
+        self._raw, self._own = H, failure.errors[checks] ** 2
+        self._values, self._squares = failure.values[used], failure.squares[used]
+        H = H / failure.bound[checks][:, None]
         lengths = np.abs(H).max(axis=0)  # a liar's change may have any size
         self._H = H / np.where(lengths > 0, lengths, 1)
         senders = failure.senders[used]
@@ -376,7 +385,8 @@ class _Problem:
         self.workers: list[int] = workers.tolist()
         self._single = len(workers) == used.size
         if self._single:  # columns in the order of workers
-            self._H = self._H[:, first]
+            self._H, self._raw = self._H[:, first], self._raw[:, first]
+            self._values, self._squares = self._values[first], self._squares[first]
             self._nodes = None if self._nodes is None else self._nodes[first]
             senders = senders[first]
         self._senders = senders
@@ -394,12 +404,48 @@ class _Problem:
         """Whether any so many messages as there are checks can be told from the others."""
         return self._whole or self._nodes is not None
 
-    def _explains(self, columns: list[int] | Ints) -> bool:
-        left, values, _ = np.linalg.svd(self._H[:, columns], full_matrices=False)
-        least = max(self._H.shape[0], len(columns)) * np.finfo(np.float64).eps
-        left = left[:, values > least * values[0]]
-        rest = self._all - left @ (left.conj().T @ self._all)
-        return bool(np.linalg.norm(rest) <= self._within)
+    def _explains(self, columns: list[int]) -> bool:
+        return bool(self._explain(np.array([columns]))[0])
+
+    def _explain(self, columns: Ints) -> Bools:
+        """Whether all messages but these agree, for each of some sets of messages, (sets, size).
+
+        They agree if the checks hold that have none of the set. These are what Gaussian elimination
+        leaves of the checks. What is eliminated is not in them, however large it is. A row is only
+        subtracted from rows that rounding disturbs as much; so precise checks stay precise.
+        """
+        each, squares = np.arange(len(columns)), np.minimum(self._squares, 1 / TINY)
+        sizes = root_mean_square(self._values) ** 2
+        part = self._raw[:, columns].swapaxes(0, 1).copy()
+        H = np.repeat(self._raw[None], each.size, axis=0)
+        H.swapaxes(1, 2)[each[:, None], columns] = 0
+        largest = np.abs(part).max(axis=2)
+        own = np.repeat(self._own[None], each.size, axis=0)
+        for _ in range(min(part.shape[1:])):
+            coarse = np.abs(H) ** 2 @ squares + own
+            sharp = np.abs(part) ** 2 / np.maximum(coarse, TINY)[:, :, None]
+            sharp[np.abs(part) <= ROUNDED * largest[:, :, None]] = 0
+            row, column = divmod(sharp.reshape(each.size, -1).argmax(axis=1), part.shape[2])
+            found = sharp[each, row, column] > 0
+            if not found.any():
+                break
+            by = part[each, :, column] / np.where(found, part[each, row, column], 1)[:, None]
+            by[~found] = by[each, row] = 0
+            taken, its = H[each, row], part[each, row]
+            own += np.abs(by) ** 2 * own[each, row][:, None]
+            subtracted = by[:, :, None] * taken[:, None]
+            rounded = (np.abs(H) ** 2 + np.abs(subtracted) ** 2) @ sizes
+            own += DOUBLE**2 * np.where(by != 0, rounded, 0)
+            largest = np.maximum(largest, np.abs(by) * largest[each, row][:, None])
+            H -= subtracted
+            part -= by[:, :, None] * its[:, None]
+            used, at = each[found], (row[found], column[found])
+            part[used, :, at[1]] = 0
+            H[used, at[0]] = part[used, at[0]] = own[used, at[0]] = 0
+        bound = SAFETY * np.sqrt(np.abs(H) ** 2 @ squares + own)
+        shown = root_mean_square(H @ self._values)
+        agree: Bools = (shown <= np.maximum(bound, TINY)).all(axis=1)
+        return agree
 
     def _left_by_each(self) -> Floats:
         """What each column leaves of the checks if it alone explains what it can."""
@@ -422,30 +468,14 @@ class _Problem:
             sets = combinations(range(len(self.workers)), size)
             while some := list(islice(sets, SETS_AT_A_TIME)):
                 new = [each for each in some if not any(map(set(each).issuperset, found))]
-                for group, left in self._left_by(new):
-                    found += [
-                        each
-                        for each, rest in zip(group, left, strict=True)
-                        if rest <= self._enough
-                        and self._explains(np.concatenate([self._columns[i] for i in each]))
-                    ]
+                alike: dict[int, list[tuple[tuple[int, ...], Ints]]] = {}
+                for each in new:
+                    columns = np.concatenate([self._columns[i] for i in each])
+                    alike.setdefault(columns.size, []).append((each, columns))
+                for group in alike.values():
+                    explain = self._explain(np.stack([columns for _, columns in group]))
+                    found += [group[at][0] for at in np.flatnonzero(explain).tolist()]
         return [tuple(self.workers[i] for i in each) for each in found]
-
-    def _left_by(
-        self, sets: list[tuple[int, ...]]
-    ) -> Iterator[tuple[list[tuple[int, ...]], Floats]]:
-        """Yield sets with equally many messages together, and what each leaves of the checks."""
-        columns = [np.concatenate([self._columns[i] for i in each]) for each in sets]
-        sizes = np.array([each.size for each in columns])
-        for size in np.unique(sizes).tolist():
-            which = np.flatnonzero(sizes == size).tolist()
-            mine = self._H[:, np.stack([columns[at] for at in which])].swapaxes(0, 1)
-            left, values, _ = np.linalg.svd(mine, full_matrices=False)
-            least = max(mine.shape[1:]) * np.finfo(np.float64).eps
-            left = np.where((values > least * values[:, :1])[:, None, :], left, 0)
-            change = left.conj().swapaxes(1, 2) @ self._wrong
-            rest = self._wrong - (left @ change[:, :, None])[:, :, 0]
-            yield [sets[at] for at in which], np.linalg.norm(rest, axis=1)
 
     # An error locator
 

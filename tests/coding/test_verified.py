@@ -417,6 +417,25 @@ def test_zeros_of_two_liars_frame_no_third():
         np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), atol=1e-11)
 
 
+@pytest.mark.parametrize("small", [1e-3, 1e-5])
+def test_small_messages_tell_who_lies(small):
+    """Two workers sent the large partial gradient; one of them also sent others, which have copies.
+
+    Copies of small partial gradients differ by more than they round, but by less than the large one
+    may round.
+    """
+    code, rng = Uncoded(6, load=3), np.random.default_rng(0)
+    g = rng.standard_normal((6, 30)) * np.where(np.arange(6) == 2, 1, small)[:, None]
+    rnd = code.round(30, np.float32, verify=1)
+    for worker in range(6):
+        for index, j in enumerate(code.partitions(worker).tolist()):
+            if (worker, j) != (1, 2):
+                message = (g[j] * (1 + 1e-2 * (worker == 2))).astype(np.float32)
+                rnd.receive(worker, message, index, energy=float(message @ message))
+    assert rnd.corrupt == [2]
+    np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=1e-5)
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
 def test_floating_point_errors_that_raise(size):
     """A round verifies whatever the program does about overflow and underflow."""

@@ -134,7 +134,7 @@ def test_no_faster_way_names_who_all_sets_do_not(code, e, monkeypatch):
             block, need = scheme.rule
             spare = (np.bincount(block[survivors], minlength=need.size) - need)[block[survivors]]
         failure = parities.Failure(
-            parity, senders[survivors], sent, squares, sums, bound, failed, spare
+            parity, senders[survivors], sent, squares, sums, parity.error, bound, failed, spare
         )
         monkeypatch.setattr(parities, "FEW_SETS", -1)
         fast = parities.blame(failure, e).corrupt
