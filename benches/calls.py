@@ -134,20 +134,21 @@ def main() -> None:
     if options.callers:
         print_rates(options.callers)
         return
-    body = []
+    head, lines = ["call"], {}
     for n, s in SIZES:
         code = fastgc.ReedSolomon(n, stragglers=s)
         for p in LENGTHS:
+            head.append(f"{n}/{s}, p = {p:,}")
             names, rows, mine, shares = zip(*calls(code, p), strict=True)
             others = {count: matmul(count, p) for count in dict.fromkeys(rows)}
             found = medians([*mine, *others.values()])
             rivals = dict(zip(others, found[len(mine) :], strict=True))
             for name, count, seconds, share in zip(names, rows, found, shares, strict=False):
-                own, other = 1e6 * seconds / share, 1e6 * rivals[count]
-                line = [name, f"{n}/{s}", str(count), f"{p:,}", f"{own:.2f} µs", f"{other:.2f} µs"]
-                body.append([*line, f"{own - other:+.2f} µs"])
-    head = ["call", "n/s", "rows", "p", "takes", "np.matmul", "over it"]
-    print(markdown_table("", head, body, 2).strip())
+                own, over = 1e6 * seconds / share, 1e6 * (seconds / share - rivals[count])
+                lines.setdefault(name, {})[head[-1]] = f"{own:.2f} µs; {over:+.2f} µs"
+    body = [[name, *(cells.get(each, "–") for each in head[1:])] for name, cells in lines.items()]
+    title = "Time of a call; and by how much it is longer than np.matmul's of as many rows."
+    print(markdown_table(title, head, body).strip())
 
 
 if __name__ == "__main__":

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
 
+from fastgc._base.text import duration
+
 HERE = Path(__file__).parent
+SIZES = 5  # from so many sizes on, a table says how times grow with them
 
 # The benchmarks import these modules by name: pytest's importlib mode adds no folder to the path.
 TESTS = HERE.parent / "tests"
@@ -29,7 +33,11 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def note(benchmark):
-    """Return a function that records figures beside a benchmark's times."""
+    """Return a function that records figures beside a benchmark's times.
+
+    Figures are of type float, times in a dict; all else names the row. `across` names the label
+    whose values make the columns, `calls` is the number of calls in a time.
+    """
 
     def note(**figures):
         benchmark.extra_info.update(figures)
@@ -38,43 +46,73 @@ def note(benchmark):
 
 
 def cell(value):
-    """Write a number with three digits, a mapping by its items, and anything else as it is."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    """Write a time, or anything else as it is."""
+    return duration(value) if isinstance(value, float) else str(value)
 
 
-def growth(benches):
-    """Return the exponent of n in median times, fitted to the larger half of the sizes."""
-    times = sorted({bench.extra_info["n"]: bench.stats.median for bench in benches}.items())
-    larger = times[-max(2, (len(times) + 1) // 2) :]
+def told(bench):
+    """Return what a benchmark noted: labels as texts, and figures, its median time first."""
+    info = bench.extra_info
+    labels, figures = {}, {"median": duration(bench.stats.median / info.get("calls", 1))}
+    for name, value in info.items():
+        if name in ("across", "calls"):
+            continue
+        if isinstance(value, dict):
+            figures |= {part: duration(each) for part, each in value.items()}
+        elif isinstance(value, bool):
+            figures[name] = name if value else "–"
+        elif isinstance(value, float):
+            figures[name] = "–" if math.isnan(value) else f"{value:.3g}"
+        else:
+            labels[name] = str(value)
+    return labels or {"": bench.name}, figures
+
+
+def growth(times):
+    """Return the exponent of n in times of sizes n, fitted to the larger half of them."""
+    larger = sorted(times.items())[-max(2, (len(times) + 1) // 2) :]
     if len(larger) < 2:
-        return math.nan
+        return "–"
     n, seconds = ([math.log(each) for each in column] for column in zip(*larger, strict=True))
-    middle = sum(n) / len(n)
-    square = sum((each - middle) ** 2 for each in n)
-    return sum((a - middle) * b for a, b in zip(n, seconds, strict=True)) / square
+    return f"n^{statistics.linear_regression(n, seconds).slope:.2f}"
+
+
+def table(benches, across):
+    """Return what cells have, and rows: a benchmark each, or all that differ in `across` alone."""
+    found = [told(bench) for bench in benches]
+    names, figures = list(found[0][0]), list(found[0][1])
+    if across is None:
+        return "", [[*names, *figures], *([*x.values(), *y.values()] for x, y in found)]
+    names.remove(across)
+    columns = list(dict.fromkeys(labels[across] for labels, _ in found))
+    many = len(columns) >= SIZES and all(column.isdigit() for column in columns)
+    rows = {}
+    for bench, (labels, each) in zip(benches, found, strict=True):
+        row = rows.setdefault(tuple(labels[name] for name in names), ({}, {}))
+        row[0][labels[across]] = "; ".join(x for x in each.values() if x != "–")
+        if many:
+            row[1][int(labels[across])] = bench.stats.median
+    head = [*names, *(f"{across} = {column}" for column in columns), *["grows"] * many]
+    body = [
+        [*row, *(cells.get(column, "–") for column in columns), *[growth(times)] * many]
+        for row, (cells, times) in rows.items()
+    ]
+    return "; ".join(figures), [head, *body]
 
 
 def tables(benches):
     """Yield a title and rows, the head first, for each file and kind of notes in it."""
     kinds = {}
     for bench in benches:
-        file = bench.fullname.partition("::")[0]
-        kinds.setdefault((file, tuple(bench.extra_info)), []).append(bench)
-    for (file, names), found in kinds.items():
-        rows = [["", *(name.replace("_", " ") for name in names), "median, s"]]
-        for bench in found:
-            told = (cell(value) for value in bench.extra_info.values())
-            rows.append([bench.name, *told, cell(bench.stats.median)])
-        yield file, rows
-        if "scaling" in names:
-            methods = dict.fromkeys(bench.extra_info["scaling"] for bench in found)
-            fits = [
-                [name, f"n^{growth(b for b in found if b.extra_info['scaling'] == name):.2f}"]
-                for name in methods
-            ]
-            yield f"{file}: growth, fitted to the larger half of the sizes", [["", "time"], *fits]
+        if rows := bench.extra_info.get("rows"):  # of a program, which measured by itself
+            body = [[cell(each) for each in row.values()] for row in rows]
+            yield bench.extra_info["title"], [list(rows[0]), *body]
+        else:
+            names = tuple(name for name in bench.extra_info if name != "calls")
+            kinds.setdefault((bench.fullname.partition("::")[0], names), []).append(bench)
+    for (file, _), found in kinds.items():
+        cells, rows = table(found, found[0].extra_info.get("across"))
+        yield f"{file}: {cells}" if cells else file, rows
 
 
 @pytest.hookimpl(trylast=True)  # below the plugin's own tables

@@ -8,12 +8,9 @@ the limit: the time to read f rows, to write one, and to read that one before, a
 loop that reads as much memory again and again on as many threads. (Rows written past the caches are
 not read before: 133% are possible for two rows.) Cells below 0.95 are bold, and summed up by cause.
 
-Further tables have optimizers' steps beside PyTorch's; rounds; simulations beside lines of NumPy;
-engines beside bare loops; calls on all threads while other processes keep the other cores busy,
-against one undisturbed thread; calls right after one of BLAS on all threads; and the share of calls
-in which more than one thread took part. The last table has the gain by more threads for rows in
+Further tables have optimizers' steps beside PyTorch's, and the gain by more threads for rows in
 caches, with fastgc and BLAS each in their own processes. All else shares one process, and waits
-until BLAS's threads sleep. ``--what`` chooses tables; ``--quick`` takes a fifth of the sizes.
+until BLAS's threads sleep. ``--what`` chooses tables; ``--quick`` takes a fifth of the cells.
 
 Contestants take turns, and the best of the medians of a contestant's turns counts. So other load on
 the machine, and the first use of memory on a virtual one, decide no cell.
@@ -31,8 +28,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
-from shutil import which
 from typing import Any, NamedTuple
 
 import numba
@@ -42,7 +37,7 @@ from numpy.typing import NDArray
 import fastgc
 from fastgc._base.progress import markdown_table
 from fastgc.kernels import threads
-from fastgc.training.optimizers import SGD, AMSGrad
+from fastgc.training.optimizers import SGD, AMSGrad, Nesterov
 
 try:
     import torch
@@ -55,14 +50,13 @@ except ImportError:  # BLAS then runs on as many threads as it likes
 
 ROWS = (2, 4, 8, 16, 68, 256)
 SIZES = (10**2, 10**3, 10**4, 3 * 10**4, 10**5, 10**6, 10**7)
-QUICK_ROWS, QUICK_SIZES = (4, 68), (10**3, 10**5, 10**6)
+QUICK_ROWS, QUICK_SIZES = (4, 68), (10**2, 10**4, 10**5, 10**6)
 MOST_BYTES = 1.1e9
 RED = 0.95
 TURNS, TURN = 3, 3e-3  # turns of each contestant, and seconds of a turn
 TINY = 10  # elements of a gradient so short that a call takes only Python's time
 NEAR_LIMIT = 0.75
 CORES = threads.get_num_threads()
-HERE = Path(__file__).parent
 REST = 0.1  # seconds after which threads of BLAS and PyTorch no longer spin
 WARM = 1e-3  # seconds of a turn that are not timed
 
@@ -311,6 +305,7 @@ def torch_steps(method: str, numbers: dict[str, Any], gradient: NDArray[Any]) ->
 STEPS: dict[str, tuple[Callable[[], Any], str, dict[str, Any], int]] = {
     "SGD": (lambda: SGD(1e-3), "SGD", {}, 3),
     "SGD, momentum": (lambda: SGD(1e-3, 0.9), "SGD", {"momentum": 0.9}, 5),
+    "Nesterov": (lambda: Nesterov(1e-3, 0.9), "SGD", {"momentum": 0.9, "nesterov": True}, 5),
     "AMSGrad": (lambda: AMSGrad(1e-3), "Adam", {"amsgrad": True}, 7),
 }
 
@@ -347,150 +342,6 @@ def steps(sizes: list[int]) -> None:
     title = "`step`: time of the best of torch's fused, foreach and `add_` over fastgc's."
     head = ["step", "threads", *(f"p = {p:,}" for p in sizes)]
     print(markdown_table(title, head, body), f"\n\nFrom p = 1,000 on. {causes(cells)}\n", sep="")
-
-
-def rounds() -> None:
-    """Print the time of a whole round, message by message."""
-    code = fastgc.ReedSolomon(80, stragglers=12)
-    survivors = np.random.default_rng(0).permutation(80)[: code.threshold]
-    body = []
-    for p in (8, 640, 10**4):
-        messages, out = filled(80, p, np.float64), np.empty(p)
-        listed, order = list(messages), survivors.tolist()
-        whole = code.round(p)
-        vector = code.decoding_vector(survivors)
-        rows = messages[survivors].view(np.complex128)
-        total = np.empty(p // 2, np.complex128)
-
-        def follow(
-            whole: Any = whole, listed: Any = listed, order: Any = order, out: Any = out
-        ) -> None:
-            whole.reset()
-            for worker in order:
-                whole.receive(worker, listed[worker])
-            whole.gradient(out)
-
-        def alone(vector: Any = vector, rows: Any = rows, total: Any = total) -> None:
-            np.matmul(vector, rows, out=total)
-
-        mine, other = race([follow, alone])
-        body.append([f"{p:,}", f"{mine * 1e6:.1f} µs", f"{other * 1e6:.1f} µs"])
-    title = "A round of RS 80/12, checked, message by message, and np.matmul of the same survivors."
-    print(markdown_table(title, ["p", "round", "np.matmul"], body), end="\n\n")
-
-
-def simulations() -> None:
-    """Print simulations beside lines of NumPy, draws included."""
-    sys.path.insert(0, str(HERE))  # which benches/report.py leaves out
-    import test_simulate as lines
-
-    body = []
-    for n, s in lines.SIZES:
-        for name in lines.CODES:
-            even = {20: 4, 80: 9, 1000: 99}[n] if name == "fractional" else s
-            code = fastgc.codes.make(name, n, stragglers=even)
-            line = [str(n), name]
-            for late, draw in lines.LAWS.values():
-                count = lines.DRAWN // n
-
-                def numpy(name=name, code=code, draw=draw, shape=(count, n)) -> Any:
-                    return lines.ready(name, code, draw(np.random.default_rng(0), shape)).mean()
-
-                def mine(code=code, late=late, count=count) -> Any:
-                    return fastgc.simulation.simulate(
-                        code, late, cost=lines.COST, rounds=count
-                    ).mean
-
-                own, other = race([mine, numpy], 3)
-                line.append(f"{own / (count * n) * 1e9:.1f} ns ({other / own:.1f})")
-            body.append(line)
-    title = "`simulate`, for each delay drawn (times as fast as lines of NumPy)."
-    print(markdown_table(title, ["n", "code", *lines.LAWS], body, 2), end="\n\n")
-
-
-def engines() -> None:
-    """Print the measurements of loops beside local processes, and beside MPI if there is one."""
-    runs = {"Local processes": [sys.executable, str(HERE / "local_loop.py")]}
-    if launcher := which("mpiexec") or which("mpirun"):
-        program = [sys.executable, str(HERE / "mpi_loop.py")]
-        runs["MPI"] = [launcher, "-n", "17", *program]
-    for title, command in runs.items():
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"{title}: {' '.join(command)} failed: {done.stderr.strip()[-200:]}\n")
-            continue
-        found = json.loads(done.stdout)
-        head = list(found[0])
-        body = [
-            [f"{row[x]:,}" if isinstance(row[x], int) else f"{row[x] * 1e3:.3f}" for x in head]
-            for row in found
-        ]
-        print(markdown_table(f"{title}: a round, ms.", head, body), end="\n\n")
-
-
-@contextmanager
-def busy_cores() -> Iterator[None]:
-    """Keep all cores but one busy with other processes."""
-    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(CORES - 1)]
-    time.sleep(0.5)
-    try:
-        yield
-    finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
-
-
-def beside_others(rows: list[int], sizes: list[int]) -> None:
-    """Print calls while the other cores are busy, or have just been."""
-    body = []
-    big = filled(256, 10**5, np.float64)
-    ones, blas_out = np.ones(256), np.empty(10**5)
-
-    def after_blas(call: Call) -> float:
-        times = []
-        for _ in range(30):
-            np.matmul(ones, big, out=blas_out)
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        return float(np.median(times))
-
-    for f in rows:
-        for p in sizes:
-            if not 3e5 <= f * p * 8 <= 2e8:
-                continue
-            call = decode(False, f, p, np.float64)[0]["bind"]
-            with on_threads(1):
-                (alone,) = race([call])
-            with on_threads(CORES):
-                (together,) = race([call])
-                before = _counts()
-                for _ in range(200):
-                    call()
-                called, shared = np.subtract(_counts(), before)
-                with busy_cores():
-                    (disturbed,) = race([call], 40)
-                time.sleep(REST)
-                blas = after_blas(call)
-            body.append(
-                [
-                    str(f),
-                    f"{p:,}",
-                    f"{alone * 1e6:.1f} µs",
-                    f"{together * 1e6:.1f} µs",
-                    f"{shared / called:.0%} of {called}" if called else "–",
-                    f"{alone / disturbed:.2f}",
-                    f"{(blas - together) * 1e6:.1f} µs",
-                ]
-            )
-    head = ["f", "p", "1 thread", f"{CORES} threads", "shared", "other cores busy", "after BLAS"]
-    title = (
-        "`bind`, float64, real: medians; calls that other threads had part in; time of one thread "
-        "over that on all while other processes keep the other cores busy; and what a call takes "
-        "longer right after one of BLAS on all threads."
-    )
-    print(markdown_table(title, head, body))
 
 
 GAINS = (
@@ -558,13 +409,7 @@ def gains() -> None:
     print(markdown_table(title, head, body), end="\n\n")
 
 
-def _counts() -> tuple[int, int]:
-    from fastgc.kernels import c
-
-    return c.counts()
-
-
-PARTS = ("decode", "encode", "steps", "rounds", "simulate", "engines", "others", "gains")
+PARTS = ("decode", "encode", "steps", "gains")
 
 
 def main(words: list[str] | None = None) -> None:
@@ -583,16 +428,12 @@ def main(words: list[str] | None = None) -> None:
         "decode": lambda: tables(decode, rows, sizes),
         "encode": lambda: tables(encode, rows, sizes),
         "steps": lambda: steps(sizes),
-        "rounds": rounds,
-        "simulate": simulations,
-        "engines": engines,
-        "others": lambda: beside_others(rows, sizes),
         "gains": gains,
     }
     for what in given.what.split(","):
         if what not in parts:
             parser.error(f"--what takes some of {', '.join(parts)}, not {what!r}")
-        if what not in ("others", "gains") or CORES > 1:
+        if what != "gains" or CORES > 1:
             parts[what]()
 
 

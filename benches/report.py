@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,11 +53,11 @@ def _bench(*names: str) -> str:
 VECTORS = "csrc/decoding.c csrc/near_exact.c fastgc/coding fastgc/codes"
 SUMS = "csrc/combine.inc csrc/combine.c csrc/pool.c fastgc/coding"
 PRECISION = f"{VECTORS} fastgc/stability"
+PAPERS = "The papers' figures"  # which their page shows, with its own words
 # Titles and sections; what is measured, and how, stands at the head of each program.
 SECTIONS = {
     "At a glance": Section("python benches/glance.py", f"{VECTORS} {SUMS} fastgc/engines"),
-    "Decoding vectors, against n": Section(_bench("scaling"), VECTORS),
-    "Decoding vectors, by method": Section(_bench("decoding_vector"), VECTORS),
+    "Decoding vectors": Section(_bench("decoding_vector"), VECTORS),
     "Near-exact decoding vectors": Section("python benches/near_exact.py", VECTORS),
     "Every verb of codes with many workers": Section("python benches/scale.py", VECTORS),
     "Precision": Section(
@@ -71,6 +71,10 @@ SECTIONS = {
         PRECISION,
     ),
     "Calls as users make them, beside one of np.matmul": Section("python benches/calls.py", SUMS),
+    "Sums beside BLAS": Section(
+        "python benches/no_loss.py --quick --what decode,encode,gains", SUMS
+    ),
+    "What features cost": Section("python benches/features.py", "fastgc/coding csrc"),
     "Loops at the master": Section(_bench("hot_loop"), SUMS),
     "Rounds in which workers lie": Section(_bench("liars"), "fastgc/coding/verify.py"),
     "Vandermonde systems": Section(_bench("vandermonde"), "csrc/vandermonde.c fastgc/numerics"),
@@ -78,7 +82,10 @@ SECTIONS = {
     "Decoding Lagrange codes, by stage": Section(_bench("lagrange_decoding"), "csrc/lagrange.c"),
     "Numba": Section(_bench("numba"), "fastgc/kernels/numba"),
     "Simulations, draws included": Section(_bench("simulate"), "fastgc/planning csrc/delays.c"),
-    "Steps of optimizers": Section(_bench("optimizers"), "csrc/optimize.c csrc/optimize.inc"),
+    "Steps of optimizers": Section(
+        "python benches/no_loss.py --what steps --sizes 10000,1000000",
+        "csrc/optimize.c csrc/optimize.inc",
+    ),
     "Engines": Section(_bench("engines"), "fastgc/engines"),
     "Start-up": Section(_bench("start"), "fastgc/__init__.py fastgc/cli"),
     "PyTorch modules, beside DistributedDataParallel": Section(
@@ -89,9 +96,18 @@ SECTIONS = {
     "The same bits for any number of ranks": Section(
         "python benches/torch_bits.py", "fastgc/torch"
     ),
-    "The papers' figures": Section("python -m benches.papers", "benches/papers fastgc/planning"),
+    PAPERS: Section("python -m benches.papers", "benches/papers fastgc/planning"),
 }
-LONG = {"The papers' figures"}  # stored whole; pages show an extract
+# Of some sections the page has only rows whose cells say so; the store has all.
+EXTRACTS: dict[str, Callable[[Sequence[str]], bool]] = {
+    "Every verb of codes with many workers": lambda row: (
+        row[1] in ("100000", "grows") or row[0].startswith("`")
+    ),
+    "What features cost": lambda row: row[1] in ("10,000", "300,000"),
+    "Numba": lambda row: row[1] != "near",
+    "Sums beside BLAS": lambda row: row[0] == "packed, float64" or "×" in row[0],
+    "Near-exact decoding vectors": lambda row: row[0] in ("neighbours", "random"),
+}
 
 
 def machine() -> str:
@@ -137,25 +153,29 @@ def markdown(tables: Sequence[tuple[str, Sequence[Sequence[str]]]]) -> str:
 def parts(text: str) -> list[Any]:
     """Take Markdown apart: texts, and tables as lists of rows, the head and its rule first."""
     found: list[Any] = []
+    table = False  # whether the line before belongs to a table
     for line in text.splitlines():
         if line.startswith("|"):
-            row = [cell.strip() for cell in line.strip()[1:-1].split("|")]
-            if not found or isinstance(found[-1], str):
+            if not table:
                 found.append([])
-            found[-1].append(row)
+            found[-1].append([cell.strip() for cell in line.strip()[1:-1].split("|")])
         elif found and isinstance(found[-1], str):
             found[-1] += f"\n{line}"
         elif line.strip():
             found.append(line)
+        table = line.startswith("|")
     return [part.strip() if isinstance(part, str) else part for part in found]
 
 
-def shown(found: Sequence[Any]) -> str:
-    """Put `parts` together again."""
-    return "\n\n".join(
-        part if isinstance(part, str) else "\n".join(f"| {' | '.join(row)} |" for row in part)
-        for part in found
-    )
+def shown(found: Sequence[Any], keeps: Callable[[Sequence[str]], bool] | None = None) -> str:
+    """Put `parts` together again; of tables, only heads and the rows that `keeps` says, if any."""
+    texts = []
+    for part in found:
+        if isinstance(part, str):
+            texts.append(part)
+        elif rows := [row for row in part[2:] if keeps is None or keeps(row)]:
+            texts.append("\n".join(f"| {' | '.join(row)} |" for row in (*part[:2], *rows)))
+    return "\n\n".join(texts)
 
 
 def run(line: str) -> tuple[str, str]:
@@ -244,14 +264,13 @@ def write() -> None:
         "\n".join(f"{chr(65 + i)}. {name}" for i, name in enumerate(machines)),
     ]
     for title, row in rows.items():
-        if row is None or title in LONG:
+        if row is None or title == PAPERS:
             continue
         which = chr(65 + machines.index(row["machine"]))
         page += [
             f"## {title}",
-            f"```sh\n{row['command']}\n```",
-            f"{row['date']}, commit {row['commit']}, machine {which}.",
-            shown(row["found"]),
+            f"`{row['command']}`: {row['date']}, commit {row['commit']}, machine {which}.",
+            shown(row["found"], EXTRACTS.get(title)),
         ]
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
 

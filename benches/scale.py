@@ -8,8 +8,7 @@ process held, less what it held after its imports. After a size at which a code 
 time, larger sizes are not tried.
 
 The second table has seconds and memory of each command, as users call it, for its whole process. A
-command that exceeds its limit is ended; the cell gives the progress that it had shown. With
---processor, times are seconds of the processor, for machines that do other work; limits are not.
+command that exceeds its limit is ended; the cell gives the progress that it had shown.
 """
 
 from __future__ import annotations
@@ -75,9 +74,6 @@ COMMANDS = (
 COMMAND_SIZES, COMMAND_LIMIT = (1000, 10_000, 100_000), 20
 
 
-clock = time.perf_counter  # or time.process_time, with --processor
-
-
 class TooLongError(Exception):
     """A verb took longer than its limit."""
 
@@ -97,10 +93,10 @@ def seconds(call: Any, limit: int) -> tuple[float | None, Any]:
 
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, limit, 1.0)
-    start = clock()
+    start = time.perf_counter()
     try:
         found = call()
-        return clock() - start, found
+        return time.perf_counter() - start, found
     except Exception:
         if not over:
             raise
@@ -174,7 +170,7 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
 
 def measured(name: str, n: int, limit: int) -> dict[str, Any]:
     """Measure each verb of a code in a new process."""
-    command = [sys.executable, __file__, "--one", name, str(n), str(limit), clock.__name__]
+    command = [sys.executable, __file__, "--one", name, str(n), str(limit)]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=8 * limit)
     except subprocess.TimeoutExpired:
@@ -196,8 +192,6 @@ def commanded(command: str, n: int, limit: int) -> tuple[float, float, str]:
         _, status, used = os.wait4(ran.pid, 0)
         signal.alarm(0)
         taken = time.perf_counter() - start
-        if clock is time.process_time:
-            taken = used.ru_utime + used.ru_stime
         said.seek(0)
         lines = [line for line in said.read().splitlines() if "%" in line]
     ran.returncode = os.waitstatus_to_exitcode(status)
@@ -254,11 +248,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for each verb")
     parser.add_argument("--commands", default=",".join(COMMANDS), help="none with a dash")
     parser.add_argument("--command-limit", type=int, default=COMMAND_LIMIT, help="seconds for each")
-    parser.add_argument("--processor", action="store_true", help="seconds of the processor")
     given = parser.parse_args()
-    if given.processor:
-        global clock
-        clock = time.process_time
     verbs(given.names, [int(n) for n in given.sizes.split(",")], given.limit)
     if given.commands != "-":
         sizes = [n for n in COMMAND_SIZES if n <= max(map(int, given.sizes.split(",")))]
@@ -294,13 +284,16 @@ def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
         table.append([name, "grows", *(growth(rows, verb) for verb in VERBS), ""])
         print(f"{name}: done", file=sys.stderr)
     head = ["code", "n", *(f"{verb}, s" for verb in VERBS), "MB"]
-    print(markdown_table("", head, table), end="\n\n")
+    title = (
+        f"Seconds; {STRAGGLERS} stragglers; messages of {ELEMENTS} numbers; a round receives all "
+        f"messages, and {ROUNDS} are simulated."
+    )
+    print(markdown_table(title, head, table), end="\n\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        name, n, limit, by = sys.argv[2:]
-        clock = getattr(time, by)
+        name, n, limit = sys.argv[2:]
         print(json.dumps(measure(name, int(n), int(limit))))
     else:
         main()

@@ -39,4 +39,4 @@ def test_rounds(benchmark, note, engine):
 
     benchmark.group = "engines"
     benchmark.pedantic(run, rounds=1)
-    note(engine=engine, rows=json.loads(printed[0].strip().splitlines()[-1]))
+    note(title=f"Rounds of the engine {engine!r}", rows=json.loads(printed[0].splitlines()[-1]))

@@ -46,7 +46,7 @@ def rounds(benchmark, note, case):
             np.testing.assert_allclose(gradient, exact, rtol=1e-9, atol=1e-9)
         benchmark.group = f"round, {name}"
         benchmark(one)
-        note(loop=loop, piece=piece, code=name, of_a_round=1)
+        note(across="code", loop=loop, piece=piece, code=name)
 
     return rounds
 
@@ -88,7 +88,7 @@ def test_round_object(benchmark, rounds, case, piece):
         rounds("NumPy, Round", piece, step, gradient)
     else:
         rounds("NumPy, Round", piece, receive)
-        benchmark.extra_info["of_a_round"] = F
+        benchmark.extra_info["calls"] = F
 
 
 @numba.njit
@@ -117,7 +117,7 @@ def test_compiled(benchmark, note, case, piece, pieces):
     np.testing.assert_allclose(gradient, exact, rtol=1e-9, atol=1e-9)
     benchmark.group = f"round, {name}"
     benchmark(_train, code.scheme.tables, messages, arrivals, theta, vector, gradient, pieces)
-    note(loop="@njit", piece=piece, code=name, of_a_round=ROUNDS)
+    note(across="code", loop="@njit", piece=piece, code=name, calls=ROUNDS)
 
 
 @pytest.mark.parametrize("piece", ["bound decoder", "round", "torch.optim.SGD", "round with it"])

@@ -81,8 +81,9 @@ def test_kernel(benchmark, note, kernel, kind, m):
         usable = [form for form in forms(kernel, x, z) if np.isfinite(form()).all()]
         times = [seconds(form, 5 if m > 1000 else 15) for form in usable]
     note(
+        across="m",
         lagrange=f"{kernel}, {kind}",
         m=m,
-        numpy_seconds=min(times),
+        times={"NumPy's": min(times)},
         error=float((np.abs(part - truth) / scale).max()),
     )

@@ -55,5 +55,5 @@ def test_stages(benchmark, note, polynomials):
     note(
         polynomials=f"{POLYNOMIALS[polynomials]}: {polynomials}",
         messages=code.threshold,
-        stages=stages,
+        times=stages,
     )

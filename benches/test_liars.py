@@ -72,4 +72,4 @@ def test_round(benchmark, note, name, verify):
         seconds.append(time.perf_counter() - begin)
         rnd._settled = settled
         assert len(named) == LIARS
-    note(liars=name, looks=len(looks) / 5, look_seconds=statistics.median(seconds))
+    note(code=name, looks=len(looks) / 5, times={"one look": statistics.median(seconds)})

@@ -47,7 +47,8 @@ def test_against_c(benchmark, note, kernel, case, dtype, size):
     shape = SHAPES[kernel.name][size == "far"]
     arguments = kernel.make(np.random.default_rng(0), *shape, dtype, **case, **more)
     times = in_turns(lambda: kernel.run(arguments))
-    note(numba=f"{kernel.name} {case}", dtype=np.dtype(dtype).name, times=times)
+    words = ", ".join((kernel.name, *(f"{name} {value}" for name, value in case.items())))
+    note(across="dtype", kernel=words, arrays=size, dtype=np.dtype(dtype).name, times=times)
     benchmark.group = "numba over c"
     with BY_NUMBA:
         benchmark.pedantic(kernel.run, (arguments,))

@@ -66,4 +66,4 @@ def test_simulate(benchmark, note, name, n, s, law):
         rounds=REPEATS,
         warmup_rounds=1,
     )
-    note(simulated=name, law=law, n=n, s=s, drawn=rounds * n, lines_seconds=seconds(lines, REPEATS))
+    note(across="n", code=name, law=law, n=n, times={"NumPy": seconds(lines, REPEATS)})

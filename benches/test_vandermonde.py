@@ -58,7 +58,7 @@ def test_solve(benchmark, note, m, kind, method):
     with one_blas_thread() if method == "linalg" else nullcontext():
         found = benchmark(call, *arguments)
     error = float(np.abs(found - truth).max() / np.abs(truth).max())
-    note(kind=kind, f=m, solver=method, error=error)
+    note(across="f", kind=kind, f=m, solver=method, error=error)
 
 
 KINDS = {
@@ -94,7 +94,8 @@ def test_thousands_of_nodes(benchmark, note, method, m, kind):
         call, arguments = vandermonde.solve, (nodes, b, method == "V^T x")
     with one_blas_thread() if method == "linalg" else nullcontext():
         found = benchmark.pedantic(call, arguments, rounds=3 if m > 1000 else 9)
-    note(kind=kind, f=m, solver=method, finite=bool(np.isfinite(found).all()))
+    overflows = not np.isfinite(found).all()
+    note(across="solver", kind=kind, f=m, solver=method, overflows=overflows)
 
 
 @pytest.mark.parametrize("method", [METHODS[0], METHODS[1], METHODS[3]])
@@ -110,4 +111,4 @@ def test_many_right_hand_sides(benchmark, note, method):
     with one_blas_thread() if method == "linalg" else nullcontext():
         found = benchmark(call, *arguments)
     error = float(np.abs(found - truth).max() / np.abs(truth).max())
-    note(kind="real, 16 columns", f=256, solver=method, error=error)
+    note(solver=method, error=error)

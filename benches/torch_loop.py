@@ -1,20 +1,15 @@
 """A PyTorch module's step on coded workers beside DistributedDataParallel (gloo), in one run.
 
     python benches/torch_loop.py [--quick] [--runs 5]
-    python benches/torch_loop.py --where [--quick]
 
 Four processes with one thread each train a multilayer perceptron by SGD with momentum. The table
 has medians of runs that take turns. In "one asleep" a random one of the four sleeps 200 ms before
 each step. In "one dead" one process is killed before the timed steps, which DDP does not survive.
-
-``--where`` prints where a coded step's time goes, by the round's report and by clocks around the
-calls, and the times of its parts alone, in one process.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import signal
 import socket
@@ -130,55 +125,10 @@ def coded_times(size, code, asleep, dead, steps):
     return times
 
 
-def where(size, code, steps):
-    """Return the median milliseconds of a step's parts."""
-    module, data = network(*SIZES[size]), samples(size)
-    optimizer, found = optimizer_of(module), []
-    with CodedDataParallel(module, loss, data, code, batch_size=BATCH) as coded:
-        for _ in range(steps):
-            optimizer.zero_grad()
-            begin = time.perf_counter()
-            report = coded.backward().report
-            middle = time.perf_counter()
-            optimizer.step()
-            waited, decoded = report.wait_seconds, report.decode_seconds
-            both = middle - begin - waited - decoded
-            found.append((both, waited, decoded, time.perf_counter() - middle))
-    return [statistics.median(each) * 1e3 for each in zip(*found[3:], strict=True)]
-
-
-def alone(size, code, steps):
-    """Return median milliseconds of a step's parts in one process: a worker's, and the master's."""
-    module, data, found = network(*SIZES[size]), samples(size), []
-    theta, shared, message = (
-        np.zeros(sum(p.numel() for p in module.parameters()), np.float32) for _ in range(3)
-    )
-    share = round(BATCH * code.load / code.k)
-    messages = np.ones((code.threshold, theta.size), np.float32)
-    survivors = next(
-        each for each in itertools.combinations(range(code.n), code.threshold)
-        if code.decodable(each)
-    )  # fmt: skip
-    for _ in range(steps):
-        clock = [time.perf_counter()]
-        shared[:] = theta
-        clock.append(time.perf_counter())
-        module.zero_grad()
-        loss(module, data[:share]).backward()
-        clock.append(time.perf_counter())
-        np.concatenate([p.grad.numpy().reshape(-1) for p in module.parameters()], out=message)
-        clock.append(time.perf_counter())
-        code.decode(survivors, messages, out=theta)
-        clock.append(time.perf_counter())
-        found.append(np.diff(clock))
-    return [statistics.median(each) * 1e3 for each in zip(*found[3:], strict=True)]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the smaller module, fewer steps")
     parser.add_argument("--runs", type=int, default=5, help="of each contestant")
-    parser.add_argument("--where", action="store_true", help="where a coded step's time goes")
     given = parser.parse_args()
     quick = given.quick
     torch.set_num_threads(1)
@@ -189,26 +139,6 @@ def main():
     }
     runs, steps = (1, 10) if quick else (given.runs, 20)
     sizes = ["1M"] if quick else list(SIZES)
-    if given.where:
-        each = [(size, name, code) for size in sizes for name, code in codes.items()]
-        for title, names, measure in (
-            (
-                "Milliseconds of a step, medians.",
-                ["theta copied, workers told", "waited for workers", "decoded", "optimizer"],
-                where,
-            ),
-            (
-                "Milliseconds alone in one process, medians.",
-                ["theta copied", "a worker's forward and backward", "gradients copied", "decoded"],
-                alone,
-            ),
-        ):
-            table = [
-                [size, name, *(f"{ms:.1f}" for ms in measure(size, code, steps))]
-                for size, name, code in each
-            ]
-            print(markdown_table(title, ["parameters", "code", *names], table))
-        return
     table = []
     for size in sizes:
         for what in ("none", "one asleep", "one dead"):

@@ -29,7 +29,8 @@ def test_the_page_of_results_is_written_from_the_store(report, tmp_path, monkeyp
 
 
 def test_measure_keeps_rows_and_where_they_are_from(report, tmp_path, monkeypatch, capsys):
-    table = 'A title\n\n| a | b |\n|---|---:|\n| `x` "y" | 1,000 |\n| ü | 2 |\n\nSeed 0.'
+    table = 'A title\n\n| a | b |\n|---|---:|\n| `x` "y" | 1,000 |\n| ü | 2 |\n\nSeed 0.\n\n'
+    table += "| c |\n| --- |\n| 3 |\n\n| d |\n| --- |\n| 4 |"
     script = tmp_path / "prints.py"
     script.write_text(f"print({table!r})")
     monkeypatch.setattr(report, "STORE", tmp_path)
@@ -41,7 +42,7 @@ def test_measure_keeps_rows_and_where_they_are_from(report, tmp_path, monkeypatc
     assert report.main(["prints"]) == 0
     row = report.stored("One")
     assert row["found"][1] == [["a", "b"], ["---", "---:"], ['`x` "y"', "1,000"], ["ü", "2"]]
-    assert row["found"][::2] == ["A title", "Seed 0."]
+    assert row["found"][::2] == ["A title", "Seed 0.", [["d"], ["---"], ["4"]]]
     assert row["command"] == section.command
     assert row["machine"] == report.machine()
     text = report.PAGE.read_text(encoding="utf-8")
@@ -58,7 +59,7 @@ def test_the_table_of_calls_is_what_the_command_prints():
     """The calls come in this order with readable times; times are not compared here."""
     text = (ROOT / "benches" / "RESULTS.md").read_text(encoding="utf-8")
     text = text.partition("## At a glance\n")[2].partition("\n## ")[0]
-    assert "```sh\npython benches/glance.py\n```" in text
+    assert "`python benches/glance.py`: " in text
     command = [sys.executable, ROOT / "benches" / "glance.py", "--quick"]
     tables = [
         [row.strip("| ").split(" | ") for row in shown.splitlines() if row.startswith("|")]
