@@ -80,9 +80,7 @@ REASONS = {
     ),
     "takes a text, to show it": "Round.lapse GroupedRound.lapse",
     "takes a scheme: tests/coding/test_scheme.py": "Code",
-    "of worker processes: tests/sequential": (
-        "SequentialCluster SequentialCluster.step sequential.train_models"
-    ),
+    "of worker processes: tests/sequential": "SequentialCluster SequentialCluster.step",
     "starts worker processes": "fastgc.train",
     "abstract": "SequentialScheme Distribution.tail_indices",
     "for schemes, which know their parts": (

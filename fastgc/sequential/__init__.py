@@ -11,7 +11,6 @@ from .catalogue import make, names
 from .cluster import Done, SequentialCluster
 from .scheme import Independent, Schedule, SequentialScheme, Tasks
 from .simulation import Compared, SequentialRun, compare, simulate_sequential
-from .training import train_models
 
 __all__ = [
     "MSGC",
@@ -28,6 +27,5 @@ __all__ = [
     "make",
     "names",
     "simulate_sequential",
-    "train_models",
 ]
 __dir__ = listing(__all__)
