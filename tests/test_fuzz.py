@@ -405,7 +405,10 @@ def _of_model(kind, owner, *names):
             return function, given, ("out", "gradient")
 
 
-_of_model(models.SoftmaxRegression, "SoftmaxRegression", "learning_rate", "smoothness")
+_of_model(
+    *(models.SoftmaxRegression, "SoftmaxRegression"),
+    *("learning_rate", "smoothness", "gradient", "loss", "partial_gradient", "probabilities"),
+)
 _of_model(models.SoftmaxRegression, "_Classifier", "error", "predict")
 _of_model(models.LinearRegression, "LinearRegression", "error", "predict")
 _of_model(
@@ -414,8 +417,6 @@ _of_model(
 )
 _of_model(models.LeastSquares, "_Quadratic", "loss")
 _of_model(models.LeastSquares, "_Linear", "add_regularisation", "learning_rate", "smoothness")
-_of_model(models.MLP, "_CrossEntropy", "gradient", "loss", "partial_gradient", "probabilities")
-_of_model(models.MLP, "MLP", "add_regularisation", "layers", "learning_rate")
 
 
 @target("models.least_squares_gradient")
@@ -584,7 +585,6 @@ METHODS = {
         )
     },
     "Outages.tail_indices": (OUTAGES, {"workers": 3}),
-    "MLP.initial": (models.MLP(3, 2), {"rng": 7}),
     "DecodeCost.__call__": (planning.DecodeCost(1e-6), {"f": 3, "n": 5}),
     "DecodeCost.limit": (planning.DecodeCost(1e-6), {"alpha": 0.5, "n": 5}),
     "Simulation.cdf": (simulation.Simulation(LINE + 2, *[np.ones(5, int)] * 3), {"t": LINE + 2}),
@@ -662,7 +662,6 @@ FUNCTIONS = {
         "draws": 3,
     },
     "delays.parse": {"text": "pareto:scale=1,shape=2.5"},
-    "MLP": {"features": 3, "classes": 2, "hidden": [4, 5], "activation": "relu", "l2": 0.5},
     "LeastSquares": {"features": 3, "classes": 2, "l2": 0.5},
     "LinearRegression": {"features": 3, "outputs": 2, "l2": 0.5},
     "SoftmaxRegression": {"features": 3, "classes": 2, "l2": 0.5},

@@ -1,6 +1,7 @@
-"""Small data and histories of training that several tests train on and compare."""
+"""Small data, a network and histories of training that several tests train on and compare."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,3 +38,53 @@ METHODS = {
     "gcada": lambda: GCADA(2, Nesterov(0.2), c=1.5, max_age=3),
     "gcada, known": lambda: GCADA(2, AMSGrad(0.1), c=0.5, smoothness=[1.0, 0.5]),
 }
+
+
+@dataclass(frozen=True)
+class Network:
+    """A hidden layer of tanh units, for classes: at zero most of its gradient vanishes."""
+
+    features: int = 4
+    classes: int = 3
+    units: int = 10
+
+    @property
+    def size(self):
+        return self.units * (self.features + 1 + self.classes)
+
+    def _layers(self, theta):
+        return np.split(theta.reshape(self.units, -1), [self.features, self.features + 1], axis=1)
+
+    def _forward(self, theta, X):
+        W, b, V = self._layers(theta)
+        hidden = np.tanh(X @ W.T + b.T)
+        scores = hidden @ V
+        scores -= scores.max(axis=1, keepdims=True)
+        return hidden, scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+
+    def initial(self, rng):
+        return np.random.default_rng(rng).normal(0, 0.5, self.size)
+
+    def learning_rate(self, X):
+        return 0.1
+
+    def gradient(self, theta, X, y):
+        out = np.empty_like(theta)
+        self.partial_gradient(theta, (X, y), out)
+        return out
+
+    def partial_gradient(self, theta, shard, out):
+        X, y = shard
+        hidden, logs = self._forward(theta, X)
+        slope = np.exp(logs)
+        slope[np.arange(len(y)), y] -= 1
+        V = self._layers(theta)[2]
+        inner = slope @ V.T * (1 - hidden**2)
+        parts = inner.T @ X, inner.sum(axis=0)[:, None], hidden.T @ slope
+        out[:] = np.concatenate(parts, axis=1).ravel()
+
+    def loss(self, theta, X, y):
+        return -float(np.mean(self._forward(theta, X)[1][np.arange(len(y)), y]))
+
+    def error(self, theta, X, y):
+        return float(np.mean(self._forward(theta, X)[1].argmax(axis=1) != y))

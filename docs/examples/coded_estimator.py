@@ -10,12 +10,10 @@ import fastgc
 
 
 class CodedClassifier(ClassifierMixin, BaseEstimator):
-    """A network of fully connected layers, trained by workers of which some may be slow, or die.
+    """Softmax regression, trained by workers of which some may be slow, or die.
 
     Parameters
     ----------
-    hidden : tuple of int
-        Units of each hidden layer; without any it is softmax regression.
     workers, stragglers : int
         How many processes compute, and how many of them may be missing in a step.
     rounds : int
@@ -23,13 +21,13 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
     partial_rounds : int
         Gradient steps of each `partial_fit`.
     lr : float
-        Learning rate of AMSGrad; in `fit` it goes down to zero along a cosine.
+        Learning rate of AMSGrad.
     l2 : float
         Weight of the penalty on the weights.
     engine : "local", "mpi", "ray", "torch" or "simulated"
         Where workers run.
     random_state : int, RandomState or None
-        Of the start.
+        Of the delays, if there are any.
 
     Attributes
     ----------
@@ -43,7 +41,6 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        hidden=(32,),
         *,
         workers=4,
         stragglers=1,
@@ -54,7 +51,6 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
         engine="local",
         random_state=None,
     ):
-        self.hidden = hidden
         self.workers = workers
         self.stragglers = stragglers
         self.rounds = rounds
@@ -65,15 +61,11 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Train from a random start."""
+        """Train from zero."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
-
-        def falling(round):
-            return (1 + np.cos(np.pi * round / self.rounds)) / 2
-
-        return self._train(X, y, self.rounds, schedule=falling)
+        return self._train(X, y, self.rounds)
 
     def partial_fit(self, X, y, classes=None):
         """Take some steps more on these samples; the first call must name all classes."""
@@ -101,7 +93,8 @@ class CodedClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[found]
 
     def _model(self):
-        return fastgc.models.MLP(self.n_features_in_, len(self.classes_), self.hidden, l2=self.l2)
+        features, classes = self.n_features_in_, len(self.classes_)
+        return fastgc.models.SoftmaxRegression(features, classes, l2=self.l2)
 
     def _train(self, X, y, rounds, **options):
         if not np.isin(y, self.classes_).all():

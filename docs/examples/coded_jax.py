@@ -73,13 +73,21 @@ class Network:
         return float(np.mean(np.argmax(scores(theta, X), axis=1) != y))
 
 
+optimizer = fastgc.optimizers.AMSGrad(0.01 / 6)
+
+
+def warm_up_and_fall(record):
+    """Set the rate of the next round."""
+    optimizer.lr = 0.01 * min((record.round + 1) / 6, (60 - record.round) / 55)
+
+
 if __name__ == "__main__":
     history = fastgc.train(
         fastgc.BinaryCode(4, stragglers=1),
         fastgc.data.load("digits", dtype=np.float32),  # in which JAX computes by default
         model=Network(),
-        optimizer=fastgc.optimizers.AMSGrad(0.01),
-        schedule=lambda round: min((round + 1) / 6, (60 - round) / 55),
+        optimizer=optimizer,
+        callback=warm_up_and_fall,
         rounds=60,
         batch=100,  # of each partition
         evaluate_every=20,

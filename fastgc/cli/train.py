@@ -17,7 +17,6 @@ import numpy as np
 import typer
 
 from .._base.arrays import check_word
-from .._base.registry import read_arguments
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from ..stability import StabilityTracker
     from ..training.data import Dataset
     from ..training.history import History
-    from ..training.models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
+    from ..training.models import LeastSquares, LinearRegression, SoftmaxRegression
     from ..training.optimizers import Optimizer
     from ..training.train import Training
 
-Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression | MLP"
+Trained: TypeAlias = "SoftmaxRegression | LeastSquares | LinearRegression"
 
 # Methods, and the default code of each.
 METHODS = {
@@ -112,9 +111,8 @@ class Data(Options, panel="Data and model"):
     )
     model: str = option(
         "auto",
-        '"softmax" for classes; "least-squares" for classes or real-valued targets; "mlp", a '
-        'network for classes, such as mlp:hidden=64/32 or mlp:activation=tanh; or "auto": softmax '
-        "for classes, unless a code needs least-squares.",
+        '"softmax" for classes; "least-squares" for classes or real-valued targets; or "auto": '
+        "softmax for classes, unless a code needs least-squares.",
     )
     bias: bool = option(True, "Whether the model adds a bias to its scores.", "--bias/--no-bias")
 
@@ -165,7 +163,7 @@ class Engine(Options, panel="Engine, delays and messages"):
         "Seconds that simulated workers take for one partial gradient. Others take the time that "
         "they take."
     )
-    seed: int = options.seed("Seed of the data's split, delays, random codes and networks.")
+    seed: int = options.seed("Seed of the data's split, delays and random codes.")
     message_dtype: str | None = option(
         None,
         "Type of messages: float16, bfloat16, float32 or float64. (default: the data's)",
@@ -433,8 +431,7 @@ def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     if asked.every is not None and asked.checkpoint is None:
         raise ValueError("--every needs --checkpoint, a folder to keep the run in")
     adaptive = [name for name, each in runs.items() if each.method in ADAPTIVE]
-    kind = asked.model.partition(":")[0]
-    check_word("--model", kind, "auto", "softmax", "least-squares", "mlp")
+    check_word("--model", asked.model, "auto", "softmax", "least-squares")
     if _needs_quadratic(runs) and asked.model not in ("auto", "least-squares"):
         raise ValueError(
             "Lagrange codes decode only gradients that are quadratic in the data: use "
@@ -547,28 +544,20 @@ def _dataset(asked: Asked) -> Dataset:
 
 
 def _model(asked: Asked, dataset: Dataset, runs: Mapping[str, _Run]) -> tuple[str, Trained]:
-    from ..training.models import MLP, LeastSquares, LinearRegression, SoftmaxRegression
+    from ..training.models import LeastSquares, LinearRegression, SoftmaxRegression
 
     text, bias = asked.model, asked.bias
     if text == "auto":
         squares = _needs_quadratic(runs) or dataset.task == "regression"
         text = "least-squares" if squares else "softmax"
-    name, _, listed = text.partition(":")
-    if listed and name != "mlp":
-        raise ValueError(f"--model {name} takes no arguments; got {listed!r}")
     if dataset.task == "regression":
-        if name != "least-squares":
+        if text != "least-squares":
             raise ValueError(
-                f"{dataset.name} has real-valued targets, and {name} is for classes: use --model "
+                f"{dataset.name} has real-valued targets, and {text} is for classes: use --model "
                 "least-squares, or --task classification if they are classes"
             )
         return text, LinearRegression(dataset.features, dataset.outputs, bias=bias)
-    if name == "mlp":
-        if not bias:
-            raise ValueError("--no-bias is for linear models: an mlp has biases")
-        given = read_arguments(MLP, listed, "--model mlp", ("features", "classes"))
-        return text, MLP(dataset.features, dataset.classes, **given)
-    kind = LeastSquares if name == "least-squares" else SoftmaxRegression
+    kind = LeastSquares if text == "least-squares" else SoftmaxRegression
     return text, kind(dataset.features, dataset.classes, bias=bias)
 
 
@@ -652,7 +641,6 @@ def _engine(job: _Job) -> Any:
 
 def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Optimizer:
     from ..training.data import partition
-    from ..training.models import MLP
     from ..training.optimizers import CADA, GCADA, SGD, AMSGrad, Nesterov
 
     X, lr = dataset.X_train, asked.lr
@@ -666,12 +654,11 @@ def _optimizer(run: _Run, model: Trained, dataset: Dataset, asked: Asked) -> Opt
     kind = CADA if run.method == "cada" else GCADA
     given = {"c": asked.c, "max_age": asked.max_age}
     chosen: Any = {name: value for name, value in given.items() if value is not None}
-    if not isinstance(model, MLP):  # no bound of an MLP's smoothness is known
-        shards = partition(X, dataset.y_train, run.code.k)
-        chosen["smoothness"] = [
-            model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
-            for group in range(run.code.groups)
-        ]
+    shards = partition(X, dataset.y_train, run.code.k)
+    chosen["smoothness"] = [
+        model.smoothness(np.concatenate([shards[j][0] for j in run.code.partitions_of(group)]))
+        for group in range(run.code.groups)
+    ]
     return kind(run.code.groups, adam, **chosen)
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base.arrays import Output, as_array, at_least, check_real, check_word, view_of
+from .._base.arrays import Output, as_array, at_least, check_real, view_of
 from .._base.text import listing
 from ..numerics.least_squares import least_squares_gradient
 
 __all__ = [
-    "MLP",
     "LeastSquares",
     "LinearRegression",
     "Model",
@@ -213,14 +211,63 @@ class _Classifier:
         return X, y
 
 
-class _CrossEntropy(_Classifier):
-    """Common parts of models whose loss is the cross entropy of the softmax of their scores."""
+@dataclass(frozen=True)
+class _LinearClassifier(_Linear, _Classifier):
+    """Linear models whose columns are classes."""
+
+    features: int
+    classes: int
+    l2: float = 0.0
+    bias: bool = True
+
+    _wide: ClassVar[tuple[str, int]] = ("classes", 2)
+
+
+@dataclass(frozen=True)
+class SoftmaxRegression(_LinearClassifier):
+    """Multinomial logistic regression.
+
+    Sample x belongs to class c with probability proportional to exp(x W_c + b_c). Training
+    minimises the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries
+    of W.
+
+    ``theta`` is flat. The first rows of ``theta.reshape(-1, classes)`` are W, of shape (features,
+    classes), and the last row is the bias b, of shape (classes,), if there is one. Arithmetic uses
+    theta's dtype, float32 or float64; samples of another dtype are converted at every call.
+
+    Parameters
+    ----------
+    features : int
+        Numbers per sample, at least 1.
+    classes : int
+        Number of classes, at least 2.
+    l2 : float
+        Weight of the penalty on W (not on the bias), against the *sum* of the cross entropies.
+    bias : bool, default True
+        Whether the model has a bias b.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter has a wrong type or is out of range; in the methods, if an array has the
+        wrong shape or dtype, or a label is not in 0 .. classes - 1.
+    """
 
     quadratic: ClassVar[bool] = False
 
-    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
-        """Write the gradient to `total`."""
-        raise NotImplementedError
+    def learning_rate(self, X: Array) -> float:
+        """1, whatever X is: a rate for a few dozen features in [0, 1], such as digits' 64.
+
+        It is not derived from X. Descent surely converges at 1 / `smoothness` only, which is slower
+        by far where the bound is pessimistic (5.7 for digits), and may diverge at 1 for more or
+        larger features: 784 pixels that are mostly 1 have a smoothness near 250. Give
+        ``optimizer=Nesterov(1 / model.smoothness(X))`` there.
+        """
+        return 1.0
+
+    def smoothness(self, X: Array) -> float:
+        """Bound of the mean loss's curvature (Böhning 1992): half of that of least squares."""
+        return super().smoothness(X) / 2
 
     @_quiet
     def probabilities(self, theta: Array, X: Array) -> Array:
@@ -254,7 +301,12 @@ class _CrossEntropy(_Classifier):
                 f"out must be a contiguous {theta.dtype} array of shape {theta.shape}, "
                 f"got {total.dtype} of shape {total.shape}"
             )
-        self._differentiate(theta, X, y, total)
+        residual = _softmax(self._scores(theta, X))
+        residual[np.arange(len(y)), y] -= 1
+        table = total.reshape(-1, self.classes)
+        np.matmul(X.astype(theta.dtype, copy=False).T, residual, out=table[: self.features])
+        if self.bias:
+            residual.sum(axis=0, out=table[-1])
         return total if out is None else out
 
     def partial_gradient(self, theta: Array, shard: tuple[Array, Labels], out: Array) -> None:
@@ -269,191 +321,6 @@ class _CrossEntropy(_Classifier):
         correct = logits[np.arange(len(y)), y]
         np.exp(logits, out=logits)
         return float(np.mean(np.log(logits.sum(axis=1)) - correct, dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class _LinearClassifier(_Linear, _Classifier):
-    """Linear models whose columns are classes."""
-
-    features: int
-    classes: int
-    l2: float = 0.0
-    bias: bool = True
-
-    _wide: ClassVar[tuple[str, int]] = ("classes", 2)
-
-
-@dataclass(frozen=True)
-class SoftmaxRegression(_LinearClassifier, _CrossEntropy):
-    """Multinomial logistic regression.
-
-    Sample x belongs to class c with probability proportional to exp(x W_c + b_c). Training
-    minimises the sum over all samples of the cross entropy, plus l2 / 2 times the squared entries
-    of W.
-
-    ``theta`` is flat. The first rows of ``theta.reshape(-1, classes)`` are W, of shape (features,
-    classes), and the last row is the bias b, of shape (classes,), if there is one. Arithmetic uses
-    theta's dtype, float32 or float64; samples of another dtype are converted at every call.
-
-    Parameters
-    ----------
-    features : int
-        Numbers per sample, at least 1.
-    classes : int
-        Number of classes, at least 2.
-    l2 : float
-        Weight of the penalty on W (not on the bias), against the *sum* of the cross entropies.
-    bias : bool, default True
-        Whether the model has a bias b.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a parameter has a wrong type or is out of range; in the methods, if an array has the
-        wrong shape or dtype, or a label is not in 0 .. classes - 1.
-    """
-
-    def learning_rate(self, X: Array) -> float:
-        """1, whatever X is: a rate for a few dozen features in [0, 1], such as digits' 64.
-
-        It is not derived from X. Descent surely converges at 1 / `smoothness` only, which is slower
-        by far where the bound is pessimistic (5.7 for digits), and may diverge at 1 for more or
-        larger features: 784 pixels that are mostly 1 have a smoothness near 250. Give
-        ``optimizer=Nesterov(1 / model.smoothness(X))`` there.
-        """
-        return 1.0
-
-    def smoothness(self, X: Array) -> float:
-        """Bound of the mean loss's curvature (Böhning 1992): half of that of least squares."""
-        return super().smoothness(X) / 2
-
-    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
-        residual = _residual(self._scores(theta, X), y)
-        table = total.reshape(-1, self.classes)
-        np.matmul(X.astype(theta.dtype, copy=False).T, residual, out=table[: self.features])
-        if self.bias:
-            residual.sum(axis=0, out=table[-1])
-
-
-@dataclass(frozen=True)
-class MLP(_CrossEntropy):
-    """Multilayer perceptron for classification: fully connected layers of units.
-
-    A hidden layer computes h = activation(x W + b), and the last one x W + b, the scores of the
-    classes. Training minimises the sum over all samples of the cross entropy of their softmax, plus
-    l2 / 2 times the squared entries of all W. It starts at `initial`: at zero, all units of a layer
-    would be equal and stay equal.
-
-    ``theta`` is flat. It contains for each layer W, of shape (inputs, outputs), and then b, of
-    shape (outputs,); `layers` returns them. Arithmetic uses its dtype, as in `SoftmaxRegression`.
-    Raises as that does.
-
-    Parameters
-    ----------
-    features, classes
-        As in `SoftmaxRegression`.
-    hidden : int or sequence of int
-        Units of each hidden layer; kept as a tuple. Without hidden layers this is softmax
-        regression.
-    activation : "relu" or "tanh"
-        max(0, z) or tanh(z). At z = 0, the slope of the former is taken as 0.
-    l2 : float
-        Weight of the penalty on the W (not on the b), against the *sum* of the cross entropies.
-    """
-
-    features: int
-    classes: int
-    hidden: int | Sequence[int] = (64,)
-    activation: str = "relu"
-    l2: float = 0.0
-
-    def __post_init__(self) -> None:
-        given = self.hidden if isinstance(self.hidden, Iterable) else [self.hidden]
-        check_word("activation", self.activation, "relu", "tanh")
-        vars(self).update(
-            features=at_least("features", self.features, 1),
-            classes=at_least("classes", self.classes, 2),
-            hidden=tuple(at_least("units of a hidden layer", units, 1) for units in given),
-            l2=check_real("l2", self.l2),
-        )
-
-    @property
-    def _shapes(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of each layer."""
-        units = [self.features, *cast(tuple[int, ...], self.hidden), self.classes]
-        return list(pairwise(units))
-
-    @property
-    def size(self) -> int:
-        """Length of theta."""
-        return sum((inputs + 1) * outputs for inputs, outputs in self._shapes)
-
-    def layers(self, theta: Array) -> list[tuple[Array, Array]]:
-        """Return W and b of each layer, in arrays of shapes (inputs, outputs) and (outputs,).
-
-        They are views of theta, if it is contiguous. It has shape (size,), and float32 or float64
-        parameters, or a gradient.
-        """
-        flat, found = _checked_theta(theta, self.size), []
-        for inputs, outputs in self._shapes:
-            layer, flat = np.split(flat, [(inputs + 1) * outputs])
-            table = layer.reshape(inputs + 1, outputs)
-            found.append((table[:-1], table[-1]))
-        return found
-
-    def initial(self, rng: np.random.Generator | int) -> Array:
-        """Draw initial parameters with which signals keep their size from layer to layer.
-
-        Each W is uniform in [-r, r], each b is 0: r^2 is 6 / inputs for "relu" (He et al. 2015,
-        eq. (10)) and 6 / (inputs + outputs) for "tanh" (Glorot and Bengio 2010, eq. (16)). `rng` is
-        the source of randomness, or a seed. The result is a float64 array of shape (size,).
-        """
-        rng = np.random.default_rng(rng)
-        theta = np.zeros(self.size)
-        for W, _ in self.layers(theta):
-            inputs, outputs = W.shape
-            r = math.sqrt(6 / (inputs if self.activation == "relu" else inputs + outputs))
-            W[:] = rng.uniform(-r, r, W.shape)
-        return theta
-
-    def learning_rate(self, X: Array) -> float:
-        """0.1, whatever X is: a rate that suits samples in [0, 1]."""
-        return 0.1
-
-    @_quiet
-    def add_regularisation(self, theta: Array, gradient: Array) -> None:
-        """Add l2 * W, as `SoftmaxRegression` does, to ``gradient``, which is contiguous."""
-        if self.l2:
-            for (W, _), (total, _) in zip(self.layers(theta), self.layers(gradient), strict=True):
-                total += self.l2 * W
-
-    def _outputs(self, theta: Array, X: Array) -> list[Array]:
-        """Return the samples, the outputs of each hidden layer, and the scores."""
-        layers = self.layers(theta)
-        theta, X = as_array("theta", theta), _checked_samples(X, self.features)
-        outputs: list[Array] = [X.astype(theta.dtype, copy=False)]
-        for W, b in layers:
-            z = outputs[-1] @ W
-            z += b
-            if len(outputs) < len(layers):
-                np.maximum(z, 0, out=z) if self.activation == "relu" else np.tanh(z, out=z)
-            outputs.append(z)
-        return outputs
-
-    def _scores(self, theta: Array, X: Array) -> Array:
-        return self._outputs(theta, X)[-1]
-
-    def _differentiate(self, theta: Array, X: Array, y: Labels, total: Array) -> None:
-        *inputs, scores = self._outputs(theta, X)
-        slope = _residual(scores, y)  # the loss's derivative by x W + b of a layer
-        layers, gradients = self.layers(theta), self.layers(total)
-        for at in reversed(range(len(layers))):
-            h, (W, _), (total_W, total_b) = inputs[at], layers[at], gradients[at]
-            np.matmul(h.T, slope, out=total_W)
-            slope.sum(axis=0, out=total_b)
-            if at:
-                slope = slope @ W.T
-                slope *= h > 0 if self.activation == "relu" else 1 - h * h
 
 
 class _Quadratic(_Linear):
@@ -610,13 +477,6 @@ def _softmax(scores: Array) -> Array:
     np.exp(_shifted(scores), out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
     return scores
-
-
-def _residual(scores: Array, y: Labels) -> Array:
-    """Replace the scores by probabilities minus the classes' indicators."""
-    residual = _softmax(scores)
-    residual[np.arange(len(y)), y] -= 1
-    return residual
 
 
 def _checked_theta(theta: Array, size: int) -> Array:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._base.arrays import Array, as_array, at_least, check_finite, check_real, store
+from .._base.arrays import Array, as_array, at_least, check_finite, store
 from ..codes import Code, Grouped
 from ..delays.interface import described
 from ..engines import ENGINES, Cluster, RoundReport, find_engine
@@ -64,7 +64,6 @@ def train(
     optimizer: Optimizer | None = None,
     rounds: int = 150,
     theta0: ArrayLike | None = None,
-    schedule: Callable[[int], float] | None = None,
     evaluate_every: int = 1,
     name: str | None = None,
     progress: bool = False,
@@ -100,11 +99,6 @@ def train(
         Initial parameters, in the data's dtype; they are copied. Default: the model's
         ``initial(numpy.random.default_rng(seed))``, or zero if it has no such method, with a
         warning if most of the gradient vanishes at zero.
-    schedule : callable, optional
-        ``schedule(round)``, with rounds counted from 0, is a factor of the optimizer's learning
-        rate in a round, such as ``lambda round: 0.1 ** (round // 50)``. It may depend only on the
-        round, so that a run that resumes takes the same steps. The optimizer has its own rate again
-        at the end.
     evaluate_every : int
         Compute loss and test error in every `evaluate_every`-th round, and after the last. This
         takes a pass over all the data in this process. Other rounds have NaN.
@@ -113,7 +107,8 @@ def train(
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
     callback : callable, optional
-        Called with each `Record`, evaluated or not.
+        Called with each `Record`, evaluated or not. It may set the optimizer's ``lr`` for the
+        following rounds; a checkpoint keeps the rate.
     batch : int, optional
         Samples of each partition that a gradient uses, drawn in each round
         (`fastgc.data.MiniBatches`), with equal weights. Default: all.
@@ -132,8 +127,7 @@ def train(
         A folder to save the run in. If it holds a checkpoint of the same run, training resumes from
         there, exactly to the last bit. The history then has all rounds, and `callback` gets the new
         ones. You may resume with more `rounds`, on another engine, and with other `survivors`,
-        `patience`, `partial`, `timeout`, `until` and `evaluate_every`. A schedule is known by its
-        ``repr``.
+        `patience`, `partial`, `timeout`, `until` and `evaluate_every`.
     every : int
         Rounds between checkpoints; another one is saved after the last round.
     options : RoundOptions, optional
@@ -159,11 +153,10 @@ def train(
         If arguments do not fit each other: coded data with a model whose gradient is not quadratic
         in the data, classes with a model of targets or the reverse, an adaptive method with a code
         that lacks its groups, mini-batches larger than a partition, more rounds than an earlier run
-        that `survivors` repeats, initial parameters of another shape, or a schedule with a negative
-        rate.
+        that `survivors` repeats, or initial parameters of another shape.
     TypeError
         If an argument has a wrong type. `checkpoint` requires an optimizer with methods ``state``
-        and ``restore``, and `schedule` one with an attribute ``lr``.
+        and ``restore``.
     CheckpointError
         If the checkpoint in the folder is damaged, belongs to another run, or has more rounds than
         you ask for; or if another process uses the folder.
@@ -193,7 +186,6 @@ class Training:
     optimizer: Optimizer | None = None
     rounds: int = 150
     theta0: ArrayLike | None = None
-    schedule: Callable[[int], float] | None = None
     evaluate_every: int = 1
     name: str | None = None
     progress: bool = False
@@ -276,9 +268,6 @@ class Training:
             self.batches = datasets.MiniBatches(self.batch, self.seed)
         given = self.optimizer
         self.method: Any = default_optimizer(self.learner, X) if given is None else given
-        self.rate = None
-        if self.schedule is not None:
-            self.rate = _Rate(self.method, self.schedule)
         self.start = start_of(self.learner, self.theta0, X.dtype, self.seed)
         self.form = code.scheme.format(self.learner.size, X.dtype, self.how.message_dtype)
         datasets.partition(X, y, code.k)  # raises if there are too few samples
@@ -316,8 +305,6 @@ class Training:
         """Train from the first round, or a checkpoint, to the last one."""
         rounds, until, history = self.rounds, self.until, self.history
         with ExitStack() as stack:
-            if self.rate is not None:
-                stack.callback(self.rate.reset)
             kept = None if self.checkpoint is None else self._resumed(stack, self.checkpoint)
             done = len(history.rounds)
             over = until is not None and any(record.loss <= until for record in history.rounds)
@@ -369,8 +356,6 @@ class Training:
         }
         if self.theta0 is not None:  # by default the model and the seed determine it
             what["start"] = f"digest {digest([self.start])}"
-        if self.rate is not None:
-            what["schedule"] = self.schedule
         how = self.how.delays, self.seed
         this = describe(self.code, self.learner, self.method, self.dataset, *how, **what)
         try:
@@ -459,8 +444,6 @@ class Training:
     ) -> Record:
         """Do a round, and add it to the history."""
         tracker = self.tracker
-        if self.rate is not None:
-            self.rate.set(number - 1)
         began = cluster.clock()
         known = 0 if tracker is None else len(tracker.rounds)
         report, workers = step()
@@ -609,34 +592,6 @@ def evaluated(
     loss = model.loss(theta, dataset.X_train, dataset.y_train)
     test_error = model.error(theta, dataset.X_test, dataset.y_test)
     return replace(record, loss=loss, test_error=test_error, evaluated=True)
-
-
-class _Rate:
-    """An optimizer's learning rate, as a schedule changes it."""
-
-    def __init__(self, optimizer: Optimizer, schedule: Callable[[int], float]) -> None:
-        if isinstance(schedule, type) or not callable(schedule):
-            raise TypeError(f"schedule must be a function of the round, not {schedule!r}")
-        stepped: Any = optimizer.optimizer if isinstance(optimizer, GCADA) else optimizer
-        if not hasattr(stepped, "lr"):
-            raise TypeError(
-                "schedule needs an optimizer with an attribute lr, its learning rate, as those of "
-                f"fastgc.optimizers have; {stepped!r} has none"
-            )
-        self._schedule = schedule
-        self._optimizer, self._lr = stepped, stepped.lr
-        self._factor(0)
-
-    def set(self, round: int) -> None:
-        """Set the rate for a round, counted from 0."""
-        self._optimizer.lr = self._lr * self._factor(round)
-
-    def reset(self) -> None:
-        """Set the rate to its original value."""
-        self._optimizer.lr = self._lr
-
-    def _factor(self, round: int) -> float:
-        return check_real(f"schedule({round})", self._schedule(round))
 
 
 def measure_of(model: Model, dataset: datasets.Dataset) -> str:

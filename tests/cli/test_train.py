@@ -206,7 +206,6 @@ def test_models_are_as_told(targets, prepared):
         ),
         ((*floats, "-n", "4"), models.LinearRegression(3, 2)),
         ((*floats, "--no-bias"), models.LinearRegression(3, 2, bias=False)),
-        (("--model", "mlp:hidden=8/5,activation=tanh"), models.MLP(64, 10, [8, 5], "tanh")),
     ):
         made = prepared(*arguments)[1]["model"]
         assert (type(made), vars(made)) == (type(expected), vars(expected)), arguments
@@ -534,9 +533,7 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["adam"], "adam is a method, not a code: name it by --method adam"),
         (["--method", "lion"], "--method must be .* or \"gcada\", not 'lion'"),
         (["--model", "resnet"], '--model must be "auto"'),
-        (["--model", "mlp:width=3"], "--model mlp: it takes hidden, activation, l2, once each; "),
-        (["--model", "mlp", "--no-bias"], "--no-bias is for linear models"),
-        (["--model", "mlp", "lcc"], "use --model least-squares"),
+        (["--model", "softmax", "lcc"], "use --model least-squares"),
         (["--task", "regress"], '--task must be "auto", "classification" or "regression"'),
         (["--target", "1.5"], "--target is a fraction of the test set here, not 1.5"),
         (["--data", "floats.npz", "--model", "softmax"], "targets, and softmax is for classes"),

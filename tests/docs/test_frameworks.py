@@ -105,7 +105,6 @@ MISTAKES = {
     "an optimizer of another library": lambda: train(optimizer=object()),
     "data of another library": lambda: train(data=(np.zeros((3, 2)), np.zeros(3))),
     "no optimizer": lambda: train(optimizer=None),
-    "a schedule": lambda: train(schedule=lambda round: 2 - round),
 }
 
 

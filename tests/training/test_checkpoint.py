@@ -3,7 +3,6 @@
 import errno
 import itertools
 import json
-import math
 import os
 import random
 import re
@@ -22,14 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
-from toys import METHODS, toy
+from toys import METHODS, Network, toy
 
 import fastgc
 from fastgc import CheckpointError, Grouped, checkpoint, models
 from fastgc.delays import Pareto
 from fastgc.engines import SimulatedCluster
 from fastgc.stability import StabilityTracker
-from fastgc.training.models import MLP
 from fastgc.training.optimizers import GCADA, SGD, AMSGrad, Nesterov
 
 CODES = {
@@ -786,58 +784,54 @@ def test_read_what_was_written(kept, dtype, shape, values):
     assert (found["c"], found["d"]) == (np.float32(0.1), 2.5)
 
 
-NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
+NETWORK = Network()
 train_network = partial(run, data=toy(features=4), model=NETWORK)
 
 
-def half_a_cosine(round):
-    return 0.25 + 0.375 * (1 + math.cos(math.pi * round / 12))
-
-
 @pytest.mark.parametrize("method", [lambda: SGD(0.4, 0.5), lambda: Nesterov(0.3), AMSGrad])
-def test_train_in_parts_scheduled(method, tmp_path):
-    given = {"rounds": 10, "schedule": half_a_cosine}
-    given["theta0"] = np.random.default_rng(1).normal(size=NETWORK.size)
-    whole = train_network(optimizer=method(), **given)
+def test_train_in_parts_with_a_rate_that_falls(method, tmp_path):
+    """A checkpoint keeps the learning rate that a callback set."""
     kept = {"checkpoint": tmp_path / "run", "every": 2}
 
     class Stopped(Exception):
         pass
 
-    def stop(record):
-        if record.round == 7:  # the checkpoint keeps 6 rounds
-            raise Stopped
+    def train(stop=None, **given):
+        optimizer = method()
 
+        def fall(record):
+            optimizer.lr *= 0.9
+            if record.round == stop:
+                raise Stopped
+
+        given = {"rounds": 10, "theta0": start} | given
+        return train_network(optimizer=optimizer, callback=fall, **given)
+
+    start = np.random.default_rng(1).normal(size=NETWORK.size)
+    whole = train()
     with pytest.raises(Stopped):
-        train_network(optimizer=method(), callback=stop, evaluate_every=5, **given, **kept)
-    short = train_network(optimizer=method(), **given | {"rounds": 6}, **kept)
+        train(stop=7, evaluate_every=5, **kept)  # the checkpoint keeps 6 rounds
+    short = train(rounds=6, **kept)
     assert len(short.rounds) == 6
     assert short.rounds[-1].evaluated  # it was not, while more rounds were to follow
     assert short.rounds[-1].loss == whole.rounds[5].loss
     assert not short.rounds[3].evaluated
-    used = method()
-    lr = used.lr
-    again = train_network(optimizer=used, **given, **kept)
-    assert used.lr == lr
+    again = train(**kept)
     assert again.theta.tobytes() == whole.theta.tobytes()
     assert [r.loss for r in again.rounds[6:]] == [r.loss for r in whole.rounds[6:]]
 
 
-def test_describe_start_and_schedule(tmp_path):
+def test_describe_start(tmp_path):
     given = {"rounds": 4, "optimizer": SGD(0.3), "checkpoint": tmp_path / "run"}
     start = NETWORK.initial(3)
-    train_network(theta0=start, schedule=half_a_cosine, **given)
-    for other, says in (
-        ({"theta0": start + 1, "schedule": half_a_cosine}, "start: digest .* -> digest"),
-        ({"schedule": half_a_cosine}, "start: digest .* -> None"),
-        ({"theta0": start}, "schedule: <function half_a_cosine> -> None"),
-    ):
-        with pytest.raises(fastgc.CheckpointError, match=says):
+    train_network(theta0=start, **given)
+    for other, says in (({"theta0": start + 1}, "digest .* -> digest"), ({}, "digest .* -> None")):
+        with pytest.raises(fastgc.CheckpointError, match=f"start: {says}"):
             train_network(**given | other)
-    longer = {"theta0": start, "schedule": half_a_cosine, "rounds": 6}
-    history = train_network(**given | longer)
+    longer = given | {"theta0": start, "rounds": 6}
+    history = train_network(**longer)
     assert len(history.rounds) == 6
-    np.testing.assert_array_equal(history.theta, train_network(**given | longer).theta)
+    np.testing.assert_array_equal(history.theta, train_network(**longer).theta)
 
 
 if __name__ == "__main__":

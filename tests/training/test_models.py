@@ -1,6 +1,5 @@
 """Models: gradients agree with differences, with mpmath, and with sums of their parts."""
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from fastgc.training.data import partition
 from fastgc.training.models import (
-    MLP,
     LeastSquares,
     LinearRegression,
     SoftmaxRegression,
@@ -21,7 +19,6 @@ from fastgc.training.models import (
 
 MODEL = SoftmaxRegression(features=4, classes=3)
 LEAST = LeastSquares(features=4, classes=3)
-NETWORK = MLP(4, 3, hidden=(5, 6), activation="tanh")
 
 
 def problem(samples=11, dtype=np.float64, model=MODEL, seed=1):
@@ -92,23 +89,22 @@ def test_softmax_predict_by_weights_then_bias():
     assert MODEL.error(theta.ravel(), X, np.array([1, 1, 0])) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("model", [MODEL, NETWORK])
 @settings(deadline=None)
 @given(samples=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
-def test_partial_gradient_sums_to_the_gradient(model, samples, data, seed):
+def test_partial_gradient_sums_to_the_gradient(samples, data, seed):
     k = data.draw(st.integers(1, samples))
-    theta, X, y = problem(samples, model=model, seed=seed)
-    partials = np.full((k, model.size), np.nan)
+    theta, X, y = problem(samples, seed=seed)
+    partials = np.full((k, MODEL.size), np.nan)
     for shard, out in zip(partition(X, y, k), partials, strict=True):
-        assert model.partial_gradient(theta, shard, out) is None
-    np.testing.assert_allclose(partials.sum(axis=0), model.gradient(theta, X, y), atol=1e-12)
+        assert MODEL.partial_gradient(theta, shard, out) is None
+    np.testing.assert_allclose(partials.sum(axis=0), MODEL.gradient(theta, X, y), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("model", [MODEL, NETWORK, MLP(4, 3, (5,), "relu")], ids=repr)
-def test_gradient_out(model, dtype):
+def test_gradient_out(dtype):
     """It is filled, and inputs are left alone, whatever their strides."""
-    theta, X, y = problem(dtype=dtype, model=model)
+    model = MODEL
+    theta, X, y = problem(dtype=dtype)
     spaced = np.repeat(theta, 2)[::2], np.asfortranarray(X), np.repeat(y, 2)[::2]
     for array in spaced:
         array.flags.writeable = False
@@ -128,19 +124,16 @@ def test_gradient_has_the_dtype_of_theta():
     assert MODEL.loss(theta, wide, y) == MODEL.loss(theta, X, y)
 
 
-@pytest.mark.parametrize("model", [MODEL, NETWORK], ids=["linear", "network"])
-def test_add_regularisation_is_the_masters(model):
-    theta, X, y = problem(model=model)
-    penalised = replace(model, l2=0.7)
-    np.testing.assert_array_equal(penalised.gradient(theta, X, y), model.gradient(theta, X, y))
-    assert penalised.loss(theta, X, y) == model.loss(theta, X, y)
-    layers = NETWORK.layers if model is NETWORK else lambda flat: [(flat[:12], flat[12:])]
-    for each in (model, penalised):
-        gradient = np.ones(model.size)
+def test_add_regularisation_is_the_masters():
+    theta, X, y = problem()
+    penalised = replace(MODEL, l2=0.7)
+    np.testing.assert_array_equal(penalised.gradient(theta, X, y), MODEL.gradient(theta, X, y))
+    assert penalised.loss(theta, X, y) == MODEL.loss(theta, X, y)
+    for each in (MODEL, penalised):
+        gradient = np.ones(MODEL.size)
         each.add_regularisation(theta, gradient)
-        for (W, _), (total, rest) in zip(layers(theta), layers(gradient), strict=True):
-            np.testing.assert_allclose(total, 1 + each.l2 * W)
-            np.testing.assert_array_equal(rest, 1)
+        np.testing.assert_allclose(gradient[:12], 1 + each.l2 * theta[:12])
+        np.testing.assert_array_equal(gradient[12:], 1)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +149,14 @@ def test_add_regularisation_is_the_masters(model):
         (lambda t, X, y: (t, X, y - 1), "labels .* got -1 to 1"),
     ],
 )
-@pytest.mark.parametrize("model", [MODEL, NETWORK])
 @pytest.mark.parametrize("method", ["gradient", "loss", "error"])
-def test_methods_refuse(method, model, change, message):
+def test_methods_refuse(method, change, message):
     with pytest.raises(ValueError, match=message):
-        getattr(model, method)(*change(*problem(model=model)))
+        getattr(MODEL, method)(*change(*problem()))
     if method != "gradient":
-        theta, X, y = problem(model=model)
+        theta, X, y = problem()
         with pytest.raises(ValueError, match="mean over no samples"):
-            getattr(model, method)(theta, X[:0], y[:0])
+            getattr(MODEL, method)(theta, X[:0], y[:0])
 
 
 @pytest.mark.parametrize(
@@ -362,21 +354,17 @@ def test_size_is_an_integer():
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [
-        *((kind, "features", 0) for kind in (SoftmaxRegression, LinearRegression, MLP)),
-        *((kind, "classes", 1) for kind in (SoftmaxRegression, LeastSquares, MLP)),
-        *((kind, "l2", -1.0) for kind in (SoftmaxRegression, LinearRegression, MLP)),
+        *((kind, "features", 0) for kind in (SoftmaxRegression, LinearRegression)),
+        *((kind, "classes", 1) for kind in (SoftmaxRegression, LeastSquares)),
+        *((kind, "l2", -1.0) for kind in (SoftmaxRegression, LinearRegression)),
         (LinearRegression, "outputs", 0),
         (LinearRegression, "bias", "no"),
-        *((MLP, "hidden", value) for value in (0, 2.5)),
-        (MLP, "activation", "gelu"),
     ],
 )
 def test_models_refused(kind, name, value):
     given = {"features": 4} if kind is LinearRegression else {"features": 4, "classes": 3}
     with pytest.raises((TypeError, ValueError), match=f"{name}.* must .*not '?{value}"):
         kind(**given | {name: value})
-    with pytest.raises(ValueError, match=r"hidden layer must .*not -1"):
-        MLP(4, 3, [5, -1])
 
 
 @pytest.mark.parametrize("l2", [0.0, 2.5])
@@ -393,40 +381,10 @@ def test_optimum(kind, bias, l2):
     assert model.optimum(X.astype(np.float32), y).dtype == np.float32
 
 
-def summed_loss(model, theta, X, y):
-    """Return the summed loss, for complex theta, too: it is analytic except at a ramp's bend."""
-    at, h, last = 0, X, len(model.hidden)
-    for layer, (a, b) in enumerate(zip([4, *model.hidden], [*model.hidden, 3], strict=True)):
-        W, bias = theta[at : at + a * b].reshape(a, b), theta[at + a * b : at + (a + 1) * b]
-        h, at = h @ W + bias, at + (a + 1) * b
-        if layer < last:
-            h = np.tanh(h) if model.activation == "tanh" else np.where(h.real > 0, h, 0)
-    assert at == theta.size
-    return np.sum(np.log(np.sum(np.exp(h), axis=1)) - h[np.arange(len(y)), y])
-
-
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-@pytest.mark.parametrize("hidden", [(), (1,), (7,), (5, 6), (2, 3, 4)], ids=str)
-def test_mlp_gradient_is_that_of_the_summed_loss(hidden, activation):
-    """Complex steps give the derivative without losing digits to differences."""
-    model = MLP(4, 3, hidden, activation)
-    theta, X, y = problem(model=model)
-    h = 1e-100
-    expected = [summed_loss(model, theta + 1j * h * e, X, y).imag / h for e in np.eye(model.size)]
-    gradient = model.gradient(theta, X, y)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-12)
-    assert len(y) * model.loss(theta, X, y) == pytest.approx(
-        summed_loss(model, theta, X, y), rel=1e-13
-    )
-    single = model.gradient(theta.astype(np.float32), X, y)
-    assert single.dtype == np.float32
-    np.testing.assert_allclose(single, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("model", [NETWORK, SoftmaxRegression(4, 3)], ids=["network", "linear"])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_probabilities(model, scale):
-    theta, X, y = problem(model=model)
+def test_probabilities(scale):
+    model = MODEL
+    theta, X, y = problem()
     theta *= scale
     shares = model.probabilities(theta, X)
     assert shares.shape == (11, 3)
@@ -436,37 +394,3 @@ def test_probabilities(model, scale):
         expected = -np.mean(np.log(shares[np.arange(11), y]))
         assert model.loss(theta, X, y) == pytest.approx(expected, rel=1e-12)
     assert model.probabilities(theta.astype(np.float32), X).dtype == np.float32
-
-
-def test_mlp_layers():
-    theta = np.arange(float(NETWORK.size))
-    shapes = [(W.shape, b.shape) for W, b in NETWORK.layers(theta)]
-    assert shapes == [((4, 5), (5,)), ((5, 6), (6,)), ((6, 3), (3,))]
-    np.testing.assert_array_equal(
-        np.concatenate([part.ravel() for pair in NETWORK.layers(theta) for part in pair]), theta
-    )
-    NETWORK.layers(theta)[1][0][:] = -1
-    assert np.count_nonzero(theta == -1) == 30
-
-
-@pytest.mark.parametrize(
-    ("activation", "squared"), [("relu", [6 / 4, 6 / 50]), ("tanh", [6 / 54, 6 / 53])]
-)
-def test_mlp_initial_keeps_signals_their_size(activation, squared):
-    model = MLP(4, 3, 50, activation)
-    theta = model.initial(np.random.default_rng(7))
-    assert theta.dtype == np.float64
-    np.testing.assert_array_equal(model.initial(7), theta)
-    assert (model.initial(8) != theta).any()
-    for (W, b), bound in zip(model.layers(theta), squared, strict=True):
-        np.testing.assert_array_equal(b, 0)
-        assert 0.9 * math.sqrt(bound) < np.abs(W).max() <= math.sqrt(bound)
-        assert abs(W.mean()) < 0.2 * math.sqrt(bound)
-
-
-def test_mlp_is_a_value():
-    same = MLP(4, 3, [5, np.int64(6)], "tanh")
-    assert same == NETWORK
-    assert hash(same) == hash(NETWORK)
-    assert repr(same) == repr(NETWORK)
-    assert "hidden=(5, 6), activation='tanh'" in repr(same)
