@@ -722,11 +722,6 @@ FUNCTIONS = {
     "simulation.total_cdf": {"delays": LATE, "t": LINE + 2, "n": 3, "load": 2, "threshold": 4},
     "simulation.total_mean": {"delays": LATE, "n": 3, "load": 2, "threshold": 4, "cost": 0.1},
     "StabilityTracker": {"limit": 1e-3, "action": "warn", "measure_every": 2},
-    "stability.matched": {
-        "make": lambda s: fastgc.BinaryCode(5, stragglers=s),
-        "reference": BINARY,
-        "stragglers": 1,
-    },
     "stability.compare": {
         "codes": {"b": BINARY},
         "stragglers": 1,
@@ -735,7 +730,6 @@ FUNCTIONS = {
         "sets": 2,
         "p": 4,
     },
-    "stability.circle_values": {"code": CIRCLE, "stragglers": [1, 4], "dtype": "float64"},
     "stability.worst_stragglers": {
         "code": CIRCLE,
         "stragglers": 2,

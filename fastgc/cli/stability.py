@@ -9,7 +9,6 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
-from .._base.arrays import check_word
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
@@ -37,11 +36,6 @@ class Measured(Options):
     workers: str = options.workers("16,64,256", several=True)
     stragglers: str | None = options.stragglers(EIGHTH, several=True)
     dtypes: str = option("float64", "Types of the messages, such as float64,float16.", "--dtype")
-    equal: str = option(
-        "stragglers",
-        "What all codes have in common. stragglers: they tolerate equally many. load: each "
-        "tolerates as many as it can without exceeding the first code's load.",
-    )
     patterns: str = option(
         "random,neighbouring",
         "Which workers straggle: random, late (in a random order, all after the round is ready), "
@@ -55,30 +49,21 @@ class Measured(Options):
     plot: Path | None = options.picture(
         "Plot the errors for these sizes, patterns and dtypes to this file."
     )
-    circle: Path | None = option(
-        None,
-        "Plot exact and near-exact decoding vectors around the circle of evaluation points to this "
-        "file, for the first size where neighbours straggle. The first code must be a Reed-Solomon "
-        "code with one cluster.",
-        metavar="FILE",
-    )
 
 
 @command(PRECISION, "fastgc stability rs rs-clustered binary -n 64/16 --patterns neighbouring")
 def stability(what: Measured, output: Tables) -> None:
     """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
 
-    Codes that tolerate equally many stragglers differ in their loads and in the messages they need:
-    --equal load compares codes of equal load. All codes meet the same stragglers and, with --worst,
-    the worst ones that a search finds for each, called adversarial.
+    Codes that tolerate equally many stragglers differ in their loads and in the messages they need.
+    All codes meet the same stragglers and, with --worst, the worst ones that a search finds for
+    each, called adversarial.
     """
     from .. import plotting
 
-    output.check(what.plot, what.circle)
+    output.check(what.plot)
     sizes = _sizes(what)
-    check_word("--equal", what.equal, "stragglers", "load")
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
-    around: Any = None if what.circle is None else survey.around(*sizes[0])
     try:
         survey.run(sizes)
     finally:  # after an error or Ctrl-C as well, of what was measured before it
@@ -89,15 +74,14 @@ def stability(what: Measured, output: Tables) -> None:
                 figures,
                 figures,
                 lambda: _show(figures, what, survey.trials, output),
-                Picture(what.circle, lambda: plotting.circle_curves(around)),
-                Picture(what.plot, lambda: plotting.stability_figure(named, survey.asked)),
+                Picture(what.plot, lambda: plotting.stability_figure(named)),
             )
     for note in survey.notes:
         echo(note, err=True)
 
 
 class _Survey:
-    """Rows of figures of codes, the size asked for in each row, and notes."""
+    """Rows of figures of codes, and notes."""
 
     def __init__(self, what: Measured, trials: int) -> None:
         self.what, self.trials = what, trials
@@ -109,17 +93,8 @@ class _Survey:
         for text in self.codes:  # names must be valid, for any size
             check_scheme(text)
         self.rows: list[Any] = []
-        self.asked: list[tuple[int, int]] = []
         self.notes: list[str] = []
         self._refused: dict[str, str] = {}
-
-    def around(self, n: int, s: int) -> Any:
-        """Return the decoding vectors of the first code around the circle."""
-        from ..stability import circle_values
-
-        code, _ = scheme_of(self.codes[0], n, self.what.seed, s)
-        neighbours = code.scheme.rings()[0][(n - s) // 2 :][:s]  # in the middle of the picture
-        return circle_values(code, neighbours, self.dtypes[0])
 
     def run(self, pairs: list[tuple[int, int]]) -> None:
         """Measure all codes for all sizes, or raise ValueError if none can be measured."""
@@ -129,20 +104,16 @@ class _Survey:
         with share_bar("measuring", len(pairs) * len(self.codes)) as show:
             for at, ((n, s), text) in enumerate(product(pairs, self.codes)):
                 self._measure(text, n, s, partial(show, at))
-                self.asked += [(n, s)] * (len(self.rows) - len(self.asked))
         self.notes += reasons(self._refused)
         if not self.rows:
             raise ValueError("nothing to measure: " + "; ".join(self.notes))
 
-    def _measure(
-        self, text: str, n: int, wanted: int, show: Callable[[float, float], object]
-    ) -> None:
+    def _measure(self, text: str, n: int, s: int, show: Callable[[float, float], object]) -> None:
         """Measure a code for one size; `show` is called with the dtypes done and all."""
         from ..stability import compare
 
-        what, s, kinds = self.what, wanted, len(self.dtypes)
+        what, kinds = self.what, len(self.dtypes)
         try:
-            s = self._tolerated(text, n, wanted)
             scheme = scheme_of(text, n, what.seed, s)
         except (ValueError, OverflowError) as error:
             self._refused[f"{text} at {n}/{s}"] = str(error)
@@ -166,19 +137,6 @@ class _Survey:
                 )
             except TypeError as error:  # the code has no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
-
-    def _tolerated(self, text: str, n: int, wanted: int) -> int:
-        """Return the stragglers that a code must tolerate to match the first code in --equal."""
-        from ..stability import matched
-
-        what, first = self.what, self.codes[0]
-        if what.equal == "stragglers" or text == first:
-            return wanted
-        try:
-            like, _ = scheme_of(first, n, what.seed, wanted)
-        except (ValueError, OverflowError) as error:
-            raise ValueError(f"--equal compares with {first}, which could not be made") from error
-        return matched(lambda s: scheme_of(text, n, what.seed, s)[0], like, wanted)
 
 
 def _sizes(what: Any) -> list[tuple[int, int]]:
@@ -235,8 +193,7 @@ _ERRORS = [
 def _show(rows: list[dict[str, Any]], what: Measured, trials: int, output: Tables) -> None:
     """Print costs once for all dtypes and patterns, and a table of errors for each of these."""
     of_code = groupby(rows, key=lambda row: [row[key] for key in ("code", "n", "stragglers")])
-    title = f"loads and messages; equal: {what.equal}"
-    output.table(title, _COSTS, [next(mine) for _, mine in of_code], several=True)
+    output.table("loads and messages", _COSTS, [next(mine) for _, mine in of_code], several=True)
     for kind, pattern in dict.fromkeys((row["dtype"], row["pattern"]) for row in rows):
         mine = [row for row in rows if (row["dtype"], row["pattern"]) == (kind, pattern)]
         title = f"{kind}, {pattern} stragglers; up to {trials} sets each, seed {what.seed}"

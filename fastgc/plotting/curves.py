@@ -14,36 +14,28 @@ from .._base.text import duration
 from ..codes import catalogue
 from ..training.history import APPROXIMATE, MISCLASSIFIED
 from .panels import (
-    COLOURS,
     WIDE,
     Line,
     Panel,
-    above,
-    legend_below,
-    new_figure,
     panel_figure,
     plain_decades,
-    plain_frame,
-    settings,
     shorten,
     spread,
     time_unit,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from ..delays import Fit
     from ..planning import Choice, Plan
     from ..planning.simulation import Simulation
     from ..sequential import Compared
-    from ..stability import CircleValues, StabilityRow, StabilityTracker
+    from ..stability import StabilityRow, StabilityTracker
     from ..training.history import History, Record
 
 __all__ = [
     "approximation_panels",
-    "circle_curves",
     "cost_curves",
     "error_curves",
     "fit_curves",
@@ -139,9 +131,7 @@ def _run_title(histories: Sequence[Any]) -> str:
     return "; ".join(filter(None, told.pop())) if len(told) == 1 else ""
 
 
-def stability_figure(
-    rows: Sequence[StabilityRow], sizes: Sequence[tuple[int, int]] | None = None
-) -> Figure:
+def stability_figure(rows: Sequence[StabilityRow]) -> Figure:
     """Draw relative errors of `fastgc.stability.compare` against sizes, with a line for each code.
 
     Each dtype and pattern has its axes. Lines are medians; bars reach up to the largest error.
@@ -150,21 +140,22 @@ def stability_figure(
     Parameters
     ----------
     rows : sequence of StabilityRow
-    sizes : sequence of pairs, optional
-        The place of each row on the horizontal axis: workers and stragglers. Default: ``(row.n,
-        row.stragglers)``.
     """
     if not rows:
         raise ValueError("nothing to draw: no code was measured")
-    at = [(row.n, row.stragglers) for row in rows] if sizes is None else list(sizes)
-    places, names = sorted(set(at)), list(dict.fromkeys(row.code for row in rows))
+    places = sorted({(row.n, row.stragglers) for row in rows})
+    names = list(dict.fromkeys(row.code for row in rows))
     panels = []
     for dtype, pattern in dict.fromkeys((row.dtype, row.pattern) for row in rows):
         lines = []
         for number, name in enumerate(names):
             mine = sorted(
-                (places.index(size), drawn_error(row.error), drawn_error(row.worst_error))
-                for size, row in zip(at, rows, strict=True)
+                (
+                    places.index((row.n, row.stragglers)),
+                    drawn_error(row.error),
+                    drawn_error(row.worst_error),
+                )
+                for row in rows
                 if (row.code, row.dtype, row.pattern) == (name, dtype, pattern)
             )
             if not mine:
@@ -186,41 +177,6 @@ def stability_figure(
         where = ax.get_yaxis_transform()
         ax.text(0.01, 5, "nothing left", transform=where, va="center", color="0.4")
     return figure
-
-
-def circle_curves(values: CircleValues) -> Axes:
-    """Draw the exact and the near-exact decoding vector around the circle, on a logarithmic axis.
-
-    Stragglers' places are shaded. The exact polynomial is 0 there and has gaps.
-
-    Parameters
-    ----------
-    values : CircleValues
-        The result of `fastgc.stability.circle_values`.
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    ax = new_figure().add_subplot()
-    place = np.arange(values.lost.size)
-    steps = np.diff(values.lost.astype(np.int8), prepend=0, append=0)
-    label = "stragglers"
-    for start, end in zip(np.flatnonzero(steps > 0), np.flatnonzero(steps < 0), strict=True):
-        ax.axvspan(start - 0.5, end - 0.5, color="0.9", zorder=0, label=label)
-        label = "_stragglers"
-    curves = (("exact vector", values.exact), ("near-exact vector", values.near_exact))
-    for (name, logs), colour, dash in zip(curves, COLOURS[1::-1], ("--", "-"), strict=False):
-        shown = np.where(np.isfinite(logs), logs, np.nan)
-        ax.plot(place, shown, dash, color=colour, label=name, zorder=above(dash))
-    ax.axhline(0, color="0.4", linewidth=settings()["axes.linewidth"], linestyle=":", zorder=1)
-    ax.set_xlim(-0.5, place.size - 0.5)
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.yaxis.set_major_formatter(lambda value, _: f"$10^{{{value:.0f}}}$")
-    ax.set_xlabel("place i on the circle")
-    ax.set_ylabel("n |p(α$^i$)|")
-    ax.set_title(f"n = {place.size}, s = {np.count_nonzero(values.lost)}", fontsize="medium")
-    plain_frame(ax)
-    legend_below(ax.figure, ncols=3)
-    return ax
 
 
 def tracking_curves(tracks: Mapping[str, StabilityTracker]) -> Figure:

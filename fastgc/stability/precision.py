@@ -12,32 +12,27 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import (
     Array,
-    Bools,
     Floats,
     Ints,
     as_array,
     at_least,
     check_dtype,
     check_integer,
-    check_workers,
     gradient_dtype_of,
     is_half,
     unit_roundoff,
 )
 from .._base.files import half_of_memory
-from ..codes import Code, ReedSolomon
+from ..codes import Code
 from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
-from ..kernels.near_exact import nearly_vanishing
 from ..kernels.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
 from ..numerics.least_squares import least_squares_gradient
 
 __all__ = [
-    "CircleValues",
     "MeasuredError",
     "amplification",
-    "circle_values",
     "error_bound",
     "measured_error",
 ]
@@ -234,76 +229,6 @@ def _gammas(counts: Ints, unit: float) -> Floats:
 
 def _gamma(count: float, unit: float) -> float:
     return count * unit / (1 - count * unit) if count * unit < 1 else math.inf
-
-
-class CircleValues(NamedTuple):
-    """Sizes of two polynomials p at the code's n roots of unity, in their order on the circle.
-
-    For survivors, ``p(alpha^i)`` is the coefficient a_i of a decoding vector; for stragglers, it is
-    what the gradient lacks. Adding up all n messages has 1/n everywhere.
-
-    Attributes
-    ----------
-    lost : (n,) bool array
-        The roots of stragglers.
-    exact : (n,) float64 array
-        Decimal logarithms of ``n |p|`` for the exact vector, which may be beyond float64; -Inf at
-        stragglers.
-    near_exact : (n,) float64 array
-        The same for the near-exact vector; rarely -Inf.
-    """
-
-    lost: Bools
-    exact: Floats
-    near_exact: Floats
-
-
-def circle_values(code: Code, stragglers: ArrayLike, dtype: DTypeLike = np.float64) -> CircleValues:
-    """The polynomials of the methods "locator" and "near-exact" at every root, for stragglers.
-
-    They are computed even if columns of B are alike, and the code has shorter exact vectors.
-
-    Parameters
-    ----------
-    code : Code
-        A `ReedSolomon` code of one cluster.
-    stragglers : integer array, or (n,) bool array
-        Silent workers, at most as many as the code tolerates.
-    dtype : numpy dtype
-        Dtype of the messages.
-
-    Returns
-    -------
-    CircleValues
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the code is not a `ReedSolomon` code or has several clusters, or if stragglers do not
-        exist, are named twice, or are more than it tolerates.
-    """
-    if not isinstance(code, ReedSolomon):
-        raise TypeError(f"only Reed-Solomon codes have polynomials on a circle, not {code!r}")
-    if code.scheme.clusters > 1:
-        raise ValueError(
-            f"{code!r} has {code.scheme.clusters} circles: give a code with clusters=1"
-        )
-    unit = unit_roundoff(check_dtype(dtype, halves=True))
-    silent = check_workers("stragglers", stragglers, code.n)
-    if silent.size and not 0 <= silent.min() <= silent.max() < code.n:
-        raise ValueError(f"stragglers must be in 0 .. n-1 = {code.n - 1}, not {silent.tolist()}")
-    if np.unique(silent).size < silent.size:
-        raise ValueError(f"stragglers must not be named twice: {silent.tolist()}")
-    if silent.size > code.stragglers:
-        raise ValueError(f"{silent.size} stragglers, but {code!r} tolerates {code.stragglers}")
-    lost = np.isin(code.scheme.rings()[0], silent)
-    turns = np.flatnonzero(lost)
-    apart = (np.arange(code.n)[:, None] - turns) % code.n
-    with np.errstate(divide="ignore"):
-        exact = np.log10(2 * np.sin(math.pi / code.n * apart)).sum(axis=1)
-        values = nearly_vanishing(turns, code.n, code.stragglers, unit)
-        near = np.log10(code.n * np.abs(values))
-    return CircleValues(lost, exact, near)
 
 
 # ------------------------------------------------------------------------- measured errors

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +22,6 @@ __all__ = [
     "PATTERNS",
     "StabilityRow",
     "compare",
-    "matched",
 ]
 
 PATTERNS = ("random", "late", "contiguous", "neighbouring", "adversarial")
@@ -106,7 +103,7 @@ def compare(
     """Measure what codes cost, and how much precision decoding loses.
 
     Every code has the same silent workers, and decodes from the messages of all others. Codes that
-    tolerate equally many stragglers may have different loads; `matched` finds codes of equal load.
+    tolerate equally many stragglers may have different loads.
 
     Parameters
     ----------
@@ -243,75 +240,3 @@ def _vector(code: Code, survivors: Ints, method: str, kind: np.dtype[Any]) -> Ar
         return code.decoding_vector(survivors, method, message_dtype=kind)
     except OverflowError:  # the vector is beyond float64
         return None
-
-
-def matched(make: Callable[[int], Code], reference: Code, stragglers: int | None = None) -> int:
-    """How many stragglers a code should tolerate to be comparable with a reference of equal load.
-
-    It is the largest number for which the code's load does not exceed the reference's. If several
-    numbers give the same load, it is the one nearest to the reference's.
-
-    Parameters
-    ----------
-    make : callable
-        Makes the code for s stragglers. It raises ValueError or OverflowError if there is none for
-        this s. Loads are assumed to grow with s.
-    reference : Code
-        The code to compare with.
-    stragglers : int, optional
-        The reference's number of stragglers. Default: as many as it tolerates.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If the load of every code exceeds the reference's.
-    TypeError
-        If `reference` is not a code.
-
-    Examples
-    --------
-    With 128 of 256 stragglers, two workers of a binary code compute everything; at the load of a
-    Reed-Solomon code, it tolerates one straggler less.
-
-    >>> import fastgc
-    >>> from fastgc.stability import matched
-    >>> rs = fastgc.ReedSolomon(256, stragglers=128)
-    >>> fastgc.BinaryCode(256, stragglers=128).load, rs.load
-    (256, 129)
-    >>> matched(lambda s: fastgc.BinaryCode(256, stragglers=s), rs)
-    127
-    """
-    if not isinstance(reference, Code):
-        raise TypeError(f"reference must be a code, not {reference!r}")
-    wanted = silent_workers(reference, stragglers)
-    why: Exception | None = None
-
-    @cache
-    def load(s: int) -> int | None:
-        nonlocal why
-        try:
-            return make(s).load
-        except (ValueError, OverflowError) as error:
-            why = error
-            return None
-
-    def nearest(s: int) -> int:
-        """The largest number up to s for which there is a code, or -1."""
-        return next((t for t in range(s, -1, -1) if load(t) is not None), -1)
-
-    def nearest_load(s: int) -> int:
-        return load(nearest(s)) or 0
-
-    every = range(reference.n)
-    if nearest(reference.n - 1) < 0:
-        raise ValueError(f"there is no such code for {reference.n} workers: {why}")
-    # By bisection: making a code for each s would take long.
-    s = nearest(bisect.bisect_right(every, reference.load, key=nearest_load) - 1)
-    if s < 0:
-        raise ValueError(f"no such code has a load of at most {reference.load}")
-    first = bisect.bisect_left(every, nearest_load(s), key=nearest_load)
-    return max(first, nearest(min(max(wanted, first), s)))

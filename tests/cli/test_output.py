@@ -122,7 +122,6 @@ OUTPUTS["fit"] = OUTPUTS["codes"]
 OUTPUTS["info"] = {"--json": "o.json"}
 OUTPUTS["simulate"] |= {"--timeline": "t.svg"}
 OUTPUTS["train"] |= {"--timeline": "t.svg", "--track": "t.jsonl", "second": "o-precision.svg"}
-OUTPUTS["stability"] |= {"--circle": "c.svg"}
 FAULTS = [
     (command, output, fault)
     for command, outputs in OUTPUTS.items()
@@ -155,8 +154,6 @@ def test_a_write_that_fails_takes_nothing_with_it(
     failing = outputs.get(output, "")
     call = ["info"] if command == "info" else small(command)
     call = ["rs" if each == "uncoded" else each for each in call]
-    if command == "stability":  # a circle is that of rs
-        call = ["rs" if each == "binary" else each for each in call]
     for option, name in outputs.items():
         call += [option, name] * (option != "second")
     for name in outputs.values():

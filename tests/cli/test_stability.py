@@ -3,7 +3,6 @@
 import csv
 
 import commands
-import numpy as np
 import pytest
 
 from fastgc import stability
@@ -59,46 +58,21 @@ def test_stability_tables():
     assert terminal.count(" µs ") == 4  # next to errors: it depends on the stragglers
 
 
-def test_stability_at_equal_load():
+def test_stability_says_what_cannot_be_measured():
     asked = "stability", "rs,rs-clustered,binary,fractional", "-n", "16/8", "--trials", "3"
-    asked += "--patterns", "random"
-    rows = commands.figures(*asked, "--equal", "load")
-    assert [(row["code"], row["stragglers"], row["load"]) for row in rows] == [
-        ("rs", 8, 9),
-        ("rs-clustered", 8, 9),
-        ("binary", 7, 8),
-        ("fractional", 7, 8),
-    ]
-    result = commands.done(*asked, "--equal", "load")
-    assert "loads and messages; equal: load" in result.stdout
+    result = commands.done(*asked, "--patterns", "random")
+    assert "loads and messages" in result.stdout
     assert result.stderr.count("one cluster, the same code as without clusters") == 1
-    assert "fractional at 16/8: " in commands.done(*asked).stderr  # none tolerates 8 stragglers
-    # Sizes that the first code does not have are reported.
-    asked = "stability", "fractional,rs", "-n", "16/4,16/3", "--trials", "2", "--equal", "load"
-    said = commands.done(*asked).stderr
-    assert "rs at 16/4: --equal compares with fractional, which could not" in said
+    assert "fractional at 16/8: " in result.stderr  # none tolerates 8 stragglers
     line = commands.refused("stability", "fractional", "-n", "16/4")
     assert line.startswith("fastgc: nothing to measure: fractional at 16/4: fractional")
 
 
-def test_stability_draws_vectors_around_the_circle(drawn):
-    asked = "stability", "rs", "-n", "16/4,12/2", "--trials", "1", "--patterns", "random"
-    result = commands.done(*asked, "--circle", "circle.svg")
-    assert "plot written to circle.svg" in result.stderr
-    axes = drawn["circle.svg"]
-    assert axes.get_title() == "n = 16, s = 4"  # the first size
-    code = catalogue.make("rs", 16, None, 4)
-    values = stability.circle_values(code, code.scheme.rings()[0][6:10])
-    heights = axes.lines[0].get_ydata()
-    np.testing.assert_array_equal(np.where(values.lost, -np.inf, heights), values.exact)
-
-
 def test_stability_plots_what_was_asked_for(drawn):
-    asked = "stability", "rs", "binary", "-n", "16/8", "--trials", "2", "--equal", "load"
+    asked = "stability", "rs", "binary", "-n", "16/8", "--trials", "2"
     commands.done(*asked, "--patterns", "random", "--dtype", "float32", "--plot", "errors.svg")
     [axes] = drawn["errors.svg"].axes
     assert axes.get_title() == "random stragglers, float32"
-    # A code made for fewer stragglers appears at the sizes of the first one.
     assert [each.get_text() for each in axes.get_xticklabels()] == ["16/8"]
 
 
@@ -111,10 +85,7 @@ def test_stability_plots_what_was_asked_for(drawn):
         (["", "-n", "16"], "name at least one code"),
         (["rs", "--patterns", ""], "at least one code, dtype and pattern"),
         (["rs", "--dtype", ""], "at least one code, dtype and pattern"),
-        (["rs", "--equal", "weight"], '--equal must be "stragglers" or "load"'),
-        (["rs", "--circle", "out.bmp"], "must end in .png"),
-        (["rs:clusters=2", "-n", "16/2", "--circle", "out.png"], "has 2 circles"),
-        (["binary", "-n", "16/4", "--circle", "out.png"], "only Reed-Solomon codes"),
+        (["rs", "--plot", "out.bmp"], "must end in .png"),
     ],
 )
 def test_stability_refuses_its_options(arguments, says):

@@ -14,7 +14,7 @@ from fastgc import plotting
 from fastgc._base import text as shown
 from fastgc.planning.simulation import simulate
 from fastgc.plotting.curves import drawn_error, leaves_out
-from fastgc.stability import StabilityRow, StabilityTracker, TrackedRound, circle_values
+from fastgc.stability import StabilityRow, StabilityTracker, TrackedRound
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -148,10 +148,6 @@ def test_stability_figure_has_the_errors():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8/1", "16/2", "32/4"]
     assert len({line.get_color() for line in ax.lines}) == 2
     assert [len(bars.get_segments()) for bars in ax.collections] == [3, 3]
-    # Texts are placed where the caller asks.
-    [ax] = plotting.stability_figure(rows[:2], [(9, 3), (9, 1)]).axes
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["9/1", "9/3"]
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1e-9, 1e-16])
     with pytest.raises(ValueError, match="nothing to draw"):
         plotting.stability_figure([])
 
@@ -178,39 +174,6 @@ def test_stability_figure_has_a_panel_for_each_pattern():
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figure.axes]
     assert list(colours[1]) == ["near"]
     assert colours[0]["near"] == colours[1]["near"] != colours[0]["exact"]
-
-
-def test_circle_curves():
-    code = fastgc.ReedSolomon(32, stragglers=8)
-    ring = code.scheme.rings()[0]
-    values = circle_values(code, [*ring[:3], *ring[10:12], ring[31]])
-    ax = plotting.circle_curves(values)
-    exact, near, zero = ax.lines
-    drawn = exact.get_ydata()
-    assert np.isnan(drawn[values.lost]).all()
-    np.testing.assert_array_equal(drawn[~values.lost], values.exact[~values.lost])
-    finite = np.isfinite(values.near_exact)  # the logarithm of a value that may vanish
-    np.testing.assert_array_equal(near.get_ydata()[finite], values.near_exact[finite])
-    assert finite[~values.lost].all()
-    shaded = [(p.get_x(), p.get_x() + p.get_width()) for p in ax.patches]
-    assert shaded == [(-0.5, 2.5), (9.5, 11.5), (30.5, 31.5)]
-    assert all(patch.get_zorder() < zero.get_zorder() for patch in ax.patches)
-    assert legend_of(ax.figure) == ["stragglers", "exact vector", "near-exact vector"]
-    assert ax.get_title() == "n = 32, s = 6"
-    assert ax.get_xlim() == (-0.5, 31.5)
-    assert (exact.get_linestyle(), near.get_linestyle()) == ("--", "-")
-    assert exact.get_color() != near.get_color()
-    assert exact.get_zorder() > near.get_zorder() > zero.get_zorder()
-    assert list(zero.get_ydata()) == [0, 0]
-    assert ax.yaxis.get_major_formatter()(-3.0) == "$10^{-3}$"
-    assert all(at == round(at) for at in ax.get_yticks())
-    [legend] = ax.figure.legends  # all entries side by side
-    ax.figure.canvas.draw()
-    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == 1
-    # Without stragglers, both vectors just add up.
-    both = circle_values(code, [])
-    np.testing.assert_allclose([both.exact, both.near_exact], 0, atol=1e-12)
-    assert not plotting.circle_curves(both).patches
 
 
 def test_tracking_curves_are_the_rounds():

@@ -315,53 +315,6 @@ def test_measured_error_of_tiny_and_huge_gradients(scale):
     assert 0 < found.scaled < found.relative < 1e-14
 
 
-@pytest.mark.parametrize("root", ["stable", 1, 3])
-@pytest.mark.parametrize(("n", "s"), [(1, 0), (7, 3), (16, 15), (41, 5)])
-@unstable
-def test_circle_values(n, s, root):
-    if root == 3 and n == 1:
-        pytest.skip("roots are below n")
-    code = ReedSolomon(n, stragglers=s, root=root)
-    ring = code.scheme.rings()[0]
-    lost = np.random.default_rng(n).permutation(n)[:s]
-    values = stability.circle_values(code, lost)
-    assert np.flatnonzero(values.lost).tolist() == np.flatnonzero(np.isin(ring, lost)).tolist()
-    assert (values.exact[values.lost] == -np.inf).all()
-    heard = ring[~values.lost]  # in the order of the circle
-    for found, method in ((values.exact, "locator"), (values.near_exact, "near-exact")):
-        size = np.abs(code.decoding_vector(heard, method))
-        np.testing.assert_allclose(found[~values.lost], np.log10(n * size), atol=1e-9)
-    missing = 10 ** values.near_exact[values.lost]  # left out, in units of 1/n
-    assert (missing < 1e-8).all()
-    mask = np.isin(np.arange(n), lost)
-    for one, other in zip(values, stability.circle_values(code, mask), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_circle_values_of_less_precision_are_shorter():
-    code = ReedSolomon(64, stragglers=16)
-    neighbours = code.scheme.rings()[0][:16]
-    fine, coarse = (stability.circle_values(code, neighbours, t) for t in ("f8", "f4"))
-    np.testing.assert_array_equal(fine.exact, coarse.exact)
-    assert coarse.near_exact[~fine.lost].max() < fine.near_exact[~fine.lost].max() - 1
-    assert coarse.near_exact[fine.lost].max() > fine.near_exact[fine.lost].max() + 3
-
-
-@pytest.mark.parametrize(
-    ("code", "stragglers", "error", "says"),
-    [
-        (BinaryCode(6, stragglers=1), [0], TypeError, "only Reed-Solomon codes"),
-        (ReedSolomon(12, stragglers=2, clusters=2), [0], ValueError, "has 2 circles"),
-        (ReedSolomon(12, stragglers=2), [0, 1, 2], ValueError, "3 stragglers, .* tolerates 2"),
-        (ReedSolomon(12, stragglers=2), [-1], ValueError, "stragglers must be in 0 .. n-1 = 11"),
-        (ReedSolomon(12, stragglers=2), [3, 3], ValueError, "must not be named twice"),
-    ],
-)
-def test_circle_values_refuses(code, stragglers, error, says):
-    with pytest.raises(error, match=says):
-        stability.circle_values(code, stragglers)
-
-
 def test_relative_error_beyond_float64():
     exact = exact_sum(np.array([[1.0], [2.0**-60]]))
     assert relative_error(np.array([1.0]), exact) == 2.0**-60

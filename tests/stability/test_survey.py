@@ -1,6 +1,5 @@
 """Comparisons of codes, and codes of equal load."""
 
-import contextlib
 import math
 
 import numpy as np
@@ -147,55 +146,6 @@ def test_compare_windows(pattern, sets):
         at = [expected.index(each) for each in code.seen]
         assert at == sorted(at)
         assert len(at) == 7
-
-
-@pytest.mark.parametrize("n", [7, 12])
-def test_matched_against_all_numbers_of_stragglers(n):
-    families = {
-        "rs": lambda s: ReedSolomon(n, stragglers=s),
-        "binary": lambda s: BinaryCode(n, stragglers=s),
-        "fractional": lambda s: fastgc.FractionalRepetition(n, stragglers=s),
-    }
-    for make in families.values():
-        made = {}
-        for s in range(n):
-            with contextlib.suppress(ValueError):
-                made[s] = make(s).load
-        for first in families.values():
-            for s in (1, 3):
-                try:
-                    reference = first(s)
-                except ValueError:
-                    continue
-                good = {t: load for t, load in made.items() if load <= reference.load}
-                if not good:
-                    with pytest.raises(ValueError, match="no such code has a load of at most"):
-                        stability.matched(make, reference, s)
-                    continue
-                alike = [t for t, load in good.items() if load == max(good.values())]
-                # Of two that are equally near, the smaller.
-                wanted = min(alike, key=lambda t: (abs(t - s), t))
-                assert stability.matched(make, reference, s) == wanted
-
-
-def test_matched_where_the_last_number_alone_is_left():
-    def make(s):
-        if s < 6:
-            raise ValueError(s)
-        return fastgc.FractionalRepetition(7, stragglers=s)
-
-    assert stability.matched(make, ReedSolomon(7, stragglers=6)) == 6
-    assert stability.matched(lambda s: Uncoded(7 if s == 0 else -1), Uncoded(7)) == 0
-
-
-def test_matched_refuses():
-    reference = ReedSolomon(6, stragglers=1)
-    with pytest.raises(ValueError, match=r"no such code for 6 workers: .*stragglers"):
-        stability.matched(lambda s: BinaryCode(6, stragglers=s + 6), reference)
-    with pytest.raises(ValueError, match="no such code has a load of at most 1"):
-        stability.matched(lambda s: BinaryCode(6, stragglers=max(s, 2)), Uncoded(6))
-    with pytest.raises(TypeError, match="reference must be a code, not 6"):
-        stability.matched(lambda s: BinaryCode(6, stragglers=s), 6)
 
 
 @pytest.mark.parametrize(
