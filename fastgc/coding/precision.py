@@ -53,6 +53,8 @@ class Rows(Protocol):
     @property
     def load(self) -> int: ...
     @property
+    def loads(self) -> Ints: ...
+    @property
     def is_complex(self) -> bool: ...
     @property
     def layout(self) -> Layout: ...
@@ -93,6 +95,12 @@ class Precision:
         with np.errstate(over="ignore"):
             norms = [float(np.sum(np.abs(values) ** 2)) for _, values in self.scheme.message_rows()]
         return np.array(norms) / self.scheme.k
+
+    @cached_property
+    def terms(self) -> Floats:
+        """Number of partial gradients in each message; those of a worker hold equally many."""
+        held: Floats = self.scheme.loads / np.array(self.scheme.messages.counts)
+        return np.maximum(held, 1.0)[self.scheme.messages.workers]
 
     @cached_property
     def unevenness(self) -> float:

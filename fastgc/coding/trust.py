@@ -155,6 +155,8 @@ class Energies(NamedTuple):
         The same for `partials`, as workers told them; NaN if unknown.
     lost : float
         The square of what underflow lost.
+    apart : float
+        How much less `inside` would be, as it was told, if the terms of each message were equal.
     """
 
     messages: Floats
@@ -162,6 +164,7 @@ class Energies(NamedTuple):
     partials: Floats | None = None
     inside: float = math.nan
     lost: float = 0.0
+    apart: float = 0.0
 
     @property
     def told(self) -> bool:
@@ -236,12 +239,12 @@ def _partial_sums(energies: Energies, added: float, unit: float) -> float:
     Terms that cancel have no common part: their sums are taken to be random.
 
     If terms are equal, so are the roundings of sums of the same exponent, which then add up like
-    the sums. Whether they are is known as far as the message's norm is.
+    the sums. Whether they are is known as far as norms and energies are.
     """
     common = max(energies.amplified - energies.inside, 0.0) * added / max(added - 1, 1.0)
     random = max(energies.inside - common / max(added, 1.0), 0.0)
     squared = common * (added / 3 + 1) + random * (added / 2 + 1)
-    if random <= unit * common:
+    if energies.apart <= unit * energies.amplified:
         squared += common * added**2 / 3
     return squared
 
@@ -319,6 +322,8 @@ def trust_of_sums(
     )
     squares = np.abs(vector) ** 2
     spread = _total(scheme, survivors, squares * norms)
+    alike = squares * norms / scheme.precision.terms[survivors]
+    apart = _total(scheme, survivors, squares * energies) - _total(scheme, survivors, alike)
     if not zero:  # squares below the normal range may be lost
         least = least_number(np.dtype(np.float64)) * scheme.load * form.message_size
         energies = energies + least
@@ -333,6 +338,7 @@ def trust_of_sums(
         np.where(np.isnan(energies), norms, energies) / size,
         inside / size,
         _underflow(scheme, form, float(squares.sum()), squares.size) / size,
+        apart / size,
     )
     return trust_of(scheme, vector, survivors, form, relative)
 

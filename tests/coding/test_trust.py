@@ -520,6 +520,23 @@ def test_streamed_sums_of_alike_gradients_err_by_no_more_than_trust_says(
         assert rnd.trust().relative_error < 1e-3
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-155])
+@pytest.mark.parametrize("flushes", [False, True])
+def test_roundings_of_equal_terms_add_up(flushes, size):
+    """Also if their squares underflow, or messages hold more or less than others."""
+    code, rng = BinaryCode(7, 20_000, stragglers=2), np.random.default_rng(0)
+    g = np.tile(size * rng.standard_normal(20), (20_000, 1))
+    rnd = code.round(20)
+    for worker in range(7):
+        with flushing(flushes):
+            message, energy = streamed(code, worker, g)
+        rnd.receive(worker, message, energy=energy)
+    truth = 20_000 * g[0].astype(np.longdouble)
+    error = np.linalg.norm(((rnd.gradient() - truth) / size).astype(float))
+    error /= np.linalg.norm((truth / size).astype(float))
+    assert error <= 10 * rnd.trust().relative_error <= 1e-10
+
+
 def test_residual_is_the_expected_error():
     """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
