@@ -147,7 +147,7 @@ FGC_KINDS(ADD_ROW)
 
 /* A projection has at most so many pieces, whose sums fit the stack. Each is whole rows. */
 enum { PROJECTED = 64, SUMS = 1 + 2 * FGC_SIDE * FGC_SIDE };
-_Static_assert(GRAIN % FGC_ROW == 0, "a piece would cut a row");
+_Static_assert(LEAST_OF_VECTORS % (2 * FGC_ROW) == 0, "a piece would cut a block");
 
 typedef struct {
     const void *x;
@@ -173,11 +173,10 @@ typedef struct {
                               int paired, double *out)                                                       \
     {                                                                                                        \
         double sum[PROJECTED * SUMS];                                                                        \
-        const int64_t part = part_of(len, LEAST_OF_SUMS);                                                    \
-        const int64_t least = up_to(GRAIN, (len + PROJECTED - 1) / PROJECTED);                               \
-        projection it = {x, len, part > least ? part : least, left, right, paired, sum};                     \
+        const int64_t part = up_to(LEAST_OF_VECTORS, (len + PROJECTED - 1) / PROJECTED);                     \
+        projection it = {x, len, part, left, right, paired, sum};                                            \
         const int pieces = pieces_of(len, it.part);                                                          \
-        fgc_pool_run(project_pieces_##kind, &it, pieces, len / 1024 * 300);                                  \
+        fgc_pool_run(project_pieces_##kind, &it, pieces, len / 1024 * 200);                                  \
         for (int i = 0; i < (1 + paired) * FGC_SIDE * FGC_SIDE; i++) {                                       \
             out[i] = 0;                                                                                      \
             for (int piece = 0; piece < pieces; piece++)                                                     \

@@ -160,9 +160,10 @@ IN_ROW, PARTS = ROW // 2, 64
 class Projection:
     """Inner products of messages with SIDE^2 random vectors, in one pass over each message.
 
-    A message is cut into rows of `ROW` elements: a matrix M. Its projections are ``U M W``, where
-    U and W are random matrices of SIDE rows and columns. Their entries are distributed uniformly,
-    with mean square 1. `renew` draws them; so each vector is an outer product.
+    A message is cut into rows of `ROW` elements (csrc/kernels.def says how): a matrix M. Its
+    projections are ``U M W``, where U and W are random matrices of SIDE rows and columns. Their
+    entries are distributed uniformly, with mean square 1. `renew` draws them; so each vector is an
+    outer product.
 
     With `paired` two reals stand for a complex number, as in codes with complex coefficients. The
     source of the entries, `rng`, has a secret seed by default.
@@ -182,7 +183,7 @@ class Projection:
     def __init__(self, form: Format, paired: bool, rng: np.random.Generator | None = None) -> None:
         self._real = real = np.empty(0, form.message_dtype).real.dtype
         size = form.message_size * form.message_dtype.itemsize // real.itemsize
-        rows, eights = -(-size // ROW), -(-min(size, ROW) // 8)
+        rows, eights = -(-size // (2 * ROW)) * 2, -(-min(size, 2 * ROW) // 16)
         # `right` begins at a cache line. Else most vectors cross lines: 1.3 to 1.9 times the time.
         room = np.empty(eights * SIDE * 8 + 8)
         right = room[-(address(room) // 8) % 8 :][: eights * SIDE * 8].reshape(eights, SIDE, 8)
@@ -200,14 +201,11 @@ class Projection:
     def renew(self) -> None:
         """Draw other vectors."""
         left, right, paired = self.numbers
-        random = self._rng.random
-        random(out=left)
-        right[:] = (
-            random((*right.shape[:2], 4)).repeat(2, axis=2) if paired else random(right.shape)
-        )
-        for drawn, unit in ((left, 1.0), (right, self.unit)):
-            drawn -= 0.5
-            drawn *= 2 * math.sqrt(3) * unit
+        for numbers, alike, unit in ((left, 1, 1.0), (right, 1 + paired, self.unit)):
+            each = numbers.reshape(-1, alike)
+            # 32 random bits for each, in half the time of numbers between 0 and 1.
+            drawn = np.frombuffer(self._rng.bytes(4 * len(each)), np.int32).reshape(-1, 1)
+            np.multiply(drawn, 2.0**-31 * math.sqrt(3) * unit, out=each)
 
     def norms(self, squares: Floats, messages: list[Array]) -> Floats:
         """Return messages' norms, from their sums of squares unless these over- or underflow."""

@@ -258,7 +258,8 @@ def of_groups(terms: float) -> float:
 class Projecting(NamedTuple):
     """Random numbers, of which projections are made: see csrc/kernels.def.
 
-    A message is cut into rows of `ROW` reals: a matrix M. Its projections are U M W.
+    A message is cut into blocks of two rows of `ROW` reals, which take turns by eights: a matrix M.
+    Its projections are U M W.
 
     Attributes
     ----------

@@ -124,17 +124,18 @@ def test_projections(dtype, length, paired):
     """As the definition says, and by any number of threads."""
     rng = np.random.default_rng(length)
     length += length % 2 * paired
-    rows, eights = -(-length // ROW), -(-min(length, ROW) // 8)
+    blocks, eights = -(-length // (2 * ROW)), -(-min(length, 2 * ROW) // 16)
     right = rng.standard_normal((eights, SIDE, 4 if paired else 8)).repeat(1 + paired, axis=2)
-    project = Projecting(rng.standard_normal((rows, SIDE)), right, paired)
+    project = Projecting(rng.standard_normal((2 * blocks, SIDE)), right, paired)
     sent = rng.standard_normal((2, length)).astype(dtype)
     taken = Arrivals(Rows(2, length, np.dtype(dtype)), np.full(2, -1), None, project)
     for number in (1, 0):
         assert take(taken, number, sent[number]) == Status.TOO_FEW
     W = project.right.swapaxes(1, 2).reshape(-1, SIDE)
-    padded = np.zeros((2, rows * len(W)))
+    padded = np.zeros((2, 2 * blocks * len(W)))
     padded[:, :length] = sent[::-1]
-    M = padded.reshape(2, rows, len(W))
+    # Two rows take turns by eights.
+    M = padded.reshape(2, blocks, eights, 2, 8).swapaxes(2, 3).reshape(2, 2 * blocks, len(W))
     if paired:
         M, W = M.view(complex), W[::2]
     wanted = (project.left.T @ M @ W).reshape(2, SIDE**2)
