@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .._base.arrays import Array
-from . import shares
+from . import exact, shares
 from .audit import SKETCH, Version, differ
 from .member import Member, View
 
@@ -47,6 +47,17 @@ class Heads:
         """The names of their lives."""
         return [f"{int(each):012x}" for each in self.of("life")]
 
+    def exponents(self) -> list[int | None]:
+        """Return the units of exact sums, as `exact.exponent_of` has them; None: not finite."""
+        terms = max(1, int(self.of("units").max()))
+        tops = [float(self.of(name).max()) for name in TOPS]
+        return [exact.exponent_of(top, terms) if np.isfinite(top) else None for top in tops]
+
+    @property
+    def places(self) -> int:
+        """How many places were dealt out: those of the batch, or shares of it."""
+        return int(self.of("units").max() or self.of("batch").max())
+
     def sums(self) -> list[float]:
         """Return the loss and further sums of the whole batch."""
         begin, count = len(NAMES), 1 + int(self.of("sums").max())
@@ -59,6 +70,10 @@ class Heads:
         told = self.rows[:, begin : begin + 2 * PARTS].astype(np.int64)
         pairs = told.reshape(len(self.rows), -1, 2).tolist()
         return [[(a, b) for a, b in row if b > a] for row in pairs]
+
+    def lengths(self) -> list[int]:
+        """Return how many places of the batch each rank has computed."""
+        return [shares.length(each) for each in self.parts()]
 
     def doubted(self) -> tuple[tuple[int, int], list[Version]] | None:
         """Return the first share of which ranks have different gradients, and who has which."""
@@ -74,30 +89,26 @@ class Heads:
         return None
 
 
-class Layout:
-    """What the last sum of a view consisted of."""
+class Result:
+    """A sum, and what ranks told with it: with it, a rank that lacks it can go on.
 
-    def __init__(self, view: View, used: Array, payload: torch.Tensor) -> None:
-        self.view, self.used = view, used
-        self.size, self.dtype = len(payload), payload.dtype
+    `view` is the view in which this rank took part in it, None if it got it from another one.
+    """
 
-    def suits(self, heads: Heads) -> bool:
-        """Whether a sum that went round with `heads` is that of a whole batch."""
+    def __init__(self, heads: Heads, payload: torch.Tensor, view: View | None = None) -> None:
+        self.heads, self.payload, self.view = heads, payload, view
+
+    def is_like(self, heads: Heads) -> bool:
+        """Whether a sum of this layout and in these units, of what `heads` tell, is whole."""
         if not ((heads.of("kind") == SUM) & (heads.of("rides") > 0)).all():
             return False
         for name in _ALIKE:
             told = heads.of(name)[heads.of(name) >= 0]
             if (told[1:] != told[:-1]).any():
                 return False
-        counted, free = shares.settle(int(heads.of("batch")[0]), heads.parts())
-        return all(counted) and not free and bool((heads.used == self.used).all())
-
-
-class Result:
-    """A sum, and what ranks told before it: with it, a rank that lacks it can go on."""
-
-    def __init__(self, heads: Heads, payload: torch.Tensor) -> None:
-        self.heads, self.payload = heads, payload
+        counted, free = shares.settle(heads.places, heads.parts())
+        same = bool((heads.used == self.heads.used).all())
+        return all(counted) and not free and same and heads.exponents() == self.heads.exponents()
 
     @classmethod
     def copied(

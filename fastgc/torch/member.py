@@ -30,7 +30,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed
@@ -130,6 +130,16 @@ class Member:
             finally:
                 self._waits = False
 
+    def give_up(self, view: View, *message: Any) -> NoReturn:
+        """Wait for the next view: raise BrokenViewError, and tell the coordinator a message."""
+        with self._changed:
+            self._waits = True  # until it computes again
+            if self.view is view:
+                self.view = None
+        if message:
+            self.say(*message)
+        raise BrokenViewError
+
     def do(
         self, view: View, start: Callable[[Group], Any], then: Callable[[], None] | None = None
     ) -> None:
@@ -150,9 +160,8 @@ class Member:
                 late = not self._done(view, start(view.group))
             if not late and then is not None:
                 then()
-        except RuntimeError as error:  # gloo's
-            self._broken(view, False)
-            raise BrokenViewError from error
+        except RuntimeError:  # gloo's
+            self.give_up(view, "broken", view.number, False)
         finally:
             with self._changed:
                 self._waits |= late
@@ -160,16 +169,7 @@ class Member:
                 if self._owes:
                     self._answer()
         if late:
-            self._broken(view, True)
-            raise BrokenViewError
-
-    def _broken(self, view: View, late: bool) -> None:
-        """Tell that a view is broken, and wait for the next one."""
-        with self._changed:
-            self._waits = True  # until it computes again
-            if self.view is view:
-                self.view = None
-        self.say("broken", view.number, late)
+            self.give_up(view, "broken", view.number, True)
 
     def _done(self, view: View, work: Any) -> bool:
         """Wait until a collective is done; return False if it is late, or the view has changed.

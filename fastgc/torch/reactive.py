@@ -25,7 +25,6 @@ from .heads import (
     SUM,
     WIDTH,
     Heads,
-    Layout,
     Result,
     compare,
 )
@@ -127,8 +126,10 @@ class ReactiveDataParallel:
     ``(j + 1) * size // K`` of a batch are share j. It is computed in one call of `compute`, from
     the buffers of the step's start, with random numbers of torch, NumPy and random that follow from
     (seed, step, number of the call of `backward`, j). Gradients, buffers and losses of shares are
-    rounded to integers of 64 bits in a common unit, at most 2^-(62 - ceil(log2 K)) of the largest
-    modulus, whose sum is exact. So one rank or four, with deaths or without, have the same weights
+    rounded to integers of 64 bits in a common unit, whose sum is exact: each is off by at most
+    2^-(55 - ceil(log2 K)) of the largest modulus, from which the unit follows. Ranks add in the
+    unit of the last step, and once more, in the right one, if moduli have left its range (a factor
+    of 256). So one rank or four, with deaths or without, have the same weights
     to the last bit, on one kind of processor and with one number of threads for each rank
     (``torch.set_num_threads``). A rank computes whole shares: take K several times as large as the
     number of ranks. It keeps the gradient of each until the sum. If an element of a share's
@@ -177,13 +178,11 @@ class ReactiveDataParallel:
         self._inside = False  # whether a step's body runs
         self._admits = False  # whether newcomers enter before the next step
         self._watch = _WATCHED  # further steps that compare all parameters
-        self._known = _Known([], [], [])
+        self._last: Heads | None = None  # what ranks told with the last sum
         self._seconds: list[float] = []  # of the last steps
         self._begun = 0.0
         self._same = b""  # of the state that this newcomer has got: what a step has not changed
         self._tried: int | None = None  # the step in which losses were tried
-        self._kept: Result | None = None  # of the last sum, for ranks that lack it
-        self._ahead: Layout | None = None  # of the last sum in a view: the next is like it
         place = find(store, rank, ranks)
         self._server = place.server
         self._member = Member(place.address, place.run, place.rank, place.ranks, hang, replace)
@@ -292,7 +291,10 @@ class ReactiveDataParallel:
             if self._tried in (None, self.step):
                 self._tried = self.step
                 turn.check_sum()
-            result = turn.alone(len(self._known[0]) + 1) if self.alone else self._summed(turn)
+            if self.alone:
+                result = turn.alone(1 + len(self._last.rows) if self._last else 1)
+            else:
+                result = self._in_view(functools.partial(self._sum, turn))
         except BaseException:
             turn.give_back()
             raise
@@ -341,8 +343,9 @@ class ReactiveDataParallel:
             self._member.say("busy", False)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the step and the shares, to save with modules and optimizers."""
-        return {"step": self.step + self._inside, "known": tuple(self._known)}
+        """Return the step, shares and seed, to save with modules and optimizers."""
+        replica = self._replica
+        return {"step": self.step + self._inside, "shares": replica.units, "seed": replica.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on at the step that `state_dict` returned: on all ranks, before `steps`."""
@@ -389,30 +392,31 @@ class ReactiveDataParallel:
         self._serve_states()
         if not (self._fresh or self._admits):
             return
-        member.boundary, after = True, 0
+        member.boundary = True
+        self._in_view(self._pass)
+        self._admits = False
+
+    def _in_view(self, work: Callable[[View], Any]) -> Any:
+        """Return what ``work(view)`` returns; again if that is None, or if the view breaks."""
         while True:
-            try:
-                view = member.there(after)
-                heads = self._exchange(view, BOUNDARY)
-                if self._has_left(view, heads):
-                    after = view.number
-                    continue
-                if self._at_odds(view, heads) is not None:
-                    continue
-                fresh = heads.of("fresh") > 0
-                if fresh.all():
-                    self._begin(view, heads)
-                elif fresh.any():
-                    self._hand_over(view, fresh)
-                elif heads.of("admits").any() and (heads.of("kind") == BOUNDARY).all():
-                    member.say("boundary", view.number)
-                    after = view.number
-                    continue
-                member.pass_boundary(view)
-                self._admits = False
-                return
-            except BrokenViewError:
-                continue
+            with contextlib.suppress(BrokenViewError):
+                if (found := work(self._member.there())) is not None:
+                    return found
+
+    def _pass(self, view: View) -> bool | None:
+        heads = self._tell(view, BOUNDARY)[0]
+        self._check_left(view, heads)
+        if self._at_odds(view, heads) is not None:
+            return None
+        fresh = heads.of("fresh") > 0
+        if fresh.all():
+            self._begin(view, heads)
+        elif fresh.any():
+            self._hand_over(view, fresh)
+        elif heads.of("admits").any() and (heads.of("kind") == BOUNDARY).all():
+            self._member.give_up(view, "boundary", view.number)
+        self._member.pass_boundary(view)
+        return True
 
     def _begin(self, view: View, heads: Heads) -> None:
         """All ranks begin: compare what they begin with."""
@@ -435,16 +439,14 @@ class ReactiveDataParallel:
                 with self._member.accept(view.number, self._member.hang) as line:
                     self._load(handover.receive(line, self._whole_state(), self._same))
             except OSError:
-                self._member.say("broken", view.number, False)
-                raise BrokenViewError from None
+                self._member.give_up(view, "broken", view.number, False)
             self._fresh = False
             self._member.hold()
         elif view.slot == source:
             for slot in np.flatnonzero(fresh):
                 _, name, address = view.lives[slot]
                 if not self._send_state(name, address, view.number):  # so that nobody waits for it
-                    self._member.say("broken", view.number, False)
-                    raise BrokenViewError
+                    self._member.give_up(view, "broken", view.number, False)
         self._watch = _WATCHED
 
     def _serve_states(self) -> None:
@@ -466,7 +468,7 @@ class ReactiveDataParallel:
     def _whole_state(self) -> dict[str, Any]:
         return {
             "states": [each.state_dict() for each in (*self._replica.modules, *self._state)],
-            "rdp": {"step": self.step, "at": self._member.at, "known": tuple(self._known)},
+            "rdp": {"step": self.step, "at": self._member.at, "last": self._last},
         }
 
     def _load(self, whole: dict[str, Any]) -> None:
@@ -475,8 +477,7 @@ class ReactiveDataParallel:
         ):
             each.load_state_dict(state)
         own = whole["rdp"]
-        self._replica.step, self._member.at = own["step"], own["at"]
-        self._known = _Known(*own["known"])
+        self._replica.step, self._member.at, self._last = own["step"], own["at"], own["last"]
 
     def _rehearse(self, until: int) -> Iterator[int]:
         """Get the state, and try a step alone: what is compiled or loaded first takes long."""
@@ -498,77 +499,65 @@ class ReactiveDataParallel:
 
     def _leave(self) -> None:
         """Tell the others that this rank leaves; wait until all have the last sum."""
-        while True:
-            try:
-                view = self._member.there()
-                heads = self._exchange(view, LEAVE)
-                if self._at_odds(view, heads) is not None:
-                    continue
-                if (heads.of("kind")[heads.of("fresh") == 0] == LEAVE).all():
-                    self._member.finish(self.step)
-                else:
-                    self._member.say("bye", self.step, "its loop has ended")
-                return
-            except BrokenViewError:
-                continue
-            except FinishedError:
-                return
+
+        def part(view: View) -> bool | None:
+            heads = self._tell(view, LEAVE)[0]
+            if self._at_odds(view, heads) is not None:
+                return None
+            if (heads.of("kind")[heads.of("fresh") == 0] == LEAVE).all():
+                self._member.finish(self.step)
+            else:
+                self._member.say("bye", self.step, "its loop has ended")
+            return True
+
+        with contextlib.suppress(FinishedError):
+            self._in_view(part)
 
     # -------------------------------------------------------------------------------------- sums
 
-    def _summed(self, turn: Turn) -> Any:
+    def _sum(self, turn: Turn, view: View) -> Any:
         """Compute this rank's share, and sum: what nobody has is computed by those who are left."""
-        member, after = self._member, 0
-        while True:
-            try:
-                view = member.there(after)
-                if turn.unplanned:
-                    plan = self._plan(view, turn.units)
-                    turn.checked = self._checks()
-                    turn.add(plan[view.slot])
-                    next_share = plan[(view.slot + 1) % len(plan)]
-                    if turn.checked and len(plan) > 1 and next_share:
-                        turn.audit(next_share[0])
-                heads, result = self._tell(view, SUM, turn)
-                if result is not None:
-                    return turn.take(result)
-                if self._has_left(view, heads):
-                    after = view.number
-                    continue
-                if (taken := self._at_odds(view, heads, turn)) is not None:
-                    if taken:
-                        return turn.take(self._kept)
-                    continue
-                if (heads.of("kind") != SUM).any():
-                    continue
-                self._check(view, heads)
-                if (doubted := heads.doubted()) is not None:
-                    if self._decide(view, turn, *doubted):
-                        after = view.number
-                    continue
-                had = heads.parts()
-                counted, free = shares.settle(turn.units, had)
-                if not counted[view.slot]:
-                    turn.discard()
-                if free or not all(counted):
-                    size, paces = shares.length(free), heads.of("pace").tolist()
-                    more = shares.counts(size, paces, self._replica.least)
-                    turn.add(shares.cut(more, free)[view.slot])
-                    continue
-                result = Result(heads, turn.payload(heads))
-                member.sum(view, result.payload, functools.partial(self._count, result, view))
-                return turn.take(result)
-            except BrokenViewError:
-                continue
+        if turn.unplanned:
+            plan = self._plan(view, turn.units)
+            turn.checked = bool(self._every) and self.step % self._every == self._every - 1
+            turn.add(plan[view.slot])
+            next_share = plan[(view.slot + 1) % len(plan)]
+            if turn.checked and len(plan) > 1 and next_share:
+                turn.audit(next_share[0])
+        heads, result = self._tell(view, SUM, turn)
+        if result is not None:
+            return turn.take(result)
+        self._check_left(view, heads)
+        if (lacked := self._at_odds(view, heads)) is not None:
+            return turn.take(self._kept) if lacked else None
+        if (heads.of("kind") != SUM).any():
+            return None
+        self._check(view, heads)
+        if (doubted := heads.doubted()) is not None:
+            self._decide(view, turn, *doubted)
+            return None
+        counted, free = shares.settle(turn.units, heads.parts())
+        if not counted[view.slot]:
+            turn.discard()
+        if free or not all(counted):
+            size, paces = shares.length(free), heads.of("pace").tolist()
+            more = shares.counts(size, paces, self._replica.least)
+            turn.add(shares.cut(more, free)[view.slot])
+            return None
+        result = Result(heads, self._replica.room(*turn.layout(heads)), view)
+        turn.fill(result.payload, heads)
+        self._member.sum(view, result.payload, functools.partial(self._count, result))
+        return turn.take(result)
 
-    def _checks(self) -> bool:
-        """Whether ranks compute each other's shares in this step."""
-        return bool(self._every) and self.step % self._every == self._every - 1
+    @property
+    def _kept(self) -> Result:
+        assert self._replica.kept is not None
+        return self._replica.kept
 
     def _decide(
         self, view: View, turn: Turn, share: tuple[int, int], versions: list[Version]
-    ) -> bool:
-        """Find out who of those who computed a share differently errs; return whether one leaves.
+    ) -> None:
+        """Find out who of those who computed a share differently errs: that one leaves.
 
         All ranks see the same versions, so all decide the same.
         """
@@ -578,7 +567,7 @@ class ReactiveDataParallel:
         if len(versions) == 2 and others:
             if view.slot == others[0]:
                 turn.audit(share)
-            return False
+            return
         if len(versions) == 2:
             raise RuntimeError(f"{what}: one of them errs, and a third one would tell which")
         wrong = outvoted(versions)
@@ -589,33 +578,33 @@ class ReactiveDataParallel:
                 what,
             )
             turn.settled = True
-            return False
+            return
         if wrong == view.slot:
             told = f"it computed a wrong gradient in step {self.step}: two others agree on another"
             self._member.say("bye", self.step, told)
             raise LeftOutError(f"rank {self.rank} has left: {told}")
-        return True
+        self._member.give_up(view)
 
-    def _count(self, result: Result, view: View | None = None) -> None:
+    def _count(self, result: Result) -> None:
         """A sum is known to this rank; to all of a view, if it was made in it."""
-        if view is not None and not self._replica.units:
-            self._ahead = Layout(view, result.heads.used, result.payload)
-        self._kept, self._replica.kept = result, result.payload
+        self._replica.kept, self._last = result, result.heads
         self._member.at += 1
         heads = result.heads
         self._admits |= bool(heads.of("admits").any())
-        had = [shares.length(each) for each in heads.parts()]
-        self._known = _Known(heads.names, heads.of("pace").tolist(), had)
         if self._times is not None:
-            self._times.add(heads.ranks, heads.of("seconds").tolist(), had)
+            self._times.add(heads.ranks, heads.of("seconds").tolist(), heads.lengths())
 
     def _plan(self, view: View, size: int) -> list[shares.Intervals]:
-        """Deal a batch out to the ranks of a view."""
-        names = [each[1] for each in view.lives]
-        dealt = shares.steady(size, *self._known.of(names), self._replica.least)
+        """Deal a batch out to the ranks of a view, by the paces and shares of the last sum."""
+        names, paces, before = [each[1] for each in view.lives], {}, None
+        if self._last is not None:
+            paces = dict(zip(self._last.names, self._last.of("pace").tolist(), strict=True))
+            before = self._last.lengths() if names == self._last.names else None
+        known = [paces.get(name, 0.0) for name in names]
+        dealt = shares.steady(size, known, before, self._replica.least)
         return shares.cut(dealt, [(0, size)])
 
-    def _at_odds(self, view: View, heads: Heads, turn: Turn | None = None) -> bool | None:
+    def _at_odds(self, view: View, heads: Heads) -> bool | None:
         """If some ranks lack the last sum, send it; return whether this rank has got it.
 
         Return None if all have done the same number of sums.
@@ -633,12 +622,12 @@ class ReactiveDataParallel:
         Result.copied(self._member, view, source, result, self._count if lacks else None)
         return lacks
 
-    def _has_left(self, view: View, heads: Heads) -> bool:
-        """Whether ranks leave, while this one does not."""
-        leaving = heads.of("kind") == LEAVE
+    def _check_left(self, view: View, heads: Heads) -> None:
+        """Wait for the next view if ranks leave, while this one does not, and have all sums."""
         at = heads.of("at")
         behind = (at[heads.of("fresh") == 0] < at.max()).any()
-        return bool(leaving.any()) and not behind
+        if (heads.of("kind") == LEAVE).any() and not behind:
+            self._member.give_up(view)
 
     def _check(self, view: View, heads: Heads) -> None:
         """Raise RuntimeError on all ranks if their loops or parameters differ."""
@@ -666,10 +655,6 @@ class ReactiveDataParallel:
                     "on the rank",
                 )
 
-    def _exchange(self, view: View, kind: float) -> Heads:
-        """Tell all ranks of the view where this one is; return what all tell."""
-        return self._tell(view, kind)[0]
-
     def _tell(
         self, view: View, kind: float, turn: Turn | None = None
     ) -> tuple[Heads, Result | None]:
@@ -681,7 +666,8 @@ class ReactiveDataParallel:
         if self._member.spoiled:
             self._member.spoiled = False
             self._replica.forget()
-        ahead = self._ahead if self._ahead is not None and self._ahead.view is view else None
+        kept = self._replica.kept
+        ahead = None if kept is None or kept.view is not view else kept
         own = np.zeros(WIDTH)
         told = {
             "kind": kind,
@@ -704,7 +690,7 @@ class ReactiveDataParallel:
         if turn is not None:
             told["piece"] = self._replica.piece()
             turn.tell(told, own, used)
-            fits = ahead is not None and bool((ahead.used >= (used > 0)).all())
+            fits = ahead is not None and bool((ahead.heads.used >= (used > 0)).all())
             told["rides"] = fits and not turn.checked
         for name, value in told.items():
             own[AT[name]] = value
@@ -718,47 +704,37 @@ class ReactiveDataParallel:
         return self._ride(view, ahead, numbers, turn if told["rides"] else None)
 
     def _ride(
-        self, view: View, ahead: Layout, numbers: Array, turn: Turn | None
+        self, view: View, ahead: Result, numbers: Array, turn: Turn | None
     ) -> tuple[Heads, Result | None]:
         """Sum gradients together with what ranks tell; they count if ranks turn out to be alike.
 
-        Numbers are told in pieces of 16 bits, which float32 holds exactly.
+        Integers hold the bits of what is told; float32 holds pieces of 16 bits.
         """
-        n, rows = len(view.ranks), len(view.ranks) * WIDTH
-        flat = self._replica.room(ahead.size + 4 * rows + len(ahead.used), ahead.dtype)
-        payload, told, used = torch.split(flat, [ahead.size, 4 * rows, len(ahead.used)])
-        told.copy_(torch.from_numpy(numbers[:rows].view(np.uint16).astype(np.float32)))
-        used.copy_(torch.from_numpy(numbers[rows:]))
+        n, rows, used = len(view.ranks), len(view.ranks) * WIDTH, len(ahead.heads.used)
+        dtype = ahead.payload.dtype
+        bits = np.int64 if dtype == torch.int64 else np.uint16
+        pieces = numbers[:rows].view(bits)
+        flat = self._replica.room(len(ahead.payload) + len(pieces) + used, dtype)
+        payload, told, uses = torch.split(flat, [len(ahead.payload), len(pieces), used])
+        told.copy_(torch.from_numpy(pieces.astype(np.int64)))
+        uses.copy_(torch.from_numpy(numbers[rows:]))
         if turn is None:
             payload.zero_()
         else:
-            turn.fill(payload, ahead.used)
+            turn.fill(payload, ahead.heads)
         found: list[Any] = []
 
         def then() -> None:
-            pieces = told.numpy().astype(np.uint16).view(np.float64)
-            heads = Heads(np.concatenate([pieces, used.numpy().astype(np.float64)]), n)
+            all_ = told.numpy().astype(bits).view(np.float64)
+            heads = Heads(np.concatenate([all_, uses.numpy().astype(np.float64)]), n)
             result = None
-            if ahead.suits(heads):
-                result = Result(heads, payload)
-                self._count(result, view)
+            if ahead.is_like(heads):
+                result = Result(heads, payload, view)
+                self._count(result)
             found.extend((heads, result))
 
         self._member.sum(view, flat, then)
         return found[0], found[1]
-
-
-class _Known(tuple[list[str], list[float], list[int]]):
-    """What all ranks know of the last sum: its lives, their paces, and their shares' sizes."""
-
-    def __new__(cls, names: list[str], paces: list[float], had: list[int]) -> Self:
-        return super().__new__(cls, (names, paces, had))
-
-    def of(self, names: list[str]) -> tuple[list[float], list[int] | None]:
-        """Return paces of these lives, and their shares if these were the lives."""
-        known, paces, had = self
-        pace = dict(zip(known, paces, strict=True))
-        return [pace.get(name, 0.0) for name in names], had if known == names else None
 
 
 def _check_state(modules: Sequence[Any], state: Sequence[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,39 +29,33 @@ class Buffers:
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         found = dict.fromkeys(b for m in modules for b in m.buffers())
-        self._buffers = [b for b in found if b.dtype != torch.bool and not b.is_complex()]
-        self.lengths = [b.numel() for b in self._buffers]
+        self.tensors = [b for b in found if b.dtype != torch.bool and not b.is_complex()]
+        self.lengths = [b.numel() for b in self.tensors]
         self.size = sum(self.lengths)
 
     def values(self) -> list[torch.Tensor]:
         """Return copies of them."""
-        return [b.detach().clone() for b in self._buffers]
+        return [b.detach().clone() for b in self.tensors]
 
     def changed(self, before: Sequence[torch.Tensor]) -> bool:
         """Whether any differs from `before`."""
-        return not all(map(torch.equal, self._buffers, before))
+        return not all(map(torch.equal, self.tensors, before))
 
     @torch.no_grad()
     def changes(self, before: Sequence[torch.Tensor], weight: float) -> list[torch.Tensor]:
         """Return changes since `before`, times a weight."""
-        return [(b - old) * weight for b, old in zip(self._buffers, before, strict=True)]
+        return [(b - old) * weight for b, old in zip(self.tensors, before, strict=True)]
 
     @torch.no_grad()
     def restore(self, before: Sequence[torch.Tensor]) -> None:
         """Make them those of `before` again."""
-        for b, old in zip(self._buffers, before, strict=True):
+        for b, old in zip(self.tensors, before, strict=True):
             b.copy_(old)
-
-    @torch.no_grad()
-    def put(self, flat: torch.Tensor, before: Sequence[torch.Tensor], weight: float) -> None:
-        """Write changes since `before`, times a weight."""
-        for b, old, view in zip(self._buffers, before, views(flat, self._buffers), strict=True):
-            view.copy_((b - old) * weight)
 
     @torch.no_grad()
     def take(self, flat: torch.Tensor, before: Sequence[torch.Tensor]) -> None:
         """Add changes to `before`."""
-        for b, old, view in zip(self._buffers, before, views(flat, self._buffers), strict=True):
+        for b, old, view in zip(self.tensors, before, views(flat, self.tensors), strict=True):
             change = view.to(b.device)
             b.copy_(old + (change if b.is_floating_point() else change.round()).to(b.dtype))
 
@@ -89,8 +83,8 @@ class Replica:
         self.least = 1 + any(isinstance(e, norm) for m in modules for e in m.modules())
         self.step = self.turn = 0  # of the call
         self.paces: list[float] = []  # samples a second, of the last calls
-        self.kept: torch.Tensor | None = None  # the last sum, whose memory is in use
-        self._memory: dict[tuple[int, int], torch.Tensor] = {}
+        self.kept: Result | None = None  # the last sum, for ranks that lack it
+        self.forget()
 
     @property
     def pace(self) -> float:
@@ -110,19 +104,19 @@ class Replica:
 
     def forget(self) -> None:
         """Use the memory of sums no longer: a collective may still write to it."""
-        self._memory = {}
+        self._memory = [torch.empty(0, dtype=torch.uint8) for _ in range(2)]
 
     def room(self, size: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return memory for a sum of gradients: not that of the last sum, which is kept."""
-        for at in (0, 1):
-            there = self._memory.get((at, size))
-            if there is None or there.dtype != dtype:
-                self._memory = {key: t for key, t in self._memory.items() if key[1] == size}
-                self._memory[at, size] = there = torch.empty(size, dtype=dtype)
-                return there
-            if self.kept is None or there.data_ptr() != self.kept.data_ptr():
-                return there
-        return torch.empty(size, dtype=dtype)
+        """Return memory for a sum: not that of the last one, which is kept."""
+        kept = None if self.kept is None else self.kept.payload.data_ptr()
+        at, size = int(self._memory[0].data_ptr() == kept), size * dtype.itemsize
+        if len(self._memory[at]) < size:
+            self._memory[at] = torch.empty(size, dtype=torch.uint8)
+        return self._memory[at][:size].view(dtype)
+
+    def used(self, heads: Heads) -> list[torch.Tensor]:
+        """Return the parameters of which some rank has a gradient."""
+        return [p for p, there in zip(self.parameters, heads.used, strict=False) if there]
 
 
 class Turn:
@@ -167,18 +161,22 @@ class Turn:
         self.unplanned = False
         if not part:
             return
-        if self.checked:
+        begin = time.perf_counter()
+        if self.checked or self._replica.units:
             with restored(self._replica.device):
-                seed_all(self._replica.seed, self._replica.step, self._replica.turn, part[0][0])
                 self._add(part)
         else:
             self._add(part)
+        seconds = time.perf_counter() - begin
+        self._seconds += seconds
+        self._had = shares.joined(self._had, part)
+        self._replica.note_pace(shares.length(part) / max(seconds, 1e-9))
 
     def _add(self, part: shares.Intervals) -> None:
-        begin = time.perf_counter()
+        if self.checked:
+            seed_all(self._replica.seed, self._replica.step, self._replica.turn, part[0][0])
         sums = self._computed(part)
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
-        self._did(part, time.perf_counter() - begin)
 
     def gradients(self) -> Sequence[torch.Tensor | None]:
         """Return the gradient of what this rank has computed."""
@@ -210,18 +208,19 @@ class Turn:
         self._tupled = isinstance(values, tuple | list)
         return [float(loss.detach()), *further]
 
-    def _did(self, part: shares.Intervals, seconds: float) -> None:
-        """Note what was computed, and how fast."""
-        self._seconds += seconds
-        self._had = shares.joined(self._had, part)
-        self._replica.note_pace(shares.length(part) / max(seconds, 1e-9))
-
     def alone(self, ranks: int) -> Any:
         """Compute the whole batch on this rank alone, in parts as large as its share of `ranks`."""
         dealt = shares.counts(self.size, [1.0] * ranks, self._replica.least)
         for part in shares.cut(dealt, [(0, self.size)]):
             self.add(part)
-        return self._give([p.grad for p in self._replica.parameters], self._sums)
+        return self._scaled()
+
+    def _scaled(self) -> Any:
+        grads = [p.grad for p in self._replica.parameters]
+        there = [each for each in grads if each is not None]
+        if there and self._scale != 1.0:
+            torch._foreach_mul_(there, self._scale)
+        return self._give(grads, self._sums)
 
     def discard(self) -> None:
         """Forget what this rank has computed: another one's sum counts."""
@@ -259,35 +258,41 @@ class Turn:
         used[:-1] = [p.grad is not None for p in self._replica.parameters]
         used[-1] = self._replica.buffers.changed(self._restore_at)
 
-    def payload(self, heads: Heads) -> torch.Tensor:
-        """Return this rank's part of the sum: gradients, and changes of buffers."""
-        replica, used = self._replica, heads.used
-        parameters = [p for p, there in zip(replica.parameters, used, strict=False) if there]
+    def layout(self, heads: Heads) -> tuple[int, torch.dtype]:
+        """Return the size of a sum, and its dtype."""
+        parameters = self._replica.used(heads)
         wide = any(p.dtype == torch.float64 for p in parameters)
-        size = sum(p.numel() for p in parameters) + (replica.buffers.size if used[-1] else 0)
-        flat = replica.room(size, torch.float64 if wide else torch.float32)
-        self.fill(flat, used)
-        return flat
+        size = sum(p.numel() for p in parameters) + self._replica.buffers.size * bool(
+            heads.used[-1]
+        )
+        return size, torch.float64 if wide else torch.float32
 
-    def fill(self, flat: torch.Tensor, used: Array) -> None:
-        """Write gradients of the parameters in use, and changes of buffers."""
+    def fill(self, flat: torch.Tensor, heads: Heads) -> None:
+        """Write this rank's part of a sum: gradients in use, and changes of buffers."""
         replica = self._replica
-        parameters = [p for p, there in zip(replica.parameters, used, strict=False) if there]
+        parameters = replica.used(heads)
         for p, view in zip(parameters, views(flat, parameters), strict=True):
             if p.grad is None:
                 view.zero_()
             else:
                 view.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
-        if used[-1] and replica.buffers.size:
-            weight = shares.length(self._had) / self.size
-            replica.buffers.put(flat[-replica.buffers.size :], self._restore_at, weight)
+        if heads.used[-1] and replica.buffers.size:
+            changes = replica.buffers.changes(
+                self._restore_at, shares.length(self._had) / self.size
+            )
+            parts = views(flat[-replica.buffers.size :], changes)
+            for view, change in zip(parts, changes, strict=True):
+                view.copy_(change)
 
-    def take(self, result: Result | None) -> Any:
+    def _floats(self, result: Result) -> tuple[torch.Tensor, list[float]]:
+        """Return a result as floats: gradients and changes of buffers, and further sums."""
+        return result.payload, result.heads.sums()
+
+    def take(self, result: Result) -> Any:
         """Turn a sum into gradients and a loss."""
-        assert result is not None
         replica, used = self._replica, result.heads.used
-        parameters = [p for p, there in zip(replica.parameters, used, strict=False) if there]
-        parts = iter(views(result.payload, parameters))
+        payload, sums = self._floats(result)
+        parts = iter(views(payload, replica.used(result.heads)))
         grads: list[torch.Tensor | None] = []
         for p, there in zip(replica.parameters, used, strict=False):
             if not there:
@@ -300,80 +305,59 @@ class Turn:
                 grads.append(torch.mul(view, self._scale, out=p.grad))
             else:
                 grads.append(p.grad.copy_(view).mul_(self._scale))
-        if used[-1]:
-            replica.buffers.take(result.payload[-replica.buffers.size :], self._restore_at)
-        return self._give(grads, result.heads.sums(), scaled=True)
+        if used[-1] and replica.buffers.size:
+            replica.buffers.take(payload[-replica.buffers.size :], self._restore_at)
+        return self._give(grads, sums)
 
     @torch.no_grad()
-    def _give(
-        self, grads: Sequence[torch.Tensor | None], sums: list[float], scaled: bool = False
-    ) -> Any:
-        replica, scale = self._replica, self._scale
-        there = [each for each in grads if each is not None]
-        if there and scale != 1.0 and not scaled:
-            torch._foreach_mul_(there, scale)
-        for p, grad, before in zip(replica.parameters, grads, self._before, strict=True):
+    def _give(self, grads: Sequence[torch.Tensor | None], sums: list[float]) -> Any:
+        for p, grad, before in zip(self._replica.parameters, grads, self._before, strict=True):
             p.grad = grad if before is None else before if grad is None else before.add_(grad)
-        loss = sums[0] * scale
+        loss = sums[0] * self._scale
         return (loss, *sums[1:]) if self._tupled or len(sums) > 1 else loss
 
 
-_Terms = Sequence[torch.Tensor | None]
-
-
-class _Share(NamedTuple):
-    """What one share gives: a list of terms of each kind, None for what it does not use."""
-
-    gradients: _Terms
-    buffers: _Terms
-    sums: _Terms
+Terms = tuple[list[torch.Tensor | None], list[torch.Tensor], list[torch.Tensor]]
 
 
 class ExactTurn(Turn):
-    """One call of `backward` with ``shares=``: shares are dealt out whole, and summed exactly."""
+    """One call of `backward` with ``shares=``: shares are dealt out whole, and summed exactly.
+
+    Gradients, changes of buffers, and sums have a unit each: see `Heads.exponents`.
+    """
 
     def __init__(self, replica: Replica, compute: Compute, batch: Any) -> None:
         super().__init__(replica, compute, batch)
         self.units = replica.units
-        self._found: list[_Share] = []
+        self._found: list[Terms] = []  # of each share: terms of each kind
 
     def _places(self, share: int) -> shares.Intervals:
         return [(share * self.size // self.units, (share + 1) * self.size // self.units)]
 
-    def add(self, part: shares.Intervals) -> None:
-        """Compute some shares, and keep what each gives."""
-        self.unplanned = False
-        if not part:
-            return
-        replica, begin = self._replica, time.perf_counter()
-        with restored(replica.device):
-            for share in (each for pair in part for each in range(*pair)):
-                places = self._places(share)
-                if shares.length(places):
-                    seed_all(replica.seed, replica.step, replica.turn, share)
-                    self._sums = self._computed(places)
-                    self._keep(shares.length(places) / self.size)
-        self._did(part, time.perf_counter() - begin)
-
-    def _keep(self, weight: float) -> None:
-        """Keep what a share gives, and begin the next from the buffers of the step's start."""
+    def _add(self, part: shares.Intervals) -> None:
+        """Compute some shares, each from the buffers of the step's start; keep what each gives."""
         replica = self._replica
-        self._found.append(
-            _Share(
-                [p.grad.to_dense() if p.grad is not None else None for p in replica.parameters],
-                replica.buffers.changes(self._restore_at, weight),
-                [torch.tensor(self._sums, dtype=torch.float64)],
-            )
-        )
-        replica.buffers.restore(self._restore_at)
-        for p in replica.parameters:
-            p.grad = None
+        for share in (each for pair in part for each in range(*pair)):
+            places = self._places(share)
+            if not shares.length(places):
+                continue
+            seed_all(replica.seed, replica.step, replica.turn, share)
+            self._sums = self._computed(places)
+            grads = [None if p.grad is None else p.grad.to_dense() for p in replica.parameters]
+            weight = shares.length(places) / self.size
+            changes = replica.buffers.changes(self._restore_at, weight)
+            sums = torch.zeros(1 + SUMS, dtype=torch.float64)
+            sums[: len(self._sums)] = torch.tensor(self._sums)
+            self._found.append((grads, changes, [sums]))
+            replica.buffers.restore(self._restore_at)
+            for p in replica.parameters:
+                p.grad = None
 
     def gradients(self) -> Sequence[torch.Tensor | None]:
         """Return the gradient of the shares that this rank has computed, rounded."""
         found: list[torch.Tensor | None] = [None] * len(self._replica.parameters)
-        for share in self._found:
-            for at, term in enumerate(share.gradients):
+        for grads, _, _ in self._found:
+            for at, term in enumerate(grads):
                 if term is not None:
                     there = found[at]
                     found[at] = term if there is None else there + term
@@ -381,11 +365,12 @@ class ExactTurn(Turn):
 
     def alone(self, ranks: int) -> Any:
         """Compute the whole batch on this rank alone, share by share; nobody needs exact sums."""
-        for share in range(self.units):
-            super().add(self._places(share))
-        replica = self._replica
-        replica.paces = [pace * self.units / self.size for pace in replica.paces]  # in shares
-        return self._give([p.grad for p in self._replica.parameters], self._sums)
+        begin = time.perf_counter()
+        for places in map(self._places, range(self.units)):
+            if shares.length(places):
+                super()._add(places)
+        self._replica.note_pace(self.units / max(time.perf_counter() - begin, 1e-9))
+        return self._scaled()
 
     def discard(self) -> None:
         """Forget what this rank has computed."""
@@ -393,78 +378,55 @@ class ExactTurn(Turn):
         super().discard()
 
     def tell(self, told: dict[str, Any], own: Array, used: Array) -> None:
-        """Write what this rank tells: also the largest moduli, which fix the common unit."""
+        """Write what this rank tells: also the largest moduli, from which the units follow."""
         super().tell(told, own, used)
-        for share in self._found:
-            used[:-1] += [term is not None for term in share.gradients]
-            used[-1] += any(term is not None and bool(term.any()) for term in share.buffers)
-        for at, name in enumerate(TOPS):
-            told[name] = max(
-                (exact.largest(t) for share in self._found for t in share[at] if t is not None),
-                default=0.0,
-            )
+        for grads, changes, _ in self._found:
+            used[:-1] += [term is not None for term in grads]
+            used[-1] += any(bool(term.any()) for term in changes)
+        for kind, name in enumerate(TOPS):
+            terms = [t for share in self._found for t in share[kind] if t is not None]
+            told[name] = max(map(exact.largest, terms), default=0.0)
 
-    def payload(self, heads: Heads) -> torch.Tensor:
-        """Return this rank's part of the sum, in integers."""
-        whole = self._replica.room(sum(map(sum, self._lengths(heads))), torch.int64).zero_()
-        kinds = self._kinds(whole, heads)
-        for share in self._found:
-            for at, (totals, exponent) in enumerate(kinds):
-                terms: Sequence[torch.Tensor | None] = share[at]
-                for term, total in zip(terms, totals, strict=True):
-                    if exponent is not None and term is not None and total.numel():
+    def layout(self, heads: Heads) -> tuple[int, torch.dtype]:
+        """Return the size of a sum, and its dtype."""
+        return super().layout(heads)[0] + 1 + SUMS, torch.int64
+
+    def fill(self, flat: torch.Tensor, heads: Heads) -> None:
+        """Write this rank's part of a sum, in integers."""
+        flat.zero_()
+        kinds = zip(self._split(flat, heads), self._likes(heads), heads.exponents(), strict=True)
+        places = [(views(total, like), exponent) for total, like, exponent in kinds]
+        for grads, changes, sums in self._found:
+            used = [g for g, there in zip(grads, heads.used, strict=False) if there]
+            found: list[Sequence[torch.Tensor | None]] = [used, changes, sums]
+            for terms, (totals, exponent) in zip(found, places, strict=True):
+                for term, total in zip(terms, totals, strict=False):
+                    if term is not None and exponent is not None:
                         exact.add(total, term, exponent)
-        return whole
 
-    def take(self, result: Result | None) -> Any:
-        """Turn a sum into gradients and a loss."""
-        assert result is not None
-        replica, used = self._replica, result.heads.used
-        gradients, buffers, sums = self._kinds(result.payload, result.heads)
-        memory = self._found[0].gradients if self._found else []
-        grads: list[torch.Tensor | None] = []
-        for at, (p, total) in enumerate(zip(replica.parameters, gradients[0], strict=True)):
-            grads.append(None)
-            if used[at]:
-                there = memory[at] if memory else None
-                grads[-1] = out = torch.empty_like(p) if there is None else there
-                _put_back([total], gradients[1], out)
-        if used[-1]:
-            changes = torch.empty(replica.buffers.size, dtype=torch.float64)
-            _put_back(buffers[0], buffers[1], changes)
-            replica.buffers.take(changes, self._restore_at)
-        found = torch.empty(len(sums[0][0]), dtype=torch.float64)
-        _put_back(sums[0], sums[1], found)
-        return self._give(grads, found.tolist())
+    def _likes(self, heads: Heads) -> tuple[list[torch.Tensor], ...]:
+        """Return tensors of the shapes that a sum consists of, of each kind."""
+        buffers = self._replica.buffers.tensors if heads.used[-1] else []
+        return self._replica.used(heads), buffers, [torch.empty(1 + SUMS)]
 
-    def _lengths(self, heads: Heads) -> list[list[int]]:
-        """Return the lengths of the totals of each kind, 0 for what no share uses."""
-        replica, used = self._replica, heads.used
-        return [
-            [p.numel() * bool(u) for p, u in zip(replica.parameters, used, strict=False)],
-            [length * bool(used[-1]) for length in replica.buffers.lengths],
-            [1 + int(heads.of("sums").max())],
-        ]
+    def _split(self, flat: torch.Tensor, heads: Heads) -> list[torch.Tensor]:
+        sizes = [sum(each.numel() for each in like) for like in self._likes(heads)]
+        return list(torch.split(flat, sizes))
 
-    def _kinds(
-        self, whole: torch.Tensor, heads: Heads
-    ) -> list[tuple[list[torch.Tensor], int | None]]:
-        """Return the totals of each kind, and their exponent; None: a term is not finite."""
-        lengths = self._lengths(heads)
-        totals = iter(torch.split(whole, [each for kind in lengths for each in kind]))
-        found: list[tuple[list[torch.Tensor], int | None]] = []
-        for name, kind in zip(TOPS, lengths, strict=True):
-            most = float(heads.of(name).max())
-            exponent = exact.exponent_of(most, self.units) if np.isfinite(most) else None
-            found.append(([next(totals) for _ in kind], exponent))
-        return found
-
-
-def _put_back(totals: list[torch.Tensor], exponent: int | None, out: torch.Tensor) -> None:
-    if exponent is None:
-        out.fill_(torch.nan)
-    else:
-        exact.put_back(totals[0] if len(totals) == 1 else torch.cat(totals), exponent, out)
+    def _floats(self, result: Result) -> tuple[torch.Tensor, list[float]]:
+        """Return a result as floats, each rounded once; all NaN if a term is not finite."""
+        self._found = []  # memory for gradients
+        heads = result.heads
+        flat = self._replica.room(*super().layout(heads))
+        sums = torch.empty(1 + SUMS, dtype=torch.float64)
+        totals = self._split(result.payload, heads)
+        floats = flat[: len(totals[0])], flat[len(totals[0]) :], sums
+        for total, exponent, out in zip(totals, heads.exponents(), floats, strict=True):
+            if exponent is None:
+                out.fill_(torch.nan)
+            else:
+                exact.put_back(total, exponent, out)
+        return flat, sums[: 1 + int(heads.of("sums").max())].tolist()
 
 
 def taken(batch: Any, part: shares.Intervals) -> Any:

@@ -44,7 +44,7 @@ def check_terms(terms, dtype, order):
     assert sum(parts).tolist() == total
     # Each term is off by at most half a unit.
     unit, most = Fraction(2) ** -exponent, max(map(exact.largest, tensors))
-    bits = 62 - math.ceil(math.log2(len(terms)))
+    bits = 55 - math.ceil(math.log2(len(terms)))
     if most:
         assert unit / 2 <= Fraction(most) / 2**bits
     for at, whole in enumerate(total):
@@ -105,13 +105,12 @@ def test_add_ties_to_even():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 2.0**62, -(2.0**62)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_add_names_what_does_not_fit(dtype, bad):
+def test_add_leaves_out_what_does_not_fit(dtype, bad):
     for at in range(9):
         term = torch.ones(9, dtype=dtype)
         term[at] = bad
         total = torch.zeros(9, dtype=torch.int64)
-        with pytest.raises(ValueError, match="1 elements of a term are not finite, or too large"):
-            exact.add(total, term, 0)
+        assert exact.add(total, term, 0) == 1
         assert total.tolist() == [int(i != at) for i in range(9)]
         total[at] = 1
         assert total.sum() == 9
@@ -141,7 +140,8 @@ def test_exponent_of_leaves_room_for_all_terms(terms):
         exponent = exact.exponent_of(modulus, terms)
         each = Fraction(modulus) * Fraction(2) ** exponent
         assert terms * each < 2**62
-        assert 2 * 2 ** math.ceil(math.log2(terms)) * each >= 2**62  # and no more than needed
+        assert 2**8 * 2 ** math.ceil(math.log2(terms)) * each >= 2**62  # and no more than needed
+        assert exponent % 8 == 0
 
 
 @pytest.mark.parametrize(("modulus", "terms"), [(math.nan, 1), (math.inf, 1), (-1.0, 1), (1.0, 0)])

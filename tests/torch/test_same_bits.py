@@ -10,13 +10,15 @@ torch = pytest.importorskip("torch")
 STEPS = 30
 # A job, and its ranks: forks of a process that has imported torch, as imports take seconds.
 PROGRAM = """
-import hashlib, os, random, signal, sys, threading, time
+import hashlib, math, os, random, signal, sys, threading, time
 import torch
 from fastgc.errors import FinishedError
 from fastgc.torch import ReactiveDataParallel
 from fastgc.torch.coordinator import Server
 
 ranks, kills, seconds, seed = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+# The factors of losses in coming steps.
+factors = [float(each) for each in sys.argv[5].split()]
 STEPS = 30
 torch.set_num_threads(1)
 
@@ -38,15 +40,32 @@ def train(dies):
             wait = random.choice([0.0, 2.0 * seconds * random.random()])
             kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
             threading.Timer(wait, kill).start() if wait else kill()
+        factor = factors[rdp.step % len(factors)]
+        if not math.isfinite(factor) and 7 not in indices:  # of one share only
+            factor = 1.0
         found = torch.nn.functional.cross_entropy(net(X[indices]), y[indices], reduction="sum")
-        return found, torch.rand(()).item()  # a sum that is drawn
+        return factor * found, factor * torch.rand(()).item()  # a sum that is drawn
 
     with ReactiveDataParallel(net, state=[optimizer], shares=12, seed=3) as rdp:
+        sum_, sums = rdp._member.sum, 0
+
+        def sum_or_die(*own):  # also between a sum in a wrong unit and that in the right one
+            nonlocal sums
+            sums += 1
+            if dies and len(factors) > 1 and sums == 2 * dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            sum_(*own)
+
+        rdp._member.sum = sum_or_die
         for step in rdp.steps(STEPS):
             batch = torch.randperm(600, generator=torch.Generator().manual_seed(step))[:125]
+            batch[99] = 7
             for _ in range(2):
                 losses[step] = rdp.backward(compute, batch)
-            optimizer.step()
+            if all(p.grad.isfinite().all() for p in net.parameters()):
+                optimizer.step()
+            else:
+                assert all(p.grad.isnan().all() for p in net.parameters())
             optimizer.zero_grad()
             time.sleep(seconds)
     weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
@@ -96,11 +115,15 @@ os.kill(store, signal.SIGKILL)
 """
 
 
-def ends(folder, ranks, kills=0, seconds=0.0, seed=0):
+JUMPS = "1 1 1e6 1e6 1 1e-9 0 0 1 1e20 nan nan 1 inf 1"
+
+
+def ends(folder, ranks, kills=0, seconds=0.0, seed=0, factors="1"):
     """Run ranks, some of which are killed; return what each prints that reaches the end."""
     path = folder / "bits.py"
     path.write_text(PROGRAM, encoding="utf-8")
-    printed = programs.run(programs.python(path, ranks, kills, seconds, f"{ranks} {seed}")).stdout
+    own = (ranks, kills, seconds, f"{ranks} {seed}", factors)
+    printed = programs.run(programs.python(path, *own)).stdout
     lines = printed.splitlines()
     assert sum(line.startswith("died") for line in lines) == kills
     return [line for line in lines if not line.startswith("died")]
@@ -109,13 +132,15 @@ def ends(folder, ranks, kills=0, seconds=0.0, seed=0):
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """What one process prints."""
-    (printed,) = ends(tmp_path_factory.mktemp("alone"), 1)
-    return printed
+    folder = tmp_path_factory.mktemp("alone")
+    return {factors: ends(folder, 1, factors=factors)[0] for factors in ("1", JUMPS)}
 
 
+@pytest.mark.parametrize("factors", ["1", JUMPS], ids=["steady", "jumps"])
 @pytest.mark.parametrize(("ranks", "kills"), [(3, 0), (2, 1), (3, 2), (4, 3)])
-def test_ranks_that_die_have_the_weights_of_one_process(alone, ranks, kills, tmp_path):
+def test_ranks_that_die_have_the_weights_of_one_process(alone, ranks, kills, factors, tmp_path):
+    """Also if the largest modulus jumps, is zero or is not finite: sums begin in a wrong unit."""
     for seed in range(much(6, 1)):
-        found = ends(tmp_path, ranks, kills, 0.03, seed)
+        found = ends(tmp_path, ranks, kills, 0.03, seed, factors)
         assert len(found) >= ranks - kills
-        assert set(found) == {alone}
+        assert set(found) == {alone[factors]}
