@@ -51,8 +51,7 @@ class Row(NamedTuple):
 def moving(count: int, held: int, nbytes: int) -> tuple[str, tuple[int, int]]:
     """The limit of what reads or writes `count` vectors, of which it holds some in memory."""
     moved = count * nbytes
-    size = f"{moved / 1e6:.1f} MB" if moved >= 1e6 else f"{moved / 1e3:.0f} kB"
-    return f"moving {size}", (moved, held * nbytes)
+    return f"moving {moved / 1e6:g} MB", (moved, held * nbytes)
 
 
 def vectors(n: int, s: int, neighbours: bool) -> Row:
