@@ -609,7 +609,6 @@ FUNCTIONS = {
     "interpolation.roots_of_unity": {"m": 5, "offset": 0.5},
     "Functionals": {"nodes": LINE, "points": LINE / 3},
     "Interpolator": {"nodes": LINE},
-    "simulation.follow": {"code": BINARY, "delays": LATE, **ROUNDS, "rounds": 3},
     "simulation.simulate": {"code": BINARY, "delays": LATE, **ROUNDS, "rounds": 20},
     "sequential.simulate_sequential": {
         "scheme": MSGC,
