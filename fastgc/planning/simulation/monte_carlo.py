@@ -44,7 +44,6 @@ from ...numerics.solve import SOLVED
 from .rounds import (
     ByRule,
     Conditions,
-    FirstWorkers,
     Kernel,
     MessageByMessage,
     Reacting,
@@ -282,8 +281,6 @@ def _simulator(code: Code, method: str, request: float, judge: _Judge | None) ->
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
     take = None if judge is None else judge.take
-    if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
-        return FirstWorkers(code, take)
     if method == "round" or rule is None:
         return MessageByMessage(code, take)
     if method == "auto" and code.scheme.holders.stand_ins:

@@ -10,15 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base.arrays import Array, Bools, Floats, Ints
+from ..._base.arrays import Array, Floats, Ints
 from ...codes import Code
 from ...coding.reactive import Dues
-from ...coding.rules import Span, Waiting
 from ...kernels.rounds import Completion, CompletionPlan, DelayPlan
 from ...kernels.unchecked import completion, draw
-from ...numerics.solve import SOLVED
-
-_SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
 
 
 def drawn(delays: DelayPlan, first: int, rounds: int) -> tuple[Floats, Floats]:
@@ -168,43 +164,6 @@ class ByRule(MessageByMessage):
             ):
                 return int(number)
         return -1
-
-
-class FirstWorkers(MessageByMessage):
-    """Bisects for the message that makes a round ready, for codes that wait for enough workers."""
-
-    def __init__(self, code: Code, judge: Callable[[Ints], None] | None = None) -> None:
-        super().__init__(code, judge)
-        rule = code.scheme.rule
-        assert isinstance(rule, Waiting)
-        self._rule, self._wait = rule.rule, rule.wait
-        self._sent = np.array(code.scheme.messages.counts)
-        self._support: Bools | None = None
-        if isinstance(self._rule, Span) and code.scheme.messages.count * code.k <= _SUPPORT:
-            rows = code.matrix().reshape(code.scheme.messages.count, code.k, -1)
-            self._support = np.asarray(rows.any(axis=2))
-
-    def _exact(self, some: Ints) -> bool:
-        if not some.size or (self._support is not None and not self._support[some].any(0).all()):
-            return False
-        if isinstance(self._rule, Span):
-            return self._rule.residual(some) <= SOLVED
-        return not self._rule.missing(some)
-
-    def _last(self, order: Ints) -> int:
-        at = np.empty(order.size, dtype=np.int64)
-        at[order] = np.arange(order.size)
-        # Where each worker's last message comes.
-        whole = np.maximum.reduceat(at, self._code.scheme.messages.first[:-1])
-        end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
-        # A superset of an exact set is exact, so bisection finds the first exact prefix.
-        low, high = -1, end
-        if self._exact(order[:end]):
-            high = end - 1
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if self._exact(order[: middle + 1]) else (middle, high)
-        return int(order[high])
 
 
 class Reacting(RoundByRound):
