@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch.utils.data import default_collate
@@ -11,16 +11,8 @@ from torch.utils.data import default_collate
 from .._base.arrays import at_least
 from .batches import Feed, Loader
 
-
-class Sharing(Protocol):
-    """A `ReactiveDataParallel`, as far as samples know it."""
-
-    @property
-    def step(self) -> int:
-        """Return the step that is computed."""
-
-    def likely_share(self, batch: Any) -> Any:
-        """Return what this rank will compute of a batch."""
+if TYPE_CHECKING:
+    from .reactive import ReactiveDataParallel
 
 
 class Samples:
@@ -33,7 +25,7 @@ class Samples:
 
     def __init__(
         self,
-        rdp: Sharing,
+        rdp: ReactiveDataParallel,
         dataset: Any,
         collate_fn: Callable[[list[Any]], Any] | None,
         num_workers: int,
