@@ -324,7 +324,8 @@ class ReactiveDataParallel:
             ``batch(step)`` are the indices of a step, as `backward` gets them. Without it nothing
             is fetched ahead.
         """
-        return Samples(self, dataset, collate_fn, num_workers, batch, self._replica.seed)
+        seed, share = self._replica.seed, self.likely_share
+        return Samples(lambda: self.step, share, dataset, collate_fn, num_workers, batch, seed)
 
     def likely_share(self, batch: Any) -> Any:
         """Return what this rank will compute of a batch, if paces and ranks stay."""
