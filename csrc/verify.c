@@ -20,33 +20,36 @@ static double square_of(const double *x, int64_t len)
     return sum;
 }
 
-/* to = the sum of conj(x[i]) y[i]. */
-static void inner(const double *x, const double *y, int64_t len, int each, double *to)
+/* to = the sum of conj(x[i]) y[i], over i = at[0 .. len-1], or 0 .. len-1 if `at` is NULL. */
+static FGC_INLINE void inner(const double *x, const double *y, const int64_t *at, int64_t len, int each,
+                             double *to)
 {
     double re = 0, im = 0;
-    if (each == 1)
-        for (int64_t i = 0; i < len; i++)
-            re += x[i] * y[i];
-    else
-        for (int64_t i = 0; i < 2 * len; i += 2) {
-            re += x[i] * y[i] + x[i + 1] * y[i + 1];
-            im += x[i] * y[i + 1] - x[i + 1] * y[i];
+    for (int64_t l = 0; l < len; l++) {
+        const int64_t i = (at ? at[l] : l) * each, j = i + each - 1;
+        re += x[i] * y[i];
+        if (each == 2) {
+            re += x[j] * y[j];
+            im += x[i] * y[j] - x[j] * y[i];
         }
+    }
     to[0] = re;
     to[each - 1] = each == 1 ? re : im;
 }
 
-/* y[i] += by x[i] */
-static void add_times(double *y, const double *by, const double *x, int64_t len, int each)
+/* y[i] += by x[i], over the same i */
+static FGC_INLINE void add_times(double *y, const double *by, const double *x, const int64_t *at, int64_t len,
+                                 int each)
 {
-    if (each == 1)
-        for (int64_t i = 0; i < len; i++)
+    for (int64_t l = 0; l < len; l++) {
+        const int64_t i = (at ? at[l] : l) * each, j = i + each - 1;
+        if (each == 1) {
             y[i] += by[0] * x[i];
-    else
-        for (int64_t i = 0; i < 2 * len; i += 2) {
-            y[i] += by[0] * x[i] - by[1] * x[i + 1];
-            y[i + 1] += by[0] * x[i + 1] + by[1] * x[i];
+        } else {
+            y[i] += by[0] * x[i] - by[1] * x[j];
+            y[j] += by[0] * x[j] + by[1] * x[i];
         }
+    }
 }
 
 static double modulus(const double *x, int each) { return each == 1 ? fabs(x[0]) : hypot(x[0], x[1]); }
@@ -136,7 +139,7 @@ fgc_status FGC_AT_LEVEL(fgc_check_messages)(const double *limits, const int64_t 
         memset(to, 0, sizeof *to * (size_t)(VALUES * each));
         for (int64_t e = first[k]; e < (k + 1 < m ? first[k + 1] : entries); e++) {
             const double *const h = coefficient + each * e;
-            add_times(to, h, scaled + position[e] * VALUES * each, VALUES, each);
+            add_times(to, h, scaled + position[e] * VALUES * each, NULL, VALUES, each);
             within += square_of(h, each) * square[position[e]];
         }
         bound[k] = safety * sqrt(within + error[k] * told[0] * (error[k] * told[0]));
@@ -152,37 +155,53 @@ fgc_status FGC_AT_LEVEL(fgc_check_messages)(const double *limits, const int64_t 
 typedef struct {
     int64_t f, m;
     int each;
-    double *basis, *shown, *own, *left; /* own: of the errors of the checks' coefficients; left: norms */
-    int64_t *part;                      /* checks of different parts share no messages */
+    double *basis, *shown, *own; /* own: of the errors of the checks' coefficients; NULL if there are none */
+    double *left;                /* an estimate of each row's norm */
+    int64_t *part;               /* checks of different parts share no messages */
+    int64_t *few;                /* the messages in each check, as it was given */
+    int64_t *used, *count; /* f places for each row of norm 1: which of its numbers are not 0; how many */
 } rows;
 
-/* Subtract from row k what it has of row q, which has norm 1. */
-static void subtract(const rows *r, int64_t k, int64_t q)
+/* Subtract from row k what it has of row q, which has norm 1. `used`: its numbers that are not 0; NULL: all. */
+static FGC_INLINE void subtract_used(const rows *r, int64_t k, int64_t q, const int64_t *used)
 {
-    double by[2], more[2];
+    double by[2], more[2] = {0};
     const int each = r->each;
-    double *const row = r->basis + k * r->f * each, *const own = r->own + k * r->m * each;
-    const double *const unit = r->basis + q * r->f * each, *const its = r->own + q * r->m * each;
-    inner(unit, row, r->f, each, by);
-    inner(its, own, r->m, each, more);
+    double *const row = r->basis + k * r->f * each;
+    inner(r->basis + q * r->f * each, row, used, r->count[q], each, by);
+    if (r->own)
+        inner(r->own + q * r->m * each, r->own + k * r->m * each, NULL, r->m, each, more);
     for (int c = 0; c < each; c++)
         by[c] = -(by[c] + more[c]);
-    add_times(row, by, unit, r->f, each);
-    add_times(own, by, its, r->m, each);
-    add_times(r->shown + k * VALUES * each, by, r->shown + q * VALUES * each, VALUES, each);
+    const double square = square_of(by, each);
+    if (square == 0)
+        return;
+    add_times(row, by, r->basis + q * r->f * each, used, r->count[q], each);
+    if (r->own)
+        add_times(r->own + k * r->m * each, by, r->own + q * r->m * each, NULL, r->m, each);
+    add_times(r->shown + k * VALUES * each, by, r->shown + q * VALUES * each, NULL, VALUES, each);
+    r->left[k] = sqrt(greater(r->left[k] * r->left[k] - square, 0));
+}
+
+static void subtract(const rows *r, int64_t k, int64_t q)
+{
+    if (r->count[q] == r->f)
+        subtract_used(r, k, q, NULL);
+    else
+        subtract_used(r, k, q, r->used + q * r->f);
 }
 
 static double norm_of(const rows *r, int64_t k)
 {
     return sqrt(square_of(r->basis + k * r->f * r->each, r->f * r->each) +
-                square_of(r->own + k * r->m * r->each, r->m * r->each));
+                (r->own ? square_of(r->own + k * r->m * r->each, r->m * r->each) : 0));
 }
 
 static void scale_row(const rows *r, int64_t k, double by)
 {
     for (int64_t i = k * r->f * r->each; i < (k + 1) * r->f * r->each; i++)
         r->basis[i] *= by;
-    for (int64_t i = k * r->m * r->each; i < (k + 1) * r->m * r->each; i++)
+    for (int64_t i = k * r->m * r->each; r->own && i < (k + 1) * r->m * r->each; i++)
         r->own[i] *= by;
     for (int64_t i = k * VALUES * r->each; i < (k + 1) * VALUES * r->each; i++)
         r->shown[i] *= by;
@@ -197,15 +216,23 @@ static void swap(double *a, double *b, int64_t len)
     }
 }
 
+static void swap_numbers(int64_t *a, int64_t *b)
+{
+    const int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
 static void swap_rows(const rows *r, int64_t a, int64_t b)
 {
-    const int64_t part = r->part[a], f = r->f * r->each, m = r->m * r->each, q = VALUES * r->each;
+    const int64_t f = r->f * r->each, m = r->m * r->each, q = VALUES * r->each;
     swap(r->basis + a * f, r->basis + b * f, f);
-    swap(r->own + a * m, r->own + b * m, m);
+    if (r->own)
+        swap(r->own + a * m, r->own + b * m, m);
     swap(r->shown + a * q, r->shown + b * q, q);
     swap(r->left + a, r->left + b, 1);
-    r->part[a] = r->part[b];
-    r->part[b] = part;
+    swap_numbers(r->part + a, r->part + b);
+    swap_numbers(r->few + a, r->few + b);
 }
 
 /* Return the root of a vertex in a forest, and shorten the way to it. */
@@ -222,51 +249,77 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
                                                 double largest, const double *sum, double dependent,
                                                 double *basis, double *shown, int64_t *rank)
 {
-    int64_t *const parent = malloc((size_t)(f + m + 1) * sizeof *parent);
-    double *const own = calloc((size_t)(m * m * each + m + 1), sizeof *own);
+    int inexact = 0;
+    for (int64_t k = 0; k < m; k++)
+        inexact |= error[k] != 0;
+    int64_t *const parent = malloc((size_t)(f + 3 * m + m * f + 1) * sizeof *parent);
+    double *const own = calloc((size_t)((inexact ? m * m * each : 0) + m + 1), sizeof *own);
     if (!parent || !own) {
         free(parent);
         free(own);
         return FGC_NO_MEMORY;
     }
-    const rows r = {f, m, each, basis, shown, own, own + m * m * each, parent + f};
+    const rows r = {.f = f,
+                    .m = m,
+                    .each = each,
+                    .basis = basis,
+                    .shown = shown,
+                    .left = own,
+                    .own = inexact ? own + m : NULL,
+                    .part = parent + f,
+                    .few = parent + f + m,
+                    .count = parent + f + 2 * m,
+                    .used = parent + f + 3 * m};
     for (int64_t i = 0; i < f; i++)
         parent[i] = i;
     memset(basis, 0, (size_t)(m * f * each) * sizeof *basis);
     memcpy(shown, sum, (size_t)(m * VALUES * each) * sizeof *shown);
     for (int64_t k = 0; k < m; k++) {
         double *const row = basis + k * f * each;
-        for (int64_t e = first[k]; e < (k + 1 < m ? first[k + 1] : entries); e++) {
+        const int64_t stop = k + 1 < m ? first[k + 1] : entries;
+        for (int64_t e = first[k]; e < stop; e++) {
             const double unit = sqrt(square[position[e]]);
             for (int c = 0; c < each; c++)
                 row[position[e] * each + c] = coefficient[each * e + c] * unit;
             parent[root_of(parent, position[e])] = root_of(parent, position[first[k]]);
         }
-        own[(k * m + k) * each] = error[k] * largest;
+        if (inexact)
+            r.own[(k * m + k) * each] = error[k] * largest;
         const double size = norm_of(&r, k);
+        r.few[k] = stop - first[k];
         r.left[k] = size > 0 && size < INFINITY;
         scale_row(&r, k, r.left[k] != 0 ? 1 / size : 0);
     }
     for (int64_t k = 0; k < m; k++)
         r.part[k] = root_of(parent, position[first[k]]);
-    for (*rank = 0; *rank < m; ++*rank) { /* Gram and Schmidt, the longest row first */
+    /* Gram and Schmidt. Rows of the fewest messages are first, as they change few others; among them, the
+     * longest. */
+    int64_t end = m;
+    for (*rank = 0; *rank < end;) {
         const int64_t q = *rank;
-        int64_t longest = q;
-        for (int64_t k = q; k < m; k++)
-            longest = r.left[k] > r.left[longest] ? k : longest;
-        if (!(r.left[longest] > dependent))
-            break;
-        swap_rows(&r, q, longest);
-        scale_row(&r, q, 1 / r.left[q]);
+        int64_t best = q;
+        for (int64_t k = q; k < end; k++)
+            if (r.few[k] != r.few[best] ? r.few[k] < r.few[best] : r.left[k] > r.left[best])
+                best = k;
+        swap_rows(&r, q, best);
+        const double size = norm_of(&r, q);
+        if (!(size > dependent)) {
+            swap_rows(&r, q, --end);
+            continue;
+        }
+        scale_row(&r, q, 1 / size);
         for (int64_t k = 0; k < q; k++) /* again: what rounding left of the others */
             if (r.part[k] == r.part[q])
                 subtract(&r, q, k);
         scale_row(&r, q, 1 / norm_of(&r, q));
-        for (int64_t k = q + 1; k < m; k++)
-            if (r.part[k] == r.part[q]) {
+        r.count[q] = 0;
+        for (int64_t i = 0; i < f; i++)
+            if (basis[(q * f + i) * each] != 0 || basis[(q * f + i) * each + each - 1] != 0)
+                r.used[q * f + r.count[q]++] = i;
+        ++*rank;
+        for (int64_t k = *rank; k < end; k++)
+            if (r.part[k] == r.part[q])
                 subtract(&r, k, q);
-                r.left[k] = norm_of(&r, k);
-            }
     }
     free(parent);
     free(own);
@@ -282,7 +335,7 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
                        const double *reach, double safety, double part, double stretch, double least,
                        double *column, double *rest, double *told)
 {
-    double sum[2 * VALUES] = {0}, unit[2], w[2], other[2], left = 0, length = 0, total = 0;
+    double sum[2 * VALUES] = {0}, unit[2] = {0}, w[2], other[2], left = 0, length = 0, total = 0;
     for (int64_t i = 0; i < c; i++) {
         const double size = sqrt(square[at[i]]);
         for (int64_t k = 0; k < r; k++)
@@ -317,12 +370,12 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
                 unit[0] = re;
             } else
                 unit[0] *= w[0];
-            add_times(sum, unit, shown + k * VALUES * each, VALUES, each);
+            add_times(sum, unit, shown + k * VALUES * each, NULL, VALUES, each);
         }
         left = 0;
         for (int64_t i = 0; i < c; i++) {
             if (i != p) {
-                inner(q, column + i * r * each, r, each, other);
+                inner(q, column + i * r * each, NULL, r, each, other);
                 double product[2] = {-w[0] * other[0], 0};
                 if (each == 2) {
                     product[0] = -(w[0] * other[0] - w[1] * other[1]);
@@ -332,7 +385,7 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
                     rest[i * each + k] += product[k];
                     other[k] = -other[k];
                 }
-                add_times(column + i * r * each, other, q, r, each);
+                add_times(column + i * r * each, other, q, NULL, r, each);
             }
         }
         memset(q, 0, (size_t)(r * each) * sizeof *q);
@@ -368,7 +421,7 @@ fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(const double *vector, const double *
         const double size = modulus(vector + i * each, each);
         if (size == 0)
             continue;
-        add_times(sum, vector + i * each, scaled + i * VALUES * each, VALUES, each);
+        add_times(sum, vector + i * each, scaled + i * VALUES * each, NULL, VALUES, each);
         told[1] += size * size * square[i];
         told[2] += size * rounding[i] * (size * rounding[i]);
     }

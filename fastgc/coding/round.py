@@ -296,7 +296,7 @@ class Round(Gathering):
         self._arrivals = arrivals(self._rows, survivors, enough, self._prepare())
         self._tally = None if enough else scheme.rule.tally()
         # Decodes in one call, if nothing is to be looked at before or after.
-        watched = scheme.gate.waits or tracker is not None or self.verifies
+        watched = scheme.gate.waits or tracker is not None
         self._directly = None if watched else Plan(self._decoder, form, True).run
         # Whether messages can be taken where they lie.
         self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
@@ -507,6 +507,10 @@ class Round(Gathering):
             self._filled = method
         return self._decoder.vector[:f]
 
+    def _fill(self, method: str) -> int:
+        """Write the vector of all messages so far to the decoder's; return how many they are."""
+        return len(self._vector(method))
+
     def _require_verified(self) -> None:
         """Raise an error if lies could be in what is decoded. Default: nobody looks."""
 
@@ -539,14 +543,14 @@ class Round(Gathering):
         UnverifiedError
             With `verify`, if messages agree but are not `verified`.
         """
-        if self._directly is not None and self._decodable and not self._lapsed:
-            found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
-            f = len(self._vector(method)) if found is not None else 0
-            if found is not None and not self._directly(self._rows, found, f):
-                return found
-        target = self._output(out)
-        if self._decodable:
+        if self._decodable and not self._lapsed:
             self._require_verified()
+            if self._directly is not None:
+                found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
+                f = self._fill(method) if found is not None else 0
+                if found is not None and not self._directly(self._rows, found, f):
+                    return found
+        target = self._output(out)
         vector = self._vector(method)
         warn_of_doubt(self.scheme, self.survivors, vector, self.form)
         if self._watch is None:

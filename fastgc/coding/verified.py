@@ -311,6 +311,13 @@ class VerifiedRound(Round):
             return self._answer.vector
         return self._choose(self.survivors, method)
 
+    def _fill(self, method: str) -> int:
+        f = self._rows.count
+        full = self._decoder.vector[:f]
+        full[:] = 0
+        full[self._places()] = self._vector(method)
+        return f
+
     def _combine(self, vector: Array, out: Any) -> Any:
         full = np.zeros(self._rows.count, dtype=vector.dtype)
         full[self._places()] = vector
