@@ -288,7 +288,11 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
         const double size = norm_of(&r, k);
         r.few[k] = stop - first[k];
         r.left[k] = size > 0 && size < INFINITY;
-        scale_row(&r, k, r.left[k] != 0 ? 1 / size : 0);
+        scale_row(&r, k, 1 / size);
+        if (r.left[k] == 0) { /* it says nothing */
+            memset(row, 0, (size_t)(f * each) * sizeof *row);
+            own[(k * m + k) * each] = 0;
+        }
     }
     for (int64_t k = 0; k < m; k++)
         r.part[k] = root_of(parent, position[first[k]]);
@@ -326,6 +330,13 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
     return FGC_OK;
 }
 
+/* Return how large a message's part with this coefficient, in units of its rounding, may be. */
+static double may_be(const double *coefficient, int each, double reach, double unit)
+{
+    const double size = modulus(coefficient, each);
+    return size != 0 ? size * (reach / unit) : 0;
+}
+
 /* Let u be such that the check u basis has the vector's coefficients at these messages, as far as it can
  * have. `column` and `rest` hold, of each message, what is left of its column of the basis, and of its
  * coefficient. Pivots are taken as in Gram-Schmidt, the longest first: after each, what the check shows
@@ -341,8 +352,8 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
         for (int64_t k = 0; k < r; k++)
             memcpy(column + (i * r + k) * each, basis + (k * f + at[i]) * each, (size_t)each * sizeof *column);
         for (int k = 0; k < each; k++)
-            rest[i * each + k] = vector[at[i] * each + k] * size;
-        left += modulus(rest + i * each, each) * (reach[at[i]] / size);
+            rest[i * each + k] = vector[at[i] * each + k] != 0 ? vector[at[i] * each + k] * size : 0;
+        left += may_be(rest + i * each, each, reach[at[i]], size);
         length = greater(sqrt(square_of(column + i * r * each, r * each)), length);
     }
     double error = stretch * left, apart = left;
@@ -391,7 +402,7 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
         memset(q, 0, (size_t)(r * each) * sizeof *q);
         memset(rest + p * each, 0, (size_t)each * sizeof *rest);
         for (int64_t i = 0; i < c; i++)
-            left += modulus(rest + i * each, each) * (reach[at[i]] / sqrt(square[at[i]]));
+            left += may_be(rest + i * each, each, reach[at[i]], sqrt(square[at[i]]));
         double seen = 0;
         for (int k = 0; k < VALUES * each; k += real ? each : 1)
             seen += sum[k] * sum[k];

@@ -74,7 +74,7 @@ FORMATS = [
 USUAL = 0.85  # part of the rounds that have one of the first two formats
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
-SHAPES = ["random", "pairs", "skewed", "sparse", "alike", "equal", "vanishing"]
+SHAPES = ["random", "pairs", "skewed", "sparse", "alike", "equal", "vanishing", "inside"]
 LIES = [
     *("noise", "negated", "zero", "half", "huge", "small", "stale", "element"),
     *("hidden", "hidden", "framing", "framing"),
@@ -87,7 +87,7 @@ ENERGIES = [
     lambda x: 0.0,
     lambda x: 1e-6 * x,
 ]
-CANCELLING = "pairs", "vanishing"
+CANCELLING = "pairs", "vanishing", "inside"
 TELLING = ["all", "nobody", "some"]  # who tells energies
 
 # Trust is an estimate, off by so much at most.
@@ -117,7 +117,10 @@ class Played:
         self.limit = None if rng.random() < 0.8 else 10.0 ** rng.uniform(-10, 1)
         self.p = int(rng.choice(sizes))
         self._draw_format()
-        self.shape = SHAPES[int(rng.integers(len(SHAPES)))]
+        # Without energies, what cancels inside messages shows nowhere.
+        untold = self.telling != "all" and rng.random() < 0.5
+        shapes = CANCELLING if untold else SHAPES
+        self.shape = shapes[int(rng.integers(len(shapes)))]
         # Whether workers add up in orders of their own; and whether those do so in one call that
         # tell no energies, as trust takes it.
         self.own_order = rng.random() < 0.5
@@ -170,7 +173,12 @@ class Played:
         g = rng.standard_normal((code.k, self.p))
         if np.dtype(self.formats[0]).kind == "c":
             g = g + 1j * rng.standard_normal(g.shape)
-        if self.shape in CANCELLING:
+        if self.shape == "inside":  # little is left of them in any message, if that can be
+            rows = np.vstack([code.matrix().real, code.matrix().imag])
+            _, sizes, right = np.linalg.svd(rows, full_matrices=False)
+            right = right[sizes > 1e-9 * sizes[0]]
+            g = g - (1 - 10.0 ** rng.uniform(-12, 0)) * (right.T @ (right @ g))
+        elif self.shape in CANCELLING:
             least = -6 if self.shape == "pairs" else -18
             g[1::2] = -g[: 2 * (code.k // 2) : 2] * (1 - 10.0 ** rng.uniform(least, 0))
             if self.shape == "vanishing" and code.k % 2:

@@ -436,6 +436,21 @@ def test_small_messages_tell_who_lies(small):
     np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=1e-5)
 
 
+@pytest.mark.parametrize(("size", "energy"), [(1.0, np.inf), (1e-100, 1e308)])
+def test_energies_without_end_hide_no_others(size, energy):
+    """Checks of such messages say nothing, but others do: whoever lies, lies hardly differ."""
+    code, rng = FractionalRepetition(8, stragglers=7), np.random.default_rng(0)
+    g = size * rng.standard_normal((8, 10))
+    rnd = code.round(10, verify=3, limit=0.1)
+    for worker in 2, 4, 3, 5, 1, 7:
+        message, told = streamed(code, worker, g)
+        told = energy if worker in (5, 1) else told
+        rnd.receive(worker, message * (1 + 1e-5 * (worker == 7)), energy=told)
+    assert rnd.verified
+    assert rnd.corrupt == []
+    np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=0, atol=1e-3 * size)
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
 def test_floating_point_errors_that_raise(size):
     """A round verifies whatever the program does about overflow and underflow."""
