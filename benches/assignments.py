@@ -1,10 +1,9 @@
-"""Workers of unequal speed: the assignments of `BinaryCode`, simulated, and on live workers.
+"""Workers of unequal speed: the assignments of `BinaryCode`, simulated.
 
 ``python benches/assignments.py`` prints tables in Markdown. Three tables have, for 27 clusters of
 20 workers, the mean time of a round with each assignment, and with the one that
 `fastgc.planning.plan` ranks first, on rounds that it has not seen: workers are interrupted; s
-random workers of each round never answer; workers finish their computation. The last table is of
-12 worker processes that sleep for as long as slow workers would compute.
+random workers of each round never answer; workers finish their computation.
 """
 
 import argparse
@@ -15,14 +14,12 @@ import numpy as np
 from fastgc import BinaryCode
 from fastgc._base.progress import markdown_table
 from fastgc.delays import Heterogeneous, ShiftedExponential
-from fastgc.engines import LocalCluster
 from fastgc.planning import plan
 from fastgc.planning.simulation import simulate
 
 N, K = 20, 200
 STRAGGLERS, SHARES = (1, 4, 9), (0.95, 0.5, 0.1)
 ASSIGNMENTS = ("uniform", "classes", "aligned", "spread")
-LIVE = {"n": 12, "k": 120, "stragglers": 2, "rounds": 40, "unit": 1e-3}
 
 
 def clusters(n, seed):
@@ -121,43 +118,15 @@ def sweep(rounds, seed, how):
     return markdown_table(title, head, rows)
 
 
-def nothing(theta, shard, out):
-    """Write a gradient in no time; delays stand for the computation."""
-    out.fill(0.0)
-
-
-def live(seed):
-    """Return a table of worker processes that sleep."""
-    n, k, s, rounds, unit = LIVE.values()
-    rows = []
-    for (kind, speeds), share in itertools.product(clusters(n, seed).items(), (0.95, 0.1)):
-        delays = lateness(speeds, share, unit)
-        row = [kind, f"{share:g}"]
-        for name in ASSIGNMENTS:
-            code = coded(speeds, k, s, name)
-            theta, out = np.zeros(2), np.empty(2)
-            with LocalCluster(code, [0] * k, nothing, 2, delays=delays, seed=seed) as cluster:
-                seconds = [cluster.step(theta, out).wait_seconds for _ in range(rounds)]
-            told = simulate(code, delays, rounds=2000, seed=seed, interrupted=False)
-            row.append(f"{1e3 * np.mean(seconds):.3g} ({1e3 * told.mean:.3g})")
-        rows.append(row)
-    title = (
-        f"{n} worker processes that sleep, {k} partitions, s = {s}, {rounds} rounds: mean time of "
-        "a round, ms, and as simulated"
-    )
-    return markdown_table(title, ["speeds", "constant share", *ASSIGNMENTS], rows, text=1)
-
-
 def main():
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", help="plain, dead, busy, live (default: all)")
+    parser.add_argument("tables", nargs="*", help="plain, dead, busy (default: all)")
     parser.add_argument("--rounds", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    for name in given.tables or ("plain", "dead", "busy", "live"):
-        table = live(given.seed) if name == "live" else sweep(given.rounds, given.seed, name)
-        print(table, flush=True, end="\n\n")
+    for name in given.tables or ("plain", "dead", "busy"):
+        print(sweep(given.rounds, given.seed, name), flush=True, end="\n\n")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ torch.mv. These get stacked rows and ready-made coefficients. There are f rows o
 thread and on all. A cell has the ratio of the best other's time to fastgc's, and fastgc's share of
 the limit: the time to read f rows, to write one, and to read that one before, at the bandwidth of a
 loop that reads as much memory again and again on as many threads. (Rows written past the caches are
-not read before: 133% are possible for two rows.) Cells below 0.95 are bold, and summed up by cause.
+not read before: 133% are possible for two rows.) Cells below 0.95 are bold.
 
 Further tables have optimizers' steps beside PyTorch's, and the gain by more threads for rows in
 caches, with fastgc and BLAS each in their own processes. All else shares one process, and waits
-until BLAS's threads sleep. ``--what`` chooses tables; ``--quick`` takes a fifth of the cells.
+until BLAS's threads sleep. ``--what`` chooses tables; ``--quick`` takes float64 and few sizes.
 
 Contestants take turns, and the best of the medians of a contestant's turns counts. So other load on
 the machine, and the first use of memory on a virtual one, decide no cell.
@@ -19,6 +19,7 @@ the machine, and the first use of memory on a virtual one, decide no cell.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -54,8 +55,6 @@ QUICK_ROWS, QUICK_SIZES = (4, 68), (10**2, 10**4, 10**5, 10**6)
 MOST_BYTES = 1.1e9
 RED = 0.95
 TURNS, TURN = 3, 3e-3  # turns of each contestant, and seconds of a turn
-TINY = 10  # elements of a gradient so short that a call takes only Python's time
-NEAR_LIMIT = 0.75
 CORES = threads.get_num_threads()
 REST = 0.1  # seconds after which threads of BLAS and PyTorch no longer spin
 WARM = 1e-3  # seconds of a turn that are not timed
@@ -199,92 +198,37 @@ def encode(packed: bool, w: int, p: int, dtype: Any) -> tuple[dict[str, Call], l
     return calls, list(others(code.coefficients(0), rows))
 
 
-class Cell(NamedTuple):
-    """A call beside the best of others."""
-
-    kind: str
-    threads: int
-    mine: float  # seconds of fastgc
-    best: float  # seconds of the best other
-    share: float  # fastgc's share of the limit
-    call: float  # seconds of the same call for TINY elements
-
-    @property
-    def ratio(self) -> float:
-        """The best other's time over fastgc's."""
-        return self.best / self.mine
-
-    @property
-    def red(self) -> bool:
-        """Whether another is faster by more than the accuracy of measurements."""
-        return self.ratio < RED
-
-    def __str__(self) -> str:
-        ratio = f"**{self.ratio:.2f}**" if self.red else f"{self.ratio:.2f}"
-        return f"{ratio} ({self.share:.0%})"
+def cell(mine: float, best: float, limit: float) -> str:
+    """Write the best other's time over fastgc's, and fastgc's share of the limit."""
+    ratio = f"{best / mine:.2f}"
+    return f"{f'**{ratio}**' if best / mine < RED else ratio} ({limit / mine:.0%})"
 
 
-def causes(cells: dict[tuple[Any, ...], Cell]) -> str:
-    """Sort red cells by cause, one line for each cause; keys are (threads, all the rest)."""
-    found: dict[str, list[Cell]] = {}
-    for (count, *rest), cell in cells.items():
-        alone = cells.get((1, *rest))
-        if not cell.red:
-            continue
-        if cell.mine - cell.best <= cell.call:
-            why = f"what a call takes in Python, or less (it takes as much for p = {TINY})"
-        elif cell.share >= NEAR_LIMIT:
-            why = f"from {NEAR_LIMIT:.0%} of the limit on: memory gives no more"
-        elif count > 1 and alone is not None and not alone.red:
-            why = "not on one thread: threads share the work later, or less evenly"
-        else:
-            why = f"the arithmetic of {cell.kind}, in the caches"
-        found.setdefault(why, []).append(cell)
-    if not found:
-        return "No cell is red."
-    lines = [
-        f"- {why}: {len(each)} cells, ratios from {min(c.ratio for c in each):.2f} on, "
-        f"{np.median([c.ratio for c in each]):.2f} in the middle"
-        for why, each in sorted(found.items(), key=lambda item: -len(item[1]))
-    ]
-    return "\n".join([f"Of {len(cells)} cells {sum(map(len, found.values()))} are red:\n", *lines])
-
-
-def tables(make: Any, rows: list[int], sizes: list[int]) -> None:
+def tables(make: Any, dtypes: tuple[Any, ...], rows: list[int], sizes: list[int]) -> None:
     """Print all cells of the ways to decode or encode."""
-    grids: dict[str, list[list[str]]] = {}
-    cells: dict[tuple[Any, ...], Cell] = {}
-    for packed in (True, False):
-        for dtype in (np.float32, np.float64):
+    body: list[list[str]] = []
+    for packed, dtype in itertools.product((True, False), dtypes):
+        for count, f in itertools.product(dict.fromkeys((1, CORES)), rows):
+            lines: dict[str, list[str]] = {}
+            for p in sizes:
+                moved = (f + 2) * p * np.dtype(dtype).itemsize
+                if moved > MOST_BYTES:
+                    continue
+                calls, rivals = make(packed, f, p, dtype)
+                with on_threads(count):
+                    limit = moved / bandwidth(moved, count)
+                    times = race([*calls.values(), *rivals])
+                best = min(times[len(calls) :])
+                for name, mine in zip(calls, times, strict=False):
+                    lines.setdefault(name, []).append(cell(mine, best, limit))
             kind = f"{'packed' if packed else 'real'}, {np.dtype(dtype).name}"
-            for count in dict.fromkeys((1, CORES)):
-                for f in rows:
-                    small = make(packed, f, TINY, dtype)[0]
-                    own = dict(zip(small, race(list(small.values()), 2), strict=True))
-                    lines = {name: [kind, str(count), str(f)] for name in small}
-                    for p in sizes:
-                        moved = (f + 2) * p * np.dtype(dtype).itemsize
-                        if moved > MOST_BYTES:
-                            for line in lines.values():
-                                line.append("–")
-                            continue
-                        calls, rivals = make(packed, f, p, dtype)
-                        with on_threads(count):
-                            limit = moved / bandwidth(moved, count)
-                            times = race([*calls.values(), *rivals])
-                        best = min(times[len(calls) :])
-                        for name, mine in zip(calls, times, strict=False):
-                            cell = Cell(kind, count, mine, best, limit / mine, own[name])
-                            lines[name].append(str(cell))
-                            if p >= 1000:
-                                cells[count, name, kind, f, p] = cell
-                    for name, line in lines.items():
-                        grids.setdefault(name, []).append(line)
-    head = ["rows", "threads", "f", *(f"p = {p:,}" for p in sizes)]
-    for name, body in grids.items():
-        title = f"`{name}`: time of the best other over fastgc's, and share of the limit."
-        print(markdown_table(title, head, body), end="\n\n")
-    print(f"From p = 1,000 on. {causes(cells)}\n")
+            body += [
+                [kind, name, str(count), str(f), *line, *["–"] * (len(sizes) - len(line))]
+                for name, line in lines.items()
+            ]
+    head = ["rows", "call", "threads", "f", *(f"p = {p:,}" for p in sizes)]
+    title = "Time of the best other over fastgc's (share of the limit)."
+    print(markdown_table(title, head, body, 2), end="\n\n")
 
 
 def torch_steps(method: str, numbers: dict[str, Any], gradient: NDArray[Any]) -> list[Call]:
@@ -314,14 +258,11 @@ def steps(sizes: list[int]) -> None:
     """Print steps beside torch's."""
     if torch is None:
         return
-    body, cells = [], {}
+    body = []
     for name, (make, method, numbers, vectors) in STEPS.items():
         for dtype in (np.float32, np.float64):
             for count in dict.fromkeys((1, CORES)):
                 line = [f"{name}, {np.dtype(dtype).name}", str(count)]
-                small, ones = make(), np.ones(TINY, dtype)
-                small.reset(ones)
-                (own,) = race([lambda o=small, g=ones: o.step(g)], 2)
                 for p in sizes:
                     gradient = filled(1, p, dtype)[0] * dtype(1e-3)
                     optimizer = make()
@@ -334,14 +275,11 @@ def steps(sizes: list[int]) -> None:
                             *torch_steps(method, numbers, gradient),
                         ]
                         mine, *rest = race(calls)
-                    cell = Cell(name, count, mine, min(rest), limit / mine, own)
-                    line.append(str(cell))
-                    if p >= 1000:
-                        cells[count, name, dtype, p] = cell
+                    line.append(cell(mine, min(rest), limit))
                 body.append(line)
     title = "`step`: time of the best of torch's fused, foreach and `add_` over fastgc's."
     head = ["step", "threads", *(f"p = {p:,}" for p in sizes)]
-    print(markdown_table(title, head, body), f"\n\nFrom p = 1,000 on. {causes(cells)}\n", sep="")
+    print(markdown_table(title, head, body), end="\n\n")
 
 
 GAINS = (
@@ -418,15 +356,16 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--rows", help="f, or w of encode; such as 2,68")
     parser.add_argument("--sizes", help="p; such as 1000,100000")
     parser.add_argument("--what", default=",".join(PARTS), help="which parts")
-    parser.add_argument("--quick", action="store_true", help="fewer rows and sizes")
+    parser.add_argument("--quick", action="store_true", help="float64, fewer rows and sizes")
     given = parser.parse_args(words)
+    dtypes = (np.float64,) if given.quick else (np.float64, np.float32)
     rows = list(QUICK_ROWS if given.quick else ROWS)
     sizes = list(QUICK_SIZES if given.quick else SIZES)
     rows = [int(x) for x in given.rows.split(",")] if given.rows else rows
     sizes = [int(x) for x in given.sizes.split(",")] if given.sizes else sizes
     parts: dict[str, Call] = {
-        "decode": lambda: tables(decode, rows, sizes),
-        "encode": lambda: tables(encode, rows, sizes),
+        "decode": lambda: tables(decode, dtypes, rows, sizes),
+        "encode": lambda: tables(encode, dtypes, rows, sizes),
         "steps": lambda: steps(sizes),
         "gains": gains,
     }

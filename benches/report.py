@@ -53,7 +53,7 @@ def _bench(*names: str) -> str:
 VECTORS = "csrc/decoding.c csrc/near_exact.c fastgc/coding fastgc/codes"
 SUMS = "csrc/combine.inc csrc/combine.c csrc/pool.c fastgc/coding"
 PRECISION = f"{VECTORS} fastgc/stability"
-PAPERS = "The papers' figures"  # which their page shows, with its own words
+PAPERS = "The papers' figures"
 # Titles and sections; what is measured, and how, stands at the head of each program.
 SECTIONS = {
     "At a glance": Section("python benches/glance.py", f"{VECTORS} {SUMS} fastgc/engines"),
@@ -103,10 +103,19 @@ EXTRACTS: dict[str, Callable[[Sequence[str]], bool]] = {
     "Every verb of codes with many workers": lambda row: (
         row[1] in ("100000", "grows") or row[0].startswith("`")
     ),
-    "What features cost": lambda row: row[1] in ("10,000", "300,000"),
-    "Numba": lambda row: row[1] != "near",
     "Sums beside BLAS": lambda row: row[0] == "packed, float64" or "×" in row[0],
+    "Steps of optimizers": lambda row: "float32" in row[0],
+    "Vandermonde systems": lambda row: row[1] != "1000",
     "Near-exact decoding vectors": lambda row: row[0] in ("neighbours", "random"),
+}
+# What no page cites is in the store alone.
+UNCITED = {
+    "What features cost",
+    "Lagrange kernels",
+    "Decoding Lagrange codes, by stage",
+    "Numba",
+    "Start-up",
+    PAPERS,  # whose page shows them with its own words
 }
 
 
@@ -264,7 +273,7 @@ def write() -> None:
         "\n".join(f"{chr(65 + i)}. {name}" for i, name in enumerate(machines)),
     ]
     for title, row in rows.items():
-        if row is None or title == PAPERS:
+        if row is None or title in UNCITED:
             continue
         which = chr(65 + machines.index(row["machine"]))
         page += [
@@ -272,6 +281,12 @@ def write() -> None:
             f"`{row['command']}`: {row['date']}, commit {row['commit']}, machine {which}.",
             shown(row["found"], EXTRACTS.get(title)),
         ]
+    alone = [
+        f"- [{title}](results/{place(title).name}), `{row['command']}`: {row['date']}"
+        for title, row in rows.items()
+        if row and title in UNCITED
+    ]
+    page += ["## In the store alone", "\n".join(alone)]
     PAGE.write_text("\n\n".join(page) + "\n", encoding="utf-8")
 
 

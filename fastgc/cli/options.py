@@ -180,15 +180,6 @@ def title() -> Any:
     )
 
 
-def timeline(of: str) -> Any:
-    return option(
-        None,
-        f"Draw the first three rounds of each {of} to {_PICTURES}: who computed "
-        "when, who was waited for, whose messages were decoded.",
-        metavar="FILE",
-    )
-
-
 # ------------------------------------------------------------------------------------------ sizes
 
 _RANGE = re.compile(r"(\d{1,9})(?::(\d{1,9})(?::([1-9]\d{0,8}))?)?")

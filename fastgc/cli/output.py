@@ -22,8 +22,6 @@ from ..codes import catalogue
 from . import options
 from .common import Options, echo, text_of
 
-DRAWN = 3  # rounds of a timeline
-MOST_DRAWN = 8  # codes, or runs, in one picture of timelines, at most
 PRINTED = Path("-")  # stands for printing instead of a file
 
 
@@ -267,15 +265,6 @@ def csv_line(values: Iterable[Any]) -> str:
 
 def _write_text(text: str, path: Path) -> None:
     write_file(path, text.encode())
-
-
-def check_drawn(names: Sequence[str], instead: str) -> None:
-    """Raise ValueError if a picture of timelines has no room for all `names`."""
-    if len(names) > MOST_DRAWN:
-        raise ValueError(
-            f"--timeline draws at most {MOST_DRAWN} codes in one picture, not {len(names)}: "
-            f"{instead}"
-        )
 
 
 def microseconds(seconds: float) -> str:

@@ -16,11 +16,11 @@ from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
 from .options import Source
-from .output import DRAWN, Column, Picture, Tables, check_drawn, milliseconds
+from .output import Column, Picture, Tables, milliseconds
 
 if TYPE_CHECKING:
     from ..planning import Recording
-    from ..planning.simulation import Followed, Simulation
+    from ..planning.simulation import Simulation
     from ..sequential import Compared
 
 
@@ -48,7 +48,6 @@ class Rounds(Codes, options.Simulated, options.Recorded):
     rounds: int | None = options.repeats(_ROUNDS, "Rounds to simulate of each code.")
     seed: int = options.seed()
     plot: Path | None = options.picture("Plot the distribution of the rounds' times to this file.")
-    timeline: Path | None = options.timeline("code")
 
 
 @command(CHOOSING, "fastgc simulate rs binary -n 12 -s 2 --delays exponential:mean=0.01")
@@ -57,15 +56,11 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     from .. import plotting
     from ..planning.plan import reasons
 
-    output.check(what.plot, what.timeline, read=[what.recorded])
+    output.check(what.plot, read=[what.recorded])
     source = options.source_of(context, what)
     n, s = options.size_of(what, source.n)
     if source.model is not None:
         sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
-    if what.timeline is not None:
-        check_drawn(options.named(what.names) or catalogue.names(), "name some")
-        if what.request:
-            raise ValueError("leave out --timeline: rounds with --request are not followed")
     rounds = options.repeated(what.rounds, _ROUNDS, n)
     cost = source.cost(what.cost, what.partitions or n)
     conditions = {
@@ -81,7 +76,7 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     if what.request:
         title += f"; {what.request:g} s to ask a worker"
     about = f"n = {n}, s = {s}; {source.said}"
-    of = _Simulated({}, {}, {}, {})
+    of = _Simulated({}, {}, {})
     try:
         _simulate_each(of, what, source, n, s, rounds, conditions)
     finally:  # after an error or Ctrl-C as well, of the codes before it
@@ -95,7 +90,6 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
                 rows,
                 lambda: _show(title, rows, rough, output),
                 Picture(what.plot, lambda: plotting.time_curves(of.times, caption=about)),
-                Picture(what.timeline, lambda: plotting.timeline_figure(of.first), "timeline"),
             )
     if not of.times:
         raise ValueError(f"no code fits: {'; '.join(reasons(of.refused))}")
@@ -108,7 +102,6 @@ class _Simulated(NamedTuple):
 
     times: dict[str, Simulation]
     loads: dict[str, int]
-    first: dict[str, Followed]  # rounds to draw, by descriptions
     refused: dict[str, str]  # why a code cannot be had
 
 
@@ -128,7 +121,6 @@ def _simulate_each(
     """
     from .._base.progress import share_bar
     from ..engines.machines import dealt
-    from ..planning.simulation import follow
     from ..planning.simulation import simulate as run
 
     asked = options.named(what.names)
@@ -140,9 +132,6 @@ def _simulate_each(
                 model = dealt(source.model, code)
                 how = {"request": what.request, "progress": partial(show, at), **conditions}
                 times = run(code, model, rounds=rounds, **how)
-                if what.timeline is not None:
-                    first = follow(code, model, rounds=DRAWN, **conditions)
-                    of.first[catalogue.describe(name)] = first
                 of.loads[name], of.times[name] = code.load, times
             except ValueError as error:
                 if asked:

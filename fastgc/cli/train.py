@@ -22,7 +22,7 @@ from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, command, echo, is_given, option, status_of
 from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
-from .output import Output, Picture, check_drawn
+from .output import Output, Picture
 
 if TYPE_CHECKING:
     from ..engines import RoundOptions
@@ -45,6 +45,7 @@ METHODS = {
 }
 ADAPTIVE = ("cada", "gcada")
 PARTIALS = ("raise", "best", "unbiased")
+MOST_DRAWN = 8  # runs in one picture of timelines, at most
 MANY = 4  # with fewer samples per class on average, labels may be numbers to predict
 CODE = "Code and workers"  # a panel of the help with two classes of options
 
@@ -223,7 +224,10 @@ class Shown(Options, panel="What is shown and drawn"):
         "they leave out, against load. With cada, gcada or several methods, plot loss, "
         "communication and computation instead."
     )
-    timeline: Path | None = options.timeline("run")
+    timeline: Path | None = options.picture(
+        "Draw the first three rounds of each run to this file: who computed when, who was waited "
+        "for, whose messages were decoded."
+    )
 
 
 class Histories(Output, panel="What is written"):
@@ -421,8 +425,10 @@ def _check(asked: Asked, runs: Mapping[str, _Run]) -> None:
     kept = asked.checkpoint and asked.checkpoint.resolve()
     if kept and asked.track and kept in asked.track.resolve().parents:
         raise ValueError("--track must not write to the folder of --checkpoint")
-    if asked.timeline is not None:
-        check_drawn(list(runs), "compare fewer")
+    if asked.timeline is not None and len(runs) > MOST_DRAWN:
+        raise ValueError(
+            f"--timeline draws at most {MOST_DRAWN} runs in one picture, not {len(runs)}"
+        )
     if asked.measure_every and asked.track is None:
         raise ValueError("--measure-every needs --track, a file to write the errors to")
     if asked.on_error != "warn" and asked.max_error is None:

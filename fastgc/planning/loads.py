@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from itertools import combinations, product
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +19,9 @@ from .simulation import received_mean
 __all__ = [
     "Allocation",
     "CoverageBounds",
-    "LeastTime",
     "coverage_bounds",
     "equal_time_loads",
     "generalised_bcc",
-    "least_time_loads",
     "optimal_loads",
 ]
 
@@ -32,10 +29,6 @@ __all__ = [
 # Chernoff's bound takes the best of `_EXPONENTS` exponents; time is cut into `_STEPS` steps. Ten
 # times as many raise the bound by 0.03 % (exponents) and 0.2 % (steps) at most, in two examples.
 _EACH, _LOADS, _EXPONENTS, _STEPS = 64, 200, 24, 256
-
-# `least_time_loads` takes at most `_SEARCHED` partial gradients, and tries all loads if there are
-# at most `_ALL` combinations.
-_SEARCHED, _ALL = 5_000, 1_000
 
 _MOST = 2**48  # partitions shared out, at most; floats still resolve fractions of a partition
 
@@ -169,118 +162,6 @@ def optimal_loads(
     return Allocation(loads, real, time, needed / float(real.sum()))
 
 
-class LeastTime(NamedTuple):
-    """Loads that bring a number of partial gradients the soonest, and when.
-
-    Attributes
-    ----------
-    loads : (n,) int64 array
-        Partitions of each worker; 0 for workers that are better left out.
-    time : float
-        Mean seconds until the number has been returned, exactly: `received_mean` of these loads.
-    """
-
-    loads: Ints
-    time: float
-
-
-def least_time_loads(needed: int, delays: Heterogeneous, limit: int | None = None) -> LeastTime:
-    """Loads of n workers that bring `needed` partial gradients the soonest on average.
-
-    P2 of Li et al., eq. (19), for the given workers; `optimal_loads` solves its limit of many
-    workers. With `needed` = k this is the lower bound of Theorem 2, eq. (21). Raises as
-    `optimal_loads`, and ValueError if the models are others, or `needed` is more than 5000.
-
-    Parameters
-    ----------
-    needed : int
-        Partial gradients, repetitions counted, s in the paper.
-    delays : Heterogeneous
-        One `ShiftedExponential` model for each worker, with times per computation.
-    limit : int, optional
-        The most partitions that a worker may hold.
-
-    Notes
-    -----
-    Up to a thousand combinations of loads are all tried, as for three workers and `needed` = 9; the
-    time is then the minimum. Otherwise this is a local search. It starts from `optimal_loads`, from
-    the largest loads, and from equal loads of the fastest m workers for several m. It changes the
-    load of one worker, of two, or of all that are alike, as long as the time falls. It may end
-    above the minimum, which is the bound of Theorem 2. It calls `received_mean` some hundred times,
-    each O(n needed) at hundreds of moments: seconds for ten workers, many minutes for a hundred.
-    """
-    needed = at_least("needed", needed, 1)
-    shifts, rates = _parameters(delays)
-    n = shifts.size
-    if needed > _SEARCHED:
-        raise ValueError(f"needed must be at most {_SEARCHED}, not {needed}: take optimal_loads")
-    most = needed if limit is None else min(at_least("limit", limit, 1), needed)
-    _check_held(needed, n, most)
-    kinds = np.unique(np.stack([shifts, rates]), axis=1, return_inverse=True)[1].ravel()
-    known: dict[tuple[tuple[int, int], ...], float] = {}
-
-    def time(loads: Ints) -> float:
-        if loads.sum() < needed:
-            return math.inf
-        # Workers of the same kind may swap loads.
-        key = tuple(sorted(zip(kinds.tolist(), loads.tolist(), strict=True)))
-        if key not in known:
-            known[key] = received_mean(loads, delays, needed)
-        return known[key]
-
-    if (most + 1) ** n <= _ALL:
-        best = min(map(np.array, product(range(most + 1), repeat=n)), key=time)
-        return LeastTime(best, time(best))
-    fastest = np.argsort(shifts + 1 / rates, kind="stable")
-    starts = [np.full(n, most)]
-    for m in sorted({n, -(-n // 2), -(-n // 4), 1}):
-        if m * most >= needed:
-            starts.append(np.zeros(n, dtype=np.int64))
-            starts[-1][fastest[:m]] = -(-needed // m)
-    if (shifts > 0).all():
-        starts.append(np.minimum(optimal_loads(needed, shifts, rates, most).loads, needed))
-    found = [_descend(start, kinds, most, time) for start in starts]
-    best = min(found, key=time)
-    return LeastTime(best, time(best))
-
-
-def _descend(loads: Ints, kinds: Ints, most: int, time: Callable[[Ints], float]) -> Ints:
-    """Change loads in 0 .. most as long as `time` falls; halve the step when no change helps."""
-    step = 1 << max(0, int(loads.max()).bit_length() - 3)
-    while True:
-        before = time(loads) * (1 - 1e-9)  # quadrature resolves no smaller difference
-        better = (other for other in _changes(loads, kinds, most, step) if time(other) < before)
-        changed = next(better, None)
-        if changed is not None:
-            loads = changed
-        elif step > 1:
-            step //= 2
-        else:
-            return loads
-
-
-def _changes(loads: Ints, kinds: Ints, most: int, step: int) -> Iterator[Ints]:
-    """Yield loads that differ by `step` for one worker, for two, or for all that are alike."""
-    _, first, alike = np.unique(
-        np.stack([kinds, loads]), axis=1, return_index=True, return_inverse=True
-    )
-    groups = [np.flatnonzero(alike.ravel() == group) for group in range(first.size)]
-    groups += [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
-    one = [group[:1] for group in groups[: first.size]]
-    one += [group[1:2] for group in groups[: first.size] if group.size > 1]
-    single = [(some, by) for some in groups + one for by in (step, -step)]
-    both = [
-        ((some, by), (others, other))
-        for some, others in combinations(one, 2)
-        for by, other in product((step, -step), repeat=2)
-    ]
-    for change in [*((one,) for one in single), *both]:
-        changed = loads.copy()
-        for workers, by in change:
-            changed[workers] = np.clip(changed[workers] + by, 0, most)
-        yield changed
-
-
 def generalised_bcc(
     k: int, delays: Heterogeneous, needed: int | None = None, limit: int | None = None
 ) -> Allocation:
@@ -293,8 +174,8 @@ def generalised_bcc(
     ----------
     k : int
         Partitions, m in the paper.
-    delays
-        As in `least_time_loads`.
+    delays : Heterogeneous
+        One `ShiftedExponential` model for each worker, with times per computation.
     needed : int, optional
         Partial gradients to wait for. Default: floor(k log k), or k if that is more.
     limit : int, optional
@@ -326,7 +207,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     Lower bound: no loads return k partial gradients sooner. For each moment t and any s, Chernoff's
     bound is ``P(k by t) <= e^(-s k) prod_i max_l (1 + P(l done by t) (e^(s l) - 1))``. The paper's
     eq. (21), ``received_mean(optimal_loads(k, ...).loads, delays, k)``, is a lower bound only in
-    the limit of many workers (Remark 5); `least_time_loads` minimises it for the given workers.
+    the limit of many workers (Remark 5).
 
     Raises as `optimal_loads`, and ValueError if the upper bound takes more partitions than workers
     hold.
@@ -336,7 +217,7 @@ def coverage_bounds(k: int, delays: Heterogeneous) -> CoverageBounds:
     k : int
         Partitions, m in the paper; at least 2.
     delays
-        As in `least_time_loads`.
+        As in `generalised_bcc`.
     """
     k = at_least("k", k, 2)
     _check_countable(k)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,10 +17,8 @@ from ..delays.distributions import check_delays
 from ..delays.interface import tail_bounds
 
 __all__ = [
-    "CodeParameters",
     "DecodeCost",
     "Optimum",
-    "code_parameters",
     "limit_time",
     "optimal_fraction",
     "optimal_threshold",
@@ -29,7 +26,6 @@ __all__ = [
 ]
 
 _GRID = 1001  # fractions on the grid from which the search for the best one begins
-_SHORT = Fraction(1, 10**12)  # relative rounding error allowed below a whole number of partitions
 
 # For each order: products for f of n messages, and their leading term for large n.
 _PRODUCTS: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
@@ -272,8 +268,7 @@ def optimal_fraction(
     Returns
     -------
     float
-        In (0, 1), and at most ``max_load / k``. `code_parameters` gives a code's load and
-        threshold.
+        In (0, 1), and at most ``max_load / k``. The code has a load of ``int(alpha * k)``.
 
     Examples
     --------
@@ -311,69 +306,6 @@ def optimal_fraction(
             f"{delays.scale:g}"
         )
     return alpha
-
-
-class CodeParameters(NamedTuple):
-    """The load and threshold of a code.
-
-    Attributes
-    ----------
-    load : int
-        Partitions per worker, w.
-    stragglers : int
-        Stragglers tolerated, s.
-    f : int
-        Recovery threshold, n - s.
-    """
-
-    load: int
-    stragglers: int
-    f: int
-
-
-def code_parameters(alpha: float, n: int, k: int | None = None) -> CodeParameters:
-    """Return load and threshold of a code whose workers can hold a fraction `alpha` of the data.
-
-    The code tolerates as many stragglers as a load of at most alpha k allows (Halbawi et al., eq.
-    2), and has the least load that tolerates them. With k = n, its threshold is ceil((1 - alpha) n)
-    + 1 (eq. 18). Raises as `round_time`, and ValueError if alpha is too small: n workers compute
-    all k partitions only if each computes k / n of them.
-
-    Parameters
-    ----------
-    alpha : float
-        Fraction of the data, in (0, 1], as `optimal_fraction` gives it. If alpha k is below a whole
-        number by a relative 1e-12 or less, it counts as that number.
-    n : int
-        Workers.
-    k : int, optional
-        Partitions, n by default.
-
-    Notes
-    -----
-    The load is rounded down, so that a worker can hold it. `optimal_threshold` compares all
-    thresholds, and is exact for any n; `optimal_fraction` is exact only for large n.
-
-    Examples
-    --------
-    >>> import fastgc
-    >>> found = fastgc.planning.code_parameters(0.1477, 80)
-    >>> found
-    CodeParameters(load=11, stragglers=10, f=70)
-    >>> fastgc.ReedSolomon(80, load=found.load).threshold
-    70
-    """
-    n, k = check_sizes(n, k)
-    alpha = _check_fraction(alpha)
-    held = Fraction(alpha) * k
-    room = math.floor(held * (1 + _SHORT))
-    f = n - room * n // k + 1
-    if f > n:
-        raise ValueError(
-            f"alpha must be at least {_load(n, n, k)}/{k}, what a worker computes if all of "
-            f"{n} are waited for, not {alpha:g}"
-        )
-    return CodeParameters(_load(f, n, k), n - f, f)
 
 
 def _limit_time(

@@ -226,11 +226,11 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
 
     Parameters
     ----------
-    rounds : History, Followed, Record, RoundReport, or several of the latter two
-        The result of `fastgc.train` with any engine, or some of its ``rounds``; the result of
-        `fastgc.simulation.follow`; or the result of a cluster's ``step``.
+    rounds : History, Record, RoundReport, or several of the latter two
+        The result of `fastgc.train` with any engine, or some of its ``rounds``; or the result of
+        a cluster's ``step``.
     code : Code, optional
-        The code of these rounds. A History or Followed needs none, because it holds how many
+        The code of these rounds. A History needs none, because it holds how many
         messages each worker sends.
     ax
         As in `fastgc.plotting`; axes of your own get no legend (``ax.legend()`` adds one).
@@ -269,7 +269,7 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
 
     Parameters
     ----------
-    runs : mapping of names to History or Followed
+    runs : mapping of names to History
         Runs; their names go into the titles.
     rounds : int
         Draw this many of the first rounds of each run.
@@ -284,7 +284,8 @@ def timeline_figure(runs: Mapping[str, Any], rounds: int = 3) -> Figure:
     >>> import fastgc
     >>> late = fastgc.delays.Exponential(0.01)
     >>> codes = {"coded": fastgc.BinaryCode(12, stragglers=3), "uncoded": fastgc.Uncoded(12)}
-    >>> runs = {name: fastgc.simulation.follow(code, late) for name, code in codes.items()}
+    >>> how = {"engine": "simulated", "delays": late, "rounds": 3}
+    >>> runs = {name: fastgc.train(code, **how) for name, code in codes.items()}
     >>> figure = fastgc.plotting.timeline_figure(runs)
     """
     if not runs:
@@ -448,7 +449,7 @@ def _laid_out(rounds: Any) -> list[_Shown]:
         idle = _selected(each) == frozenset()  # an adaptive method may select no worker
         if not (len(each.received) or idle) or len(each.received) != len(each.arrivals):
             raise ValueError(f"round {each.round} does not say when its messages arrived")
-        record = hasattr(each, "wait")  # a Record or FollowedRound, not a RoundReport
+        record = hasattr(each, "wait")  # a Record, not a RoundReport
         wait = each.wait if record else each.wait_seconds
         if not np.isfinite(wait):
             raise ValueError(f"round {each.round} was never over: its messages do not suffice")

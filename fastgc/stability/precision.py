@@ -235,9 +235,6 @@ def _gamma(count: float, unit: float) -> float:
 
 _ROWS = 3  # samples of each block, for codes of the data
 _FEATURES = 8
-# Up to _ONE_BY_ONE messages are encoded one by one; more are encoded _TOGETHER at a time, if B has
-# at most _ENTRIES entries.
-_ONE_BY_ONE, _TOGETHER, _ENTRIES = 4000, 2000, 1 << 24
 
 
 class MeasuredError(NamedTuple):
@@ -359,46 +356,11 @@ def _check_memory(code: Code, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _many(
-    scheme: Scheme,
-    computed: Sequence[Array],
-    dtype: np.dtype[Any],
-    sent: np.dtype[Any] | None,
-    progress: Callable[[int, int], object],
-) -> Any:
-    """Messages of float64, encoded many at a time; None if they are few, or of other dtypes.
-
-    Every term and every sum is rounded by itself; the kernels may round a term and its sum
-    together.
-    """
-    count = scheme.messages.count
-    plain = dtype == np.float64 and sent is None and not scheme.data.coded
-    if count <= _ONE_BY_ONE or not plain or scheme.n * scheme.load > _ENTRIES:
-        return None
-    first, held, values = scheme.entries
-    if not np.diff(first).all():
-        return None
-    form = scheme.format(computed[0].size, dtype)
-    padded = np.zeros((len(computed), form.message_size))
-    padded[:, : form.gradient_size] = computed
-    given: Array = padded.view(np.complex128) if scheme.layout == "packed" else padded
-    messages = np.empty((count, form.message_size), dtype=form.message_dtype)
-    for at in range(0, count, _TOGETHER):
-        end = min(at + _TOGETHER, count)
-        some = slice(first[at], first[end])
-        terms = values[some, np.newaxis] * given[held[some]]
-        sums = np.add.reduceat(terms, first[at:end] - first[at])
-        messages[at:end] = sums.view(form.message_dtype)
-        progress(end, count)
-    return messages
-
-
 class Experiment:
     """Partial gradients, the messages that workers make of them, and the exact gradient.
 
     Parameters are those of `measured_error`. `progress` is called with the number of messages
-    encoded so far, after one or several, and with the number of all. More than 4,000 messages of
-    float64 are encoded many at a time, others as by `Code.encode`.
+    encoded so far, and with the number of all.
     """
 
     def __init__(
@@ -424,14 +386,12 @@ class Experiment:
         self._trusted = (kind, sent)
         self.norm = _norm(work.exact[0])
         self.p = work.exact[0].size
-        self.messages = _many(code.scheme, work.computed, kind, sent, progress)
-        if self.messages is None:
-            messages, count = [], code.scheme.messages.count
-            for w, t in map(code.scheme.messages.sender, range(count)):
-                given = [work.computed[j] for j in code.partitions(w, t)]
-                messages.append(code.encode(w, given, index=t, message_dtype=sent))
-                progress(len(messages), count)
-            self.messages = np.array(messages)
+        messages, count = [], code.scheme.messages.count
+        for w, t in map(code.scheme.messages.sender, range(count)):
+            given = [work.computed[j] for j in code.partitions(w, t)]
+            messages.append(code.encode(w, given, index=t, message_dtype=sent))
+            progress(len(messages), count)
+        self.messages = np.array(messages)
 
     def error(self, survivors: Ints, vector: Array) -> MeasuredError:
         """Decode with this vector, and compare."""

@@ -93,9 +93,7 @@ class Member:
         self.view: View | None = None
         self.last: View | None = None  # the last view that there was
         self.spoiled = False  # whether a group that was given up may still write to memory
-        self.changes = 0  # views that this rank took part in
         self._address, self._run, self._world, self._replace = address, run, world, replace
-        self._asked = rank
         self._changed = threading.Condition()
         self._number = 0  # of the view that is being made
         self._group: Group | None = None
@@ -453,7 +451,6 @@ class Member:
             if number == self._number:
                 self._group = group
                 self.view = self.last = View(number, lives, self.name, group)
-                self.changes += 1
                 self._changed.notify_all()
 
     def _drop(self) -> None:

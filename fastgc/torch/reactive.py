@@ -292,7 +292,7 @@ class ReactiveDataParallel:
                 self._tried = self.step
                 turn.check_sum()
             if self.alone:
-                result = turn.alone(1 + len(self._last.rows) if self._last else 1)
+                result = self._sum_alone(turn)
             else:
                 result = self._in_view(functools.partial(self._sum, turn))
         except BaseException:
@@ -324,7 +324,8 @@ class ReactiveDataParallel:
             ``batch(step)`` are the indices of a step, as `backward` gets them. Without it nothing
             is fetched ahead.
         """
-        return Samples(self, dataset, collate_fn, num_workers, batch, self._replica.seed)
+        seed, share = self._replica.seed, self.likely_share
+        return Samples(lambda: self.step, share, dataset, collate_fn, num_workers, batch, seed)
 
     def likely_share(self, batch: Any) -> Any:
         """Return what this rank will compute of a batch, if paces and ranks stay."""
@@ -549,6 +550,18 @@ class ReactiveDataParallel:
         self._member.sum(view, result.payload, functools.partial(self._count, result))
         return turn.take(result)
 
+    def _sum_alone(self, turn: Turn) -> Any:
+        """Compute the whole batch on this rank, in parts as large as its share is likely to be."""
+        ranks = 1 + (0 if self._last is None else len(self._last.rows))
+        dealt = shares.counts(turn.units, [1.0] * ranks, self._replica.least)
+        for part in shares.cut(dealt, [(0, turn.units)]):
+            turn.add(part)
+        heads = Heads(self._numbers(SUM, None, turn), 1)
+        size, dtype = turn.layout(heads)
+        result = Result(heads, torch.empty(size, dtype=dtype))
+        turn.fill(result.payload, heads)
+        return turn.take(result)
+
     @property
     def _kept(self) -> Result:
         assert self._replica.kept is not None
@@ -666,16 +679,23 @@ class ReactiveDataParallel:
         if self._member.spoiled:
             self._member.spoiled = False
             self._replica.forget()
-        kept = self._replica.kept
-        ahead = None if kept is None or kept.view is not view else kept
-        own = np.zeros(WIDTH)
+        numbers, kept = self._numbers(kind, view, turn), self._replica.kept
+        if kept is not None and kept.view is view:
+            return self._ride(view, kept, numbers, turn)
+        self._member.sum(view, torch.from_numpy(numbers))
+        return Heads(numbers, len(view.ranks)), None
+
+    def _numbers(self, kind: float, view: View | None, turn: Turn | None) -> Array:
+        """Return what this rank tells: a row among those of a view, and parameters in use."""
+        own, used = np.zeros(WIDTH), np.zeros(len(self._replica.parameters) + 1)
+        n, slot, lives = (1, 0, []) if view is None else (len(view.ranks), view.slot, view.lives)
         told = {
             "kind": kind,
             "step": self.step,
             "turn": self._replica.turn,
             "at": self._member.at,
             "fresh": self._fresh,
-            "admits": bool(self._member.waiting - {each[1] for each in view.lives}),
+            "admits": bool(self._member.waiting - {each[1] for each in lives}),
             "pace": self._replica.pace,
             "print": -1,
             "piece": -1,
@@ -684,24 +704,20 @@ class ReactiveDataParallel:
             "life": int(self._member.name, 16),
             "rides": False,  # whether this rank's gradient goes round with what it tells
         }
-        used = np.zeros(len(self._replica.parameters) + 1)
         if self._fresh or (turn is not None and (self._watch or self.step % _EVERY == 0)):
             told["print"] = fingerprint(self._replica.parameters)
         if turn is not None:
             told["piece"] = self._replica.piece()
             turn.tell(told, own, used)
-            fits = ahead is not None and bool((ahead.heads.used >= (used > 0)).all())
+            kept = self._replica.kept
+            fits = kept is not None and bool((kept.heads.used >= (used > 0)).all())
             told["rides"] = fits and not turn.checked
         for name, value in told.items():
             own[AT[name]] = value
-        n = len(view.ranks)
         numbers = np.zeros(n * WIDTH + len(used))
-        numbers[view.slot * WIDTH : (view.slot + 1) * WIDTH] = own
+        numbers[slot * WIDTH : (slot + 1) * WIDTH] = own
         numbers[n * WIDTH :] = used
-        if ahead is None:
-            self._member.sum(view, torch.from_numpy(numbers))
-            return Heads(numbers, n), None
-        return self._ride(view, ahead, numbers, turn if told["rides"] else None)
+        return numbers
 
     def _ride(
         self, view: View, ahead: Result, numbers: Array, turn: Turn | None
@@ -718,7 +734,7 @@ class ReactiveDataParallel:
         payload, told, uses = torch.split(flat, [len(ahead.payload), len(pieces), used])
         told.copy_(torch.from_numpy(pieces.astype(np.int64)))
         uses.copy_(torch.from_numpy(numbers[rows:]))
-        if turn is None:
+        if turn is None or not numbers[view.slot * WIDTH + AT["rides"]]:
             payload.zero_()
         else:
             turn.fill(payload, ahead.heads)

@@ -208,20 +208,6 @@ class Turn:
         self._tupled = isinstance(values, tuple | list)
         return [float(loss.detach()), *further]
 
-    def alone(self, ranks: int) -> Any:
-        """Compute the whole batch on this rank alone, in parts as large as its share of `ranks`."""
-        dealt = shares.counts(self.size, [1.0] * ranks, self._replica.least)
-        for part in shares.cut(dealt, [(0, self.size)]):
-            self.add(part)
-        return self._scaled()
-
-    def _scaled(self) -> Any:
-        grads = [p.grad for p in self._replica.parameters]
-        there = [each for each in grads if each is not None]
-        if there and self._scale != 1.0:
-            torch._foreach_mul_(there, self._scale)
-        return self._give(grads, self._sums)
-
     def discard(self) -> None:
         """Forget what this rank has computed: another one's sum counts."""
         self._had, self._sums = [], []
@@ -288,6 +274,7 @@ class Turn:
         """Return a result as floats: gradients and changes of buffers, and further sums."""
         return result.payload, result.heads.sums()
 
+    @torch.no_grad()
     def take(self, result: Result) -> Any:
         """Turn a sum into gradients and a loss."""
         replica, used = self._replica, result.heads.used
@@ -307,11 +294,7 @@ class Turn:
                 grads.append(p.grad.copy_(view).mul_(self._scale))
         if used[-1] and replica.buffers.size:
             replica.buffers.take(payload[-replica.buffers.size :], self._restore_at)
-        return self._give(grads, sums)
-
-    @torch.no_grad()
-    def _give(self, grads: Sequence[torch.Tensor | None], sums: list[float]) -> Any:
-        for p, grad, before in zip(self._replica.parameters, grads, self._before, strict=True):
+        for p, grad, before in zip(replica.parameters, grads, self._before, strict=True):
             p.grad = grad if before is None else before if grad is None else before.add_(grad)
         loss = sums[0] * self._scale
         return (loss, *sums[1:]) if self._tupled or len(sums) > 1 else loss
@@ -362,15 +345,6 @@ class ExactTurn(Turn):
                     there = found[at]
                     found[at] = term if there is None else there + term
         return found
-
-    def alone(self, ranks: int) -> Any:
-        """Compute the whole batch on this rank alone, share by share; nobody needs exact sums."""
-        begin = time.perf_counter()
-        for places in map(self._places, range(self.units)):
-            if shares.length(places):
-                super()._add(places)
-        self._replica.note_pace(self.units / max(time.perf_counter() - begin, 1e-9))
-        return self._scaled()
 
     def discard(self) -> None:
         """Forget what this rank has computed."""

@@ -115,9 +115,7 @@ def test_simulate_of_all_codes_leaves_out_what_does_not_exist():
     [
         (["turbo"], "unknown code 'turbo': choose among rs, rs-clustered"),
         (["--delays", "3 of exponential:mean=1"], "the times of 3 workers, not of 20"),
-        (["--timeline", "rounds.bmp"], "must end in .png"),
-        (["--timeline", "rounds.png"], "--timeline draws at most 8 codes in one picture, not "),
-        (["rs", "--timeline", "x.png", "--request", "1"], "leave out --timeline"),
+        (["--plot", "rounds.bmp"], "must end in .png"),
     ],
 )
 def test_simulate_refuses_its_options(arguments, says):

@@ -541,7 +541,7 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["--partial", "best,worst"], "--partial must be .*, not 'worst'"),
         (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
         (["--timeline", "runs.png", "--plot", "./runs.png"], "must name different files"),
-        (["--timeline", "runs.png", NINE], "at most 8 codes in one picture, not 9: compare fewer"),
+        (["--timeline", "runs.png", NINE], "at most 8 runs in one picture, not 9"),
         (["--measure-every", "2"], "--measure-every needs --track"),
         (["--on-error", "raise"], "--on-error needs --max-error"),
         (["--max-error", "1", "--on-error", "panic"], '--on-error must be "warn", "raise" or'),

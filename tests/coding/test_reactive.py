@@ -17,7 +17,7 @@ from fastgc.delays import Empirical, Exponential, Mixture, Pareto, ShiftedExpone
 from fastgc.engines import LocalCluster
 from fastgc.errors import NotDecodableError
 from fastgc.planning import plan
-from fastgc.planning.simulation import follow, simulate
+from fastgc.planning.simulation import simulate
 
 # ----------------------------------------------------------------------------------------- the rule
 
@@ -294,14 +294,6 @@ def test_who_holds_what():
 
 
 # ---------------------------------------------------------------------------------------- engines
-
-
-def test_rounds_can_be_followed():
-    code, late = fastgc.Reactive(6, holders=2), Exponential(1.0)
-    followed = follow(code, late, cost=0.1, rounds=5)
-    run = simulate(code, late, cost=0.1, rounds=5)
-    assert [each.wait for each in followed.rounds] == run.times.tolist()
-    assert [each.received.size for each in followed.rounds] == run.messages.tolist()
 
 
 @pytest.mark.parametrize("dtype", [None, np.float16])

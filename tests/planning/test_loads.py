@@ -16,7 +16,6 @@ from fastgc.planning import (
     coverage_bounds,
     equal_time_loads,
     generalised_bcc,
-    least_time_loads,
     optimal_loads,
 )
 from fastgc.planning.simulation import received_mean
@@ -143,7 +142,6 @@ def test_generalised_bcc_waits_for_all_at_least():
     assert generalised_bcc(2, pair).loads.sum() >= 2  # 2 log 2 < 2
     alone = Heterogeneous([ShiftedExponential(1, 1)])
     assert generalised_bcc(1, alone, needed=1, limit=1).loads.tolist() == [1]
-    assert least_time_loads(1, alone, limit=1).loads.tolist() == [1]
     assert generalised_bcc(10, pair, needed=35, limit=9).loads.tolist() == [9] * 4
 
 
@@ -204,49 +202,6 @@ def test_coverage_bounds_hold_for_every_placement(n, k, scale, seed):
     assert least - 5 * error <= upper
 
 
-@pytest.mark.parametrize("seed", range(much(20, 4)))
-def test_least_time_loads_are_the_best_of_all(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 4))
-    needed = int(rng.integers(1, 5 if n == 2 else much(5, 3)))
-    kinds = rng.integers(0, 2, n)
-    shifts, rates = rng.choice([0.1, 1.0, 3.0], 2)[kinds], rng.choice([0.2, 1.0, 5.0], 2)[kinds]
-    models = [
-        ShiftedExponential(a, mu) for a, mu in zip(shifts.tolist(), rates.tolist(), strict=True)
-    ]
-    delays = Heterogeneous(models)
-    for limit in (None, -(-needed // n)):
-        most = limit or needed
-        every = itertools.product(range(most + 1), repeat=n)
-        least = min(received_mean(each, delays, needed) for each in every if sum(each) >= needed)
-        found = least_time_loads(needed, delays, limit)
-        assert found.time == received_mean(found.loads, delays, needed)
-        assert found.time == pytest.approx(least, rel=1e-6)
-        assert found.loads.max() <= most
-
-
-@pytest.mark.parametrize(
-    ("shifts", "rates", "least"),
-    [
-        # The best start is one of equal loads, of all workers or the fastest, or `optimal_loads`.
-        ([20, 4, 2], [0.3, 0.3, 0.05], [2, 8, 10]),
-        ([2, 2, 4], [5, 0.05, 0.05], [9, 1, 1]),
-        ([20, 1, 0.5], [0.3, 1, 5], [2, 2, 8]),
-        ([2, 2, 2], [0.3, 5, 0.3], [3, 7, 3]),
-        ([4, 1, 1], [5, 0.05, 0.3], [5, 5, 5]),
-    ],
-)
-def test_least_time_loads_searches_from_each_start(shifts, rates, least):
-    """No start is best for all: the first alone is 1 to 16 % slower, and without a search more."""
-    delays = Heterogeneous(map(ShiftedExponential, shifts, rates))
-    found = least_time_loads(10, delays)
-    assert found.time == pytest.approx(received_mean(least, delays, 10), rel=1e-6)
-    assert found.time == received_mean(found.loads, delays, 10)
-    if much(True, False):  # where `least` comes from: 1331 loads, 3 s
-        every = [loads for loads in itertools.product(range(11), repeat=3) if sum(loads) >= 10]
-        assert min(every, key=lambda loads: received_mean(loads, delays, 10)) == tuple(least)
-
-
 def test_loads_of_workers_far_apart():
     # The fast worker holds everything, and the others share as if it were not there.
     np.testing.assert_array_equal(equal_time_loads([1e-300, 1e300], 10, 1), [10, 10])
@@ -295,10 +250,6 @@ def of(model):
         (ValueError, lambda: optimal_loads(1, [1, 2], [1]), r"\(2,\) and \(1,\)"),
         (ValueError, lambda: optimal_loads(9, [1, 2], [1, 1], 4), "hold 8, but needed=9"),
         (ValueError, lambda: optimal_loads(9, [1, 2], [1, 1], 0), "limit must be"),
-        (ValueError, lambda: least_time_loads(5001, CLUSTER), "needed must .*5001"),
-        (ValueError, lambda: least_time_loads(0, CLUSTER), "needed must be"),
-        (ValueError, lambda: least_time_loads(101, CLUSTER, limit=1), "hold 100, .*=101"),
-        (ValueError, lambda: least_time_loads(5, ShiftedExponential(1, 1)), "Heterogeneous"),
         (ValueError, lambda: generalised_bcc(10**400, CLUSTER), "partitions"),
         (ValueError, lambda: generalised_bcc(0, CLUSTER), "k must be"),
         (ValueError, lambda: generalised_bcc(5, CLUSTER, limit=6), "limit must .*k = 5"),

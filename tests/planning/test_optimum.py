@@ -1,7 +1,6 @@
 """The number of workers to wait for agrees with brute force and Halbawi et al."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import fastgc
 from fastgc.delays import Empirical, Exponential, Heterogeneous, Mixture, Pareto, ShiftedExponential
 from fastgc.planning import (
     DecodeCost,
-    code_parameters,
     limit_time,
     optimal_fraction,
     optimal_threshold,
@@ -198,52 +196,6 @@ def test_optimal_fraction_max_load_without_workers():
     assert optimal_fraction(DELAYS, WORK, max_load=2, k=10) == optimal_fraction(DELAYS, WORK)
 
 
-def test_code_parameters_by_enumeration():
-    """The load is the least of those that fit and tolerate most stragglers."""
-    seen = set()
-    for n in range(1, 7):
-        for k in range(1, 9):
-            codes = [fastgc.ReedSolomon(n, k, load=w) for w in range(-(-k // n), k + 1)]
-            fractions = {Fraction(i, 9) for i in range(1, 10)}
-            fractions |= {Fraction(w, k) for w in range(1, k + 1)}
-            for exact in sorted(fractions):
-                fit = [code for code in codes if code.load <= exact * k]
-                if not fit:
-                    with pytest.raises(ValueError, match=f"alpha must be at least {-(-k // n)}/"):
-                        code_parameters(float(exact), n, k)
-                    continue
-                most = max(code.stragglers for code in fit)
-                load = min(code.load for code in fit if code.stragglers == most)
-                found = code_parameters(float(exact), n, k)
-                assert found == (load, most, n - most)
-                seen.add(load < math.floor(exact * k))
-                if k == n:
-                    assert found.f == math.ceil((1 - exact) * n) + 1
-                made = fastgc.ReedSolomon(n, k, stragglers=found.stragglers)
-                assert (made.load, made.threshold) == (found.load, found.f)
-    assert seen == {True, False}
-
-
-@pytest.mark.parametrize("n", [1, 7, 80])
-def test_code_parameters_keep_to_the_memory(n):
-    for k in (1, 3, 7, 49, 80, 1000):
-        for max_load in range(-(-k // n), k + 1):
-            for alpha in (max_load / k, 1 - (k - max_load) / k):  # the latter is often less
-                found = code_parameters(alpha, n, k)
-                assert found.load <= max_load
-                assert found.stragglers == max_load * n // k - 1
-            if max_load < k:
-                most = optimal_fraction(DELAYS, 1e-5, n=n, max_load=max_load, k=k)
-                assert code_parameters(most, n, k) == found
-            if (max_load - 1) * n >= k:
-                assert code_parameters(max_load / k * (1 - 1e-11), n, k).load < max_load
-
-
-def test_code_parameters_beyond_the_range_of_floats():
-    k = 10**400
-    assert code_parameters(0.5, 4, k) == (k // 2, 1, 3)
-
-
 @pytest.mark.parametrize(
     ("error", "call", "message"),
     [
@@ -291,10 +243,6 @@ def test_code_parameters_beyond_the_range_of_floats():
         (TypeError, lambda: optimal_fraction(DELAYS, 1, max_load=0.1, k=5), "max_load must be"),
         (TypeError, lambda: optimal_fraction(DELAYS, 1, max_load=1, k=5.0), "k must be"),
         (TypeError, lambda: optimal_fraction(None, 1), "delays must be"),
-        (ValueError, lambda: code_parameters(1.1, 5), "alpha must .*not 1.1"),
-        (ValueError, lambda: code_parameters(0.3, 3), "alpha must .*1/3, .*not 0.3"),
-        (ValueError, lambda: code_parameters(0.3, 0), "n and k .*n=0"),
-        (TypeError, lambda: code_parameters("1", 5), "alpha must be"),
     ],
 )
 def test_optimum_refuses(error, call, message):

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from pictures import FAST, SLOW, STEEP
+from toys import toy
 
 import fastgc
 
@@ -208,7 +209,9 @@ def test_style_has_texts_large_enough_for_print(width, across):
 
     many = [Line(f"line {i}", [1, 2], [i, i + 1]) for i in range(3)]
     code = fastgc.ReedSolomon(8, stragglers=2)
-    followed = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.01))
+    followed = fastgc.train(
+        code, toy(), rounds=3, engine="simulated", delays=fastgc.delays.Exponential(0.01)
+    )
     with matplotlib.rc_context(plotting.style(width)):
         for figure in (
             plotting.panel_figure([panel(*many)], caption="all"),
@@ -399,7 +402,9 @@ def test_retitle_replaces_what_is_found_but_not_what_tells_panels_apart():
         assert titles(figure) == after
         retitle(figure.axes[0], "")
         assert titles(figure) == ["", *after[1:]]
-    runs = {name: fastgc.simulation.follow(fastgc.Uncoded(3), rounds=2) for name in "ab"}
+    runs = {
+        name: fastgc.train(fastgc.Uncoded(3), toy(), rounds=2, engine="simulated") for name in "ab"
+    }
     figure = plotting.timeline_figure(runs)
     own, offsets = titles(figure), [ax.titleOffsetTrans.get_matrix() for ax in figure.axes]
     retitle(figure, "")

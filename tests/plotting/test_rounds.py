@@ -1,11 +1,13 @@
 """Pictures of assignments and of rounds."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pictures import legend_of
+from toys import toy
 
 import fastgc
 
@@ -263,10 +265,15 @@ def test_timeline_shows_who_was_corrupt():
     assert liar not in rows
 
 
+def simulated(code, delays, cost=0.0, **options):
+    engine = partial(fastgc.SimulatedCluster, cost=cost, interrupted=True)
+    return fastgc.train(code, toy(), engine=engine, delays=delays, **options)
+
+
 def test_timeline_figure_shares_an_axis_of_time():
     late = fastgc.delays.Exponential(0.01)
     codes = {"coded": fastgc.BinaryCode(6, stragglers=2), "uncoded": fastgc.Uncoded(6)}
-    runs = {name: fastgc.simulation.follow(code, late, rounds=4) for name, code in codes.items()}
+    runs = {name: simulated(code, late, cost=0.01, rounds=4) for name, code in codes.items()}
     figure = plotting.timeline_figure(runs)
     for ax, (name, run) in zip(figure.axes, runs.items(), strict=True):
         took = shown.duration(run.rounds[2].time)
@@ -279,7 +286,7 @@ def test_timeline_figure_shares_an_axis_of_time():
     assert second[1] >= 1e3 * runs["uncoded"].rounds[2].time
     assert len(legend_of(figure)) == 4
     # If one is far longer, each panel has its own axis.
-    slow = fastgc.simulation.follow(codes["uncoded"], fastgc.delays.Exponential(0.1), rounds=3)
+    slow = simulated(codes["uncoded"], fastgc.delays.Exponential(0.1), rounds=3)
     own = plotting.timeline_figure({"coded": runs["coded"], "slow": slow})
     for ax in own.axes:
         last = ax.lines[-1].get_xdata()[0]
@@ -288,7 +295,7 @@ def test_timeline_figure_shares_an_axis_of_time():
     with pytest.raises(ValueError, match="there is no run"):
         plotting.timeline_figure({})
     with pytest.raises(ValueError, match="who sent the messages"):
-        plotting.timeline_figure({"a": runs["coded"]._replace(message_counts=())})
+        plotting.timeline_figure({"a": replace(runs["coded"], message_counts=())})
     never = report(0, [2], [1.0], np.inf, 0.0)
     with pytest.raises(ValueError, match="round 0 was never over"):
         plotting.timeline(never, codes["coded"])
@@ -297,9 +304,7 @@ def test_timeline_figure_shares_an_axis_of_time():
 def test_timeline_shows_who_computes_anothers_share():
     """Worker 1 hangs: at the deadline a holder of its share begins to compute it."""
     hangs = fastgc.delays.Empirical([[0.0, 5.0, 0.0, 0.0]])
-    run = fastgc.simulation.follow(
-        fastgc.Reactive(4, holders=2, deadline=2.0), hangs, cost=1.0, rounds=1
-    )
+    run = simulated(fastgc.Reactive(4, holders=2, deadline=2.0), hangs, cost=1.0, rounds=1)
     ((share, helper, began),) = run.rounds[0].stood_in
     assert (share, began, run.rounds[0].wait) == pytest.approx((1, 2.0, 3.0))
     ax = plotting.timeline(run)

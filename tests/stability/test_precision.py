@@ -12,10 +12,8 @@ from tables import LARGE, LARGE_IDS, SMALL, SMALL_IDS
 from fastgc import (
     BinaryCode,
     CyclicRepetition,
-    FractionalRepetition,
     LagrangeCode,
     NotDecodableError,
-    PartialWork,
     ReedSolomon,
     Uncoded,
     stability,
@@ -318,46 +316,3 @@ def test_measured_error_of_tiny_and_huge_gradients(scale):
 def test_relative_error_beyond_float64():
     exact = exact_sum(np.array([[1.0], [2.0**-60]]))
     assert relative_error(np.array([1.0]), exact) == 2.0**-60
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        ReedSolomon(4002, 4005, stragglers=2),
-        ReedSolomon(4003, stragglers=1, clusters=2, packed=False),
-        CyclicRepetition(4001, stragglers=2),
-        PartialWork(2001, load=2),
-    ],
-    ids=repr,
-)
-def test_experiment_encodes_many_messages_together(code):
-    """The result is that of `Code.encode` up to rounding."""
-    steps = []
-    experiment = Experiment(code, p=13, progress=lambda *at: steps.append(at))
-    count = code.scheme.messages.count
-    assert steps == [(at, count) for at in (2000, 4000, count)]
-    partials = np.random.default_rng(0).standard_normal((code.k, 13))
-    for m in (0, 1999, 2000, count - 1):
-        worker, index = code.scheme.messages.sender(m)
-        message = code.encode(worker, partials[code.partitions(worker, index)], index=index)
-        assert experiment.messages[m].dtype == message.dtype
-        np.testing.assert_allclose(experiment.messages[m], message, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("code", "dtype"),
-    [
-        (BinaryCode(4000, stragglers=1), "float64"),
-        (BinaryCode(4001, stragglers=1), "float32"),
-        (FractionalRepetition(4100, stragglers=4099), "float64"),  # B has too many entries
-        (LagrangeCode(4001, 2, load=1), "float64"),
-    ],
-    ids=repr,
-)
-def test_experiment_encodes_one_by_one(code, dtype):
-    def stop(*at):
-        raise InterruptedError(at)
-
-    with pytest.raises(InterruptedError) as caught:
-        Experiment(code, p=5, dtype=dtype, progress=stop)
-    assert caught.value.args == ((1, code.n),)

@@ -106,6 +106,32 @@ def test_shares_have_the_gradient_of_the_whole_batch(batch):
     assert all(p.grad is None for p in module[1].parameters())
 
 
+@pytest.mark.parametrize("before", [0.0, 1e-9, 1e-3, 1.0, 1e6, 1e30, float("inf")])
+def test_shares_are_summed_in_the_unit_of_their_own_step(before):
+    """Whatever the moduli of the step before were, in whose unit what rides is summed."""
+    module, x = torch.nn.Linear(4, 3), torch.randn(20, 4)
+    module.register_buffer("mean", torch.zeros(3))
+    found = []
+
+    def compute(indices):
+        factor = before if rdp.step == 0 else 1.0
+        y = factor * module(x[indices])
+        module.mean += y.detach().mean(0)
+        return y.square().sum(), y.detach().sum()
+
+    with ReactiveDataParallel(module, shares=5) as rdp:
+        for step in rdp.steps(2):
+            module.mean.zero_()
+            found.append(rdp.backward(compute, range(20)))
+            if step == 0:
+                module.zero_grad()
+    y = module(x)
+    assert found[1] == pytest.approx((y.square().sum().item() / 20, y.sum().item()))
+    torch.testing.assert_close(module.mean, y.detach().mean(0))
+    true = torch.autograd.grad(y.square().sum() / 20, list(module.parameters()))
+    torch.testing.assert_close([p.grad for p in module.parameters()], list(true))
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_nan(bad):
     module, x = torch.nn.Linear(4, 3, bias=False), torch.ones(20, 4)

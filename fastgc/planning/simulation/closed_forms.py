@@ -34,7 +34,6 @@ __all__ = [
     "AdaptiveLoads",
     "adaptive_loads",
     "completions_pmf",
-    "coupon_mean",
     "coupon_tail_bound",
     "coupon_threshold",
     "coverage_probability",
@@ -772,24 +771,16 @@ def mds_threshold(k: int, load: int) -> int:
     return k - load + 1
 
 
-_EXACT = 2000  # up to this k, sums of binomial coefficients take milliseconds
-
-
 def random_threshold(k: int, load: int) -> float:
     """Mean number of workers that the simple randomised scheme waits for, if there are enough.
 
     Each worker computes `load` partitions, drawn without replacement, and the master waits until
-    every partition has been drawn. The result is exact for k up to 2000. For larger k, partitions
-    that the first worker does not compute are treated as drawn independently; the relative error is
-    below 1/k. For a fixed load the result grows like (k / r) log k, eq. (5) of Li et al. Parameters
-    and errors as in `least_threshold`.
+    every partition has been drawn. For a fixed load the result grows like (k / r) log k, eq. (5) of
+    Li et al. It is the sum over t of the probability that some partition is in none of t draws, by
+    inclusion and exclusion; milliseconds for k = 1000, O(k^2). Parameters and errors as in
+    `least_threshold`.
     """
     k, load = _check_load(k, load)
-    return _by_inclusion(k, load) if k <= _EXACT else _as_if_independent(k, load)
-
-
-def _by_inclusion(k: int, load: int) -> float:
-    """Sum over t of the probability that some partition is in none of t draws."""
     # Integers with 80 binary digits after the point: terms reach 2^k, and alternate in sign.
     total, draws, digits = 0, math.comb(k, load), 80
     for j in range(1, k + 1):
@@ -797,19 +788,6 @@ def _by_inclusion(k: int, load: int) -> float:
         term = (math.comb(k, j) * draws << digits) // (draws - without)
         total += term if j % 2 else -term
     return total / (1 << digits)
-
-
-def _as_if_independent(k: int, load: int) -> float:
-    """Return 1 + the mean of the largest of k - load geometric variables with success load / k."""
-    left = k - load
-    if not left:
-        return 1.0
-    rate = -math.log1p(-load / k)
-    last = (math.log(left) + 40) / rate
-    if last > 1e5:  # too many terms: the Euler-Maclaurin formula instead of the sum
-        return 1 + (math.log(left) + np.euler_gamma + 1 / (2 * left)) / rate + 0.5
-    late = np.exp(-rate * np.arange(1.0, math.ceil(last) + 1))
-    return 2 + float(-np.expm1(left * np.log1p(-late)).sum())
 
 
 def random_communication_load(k: int) -> float:
@@ -824,45 +802,12 @@ def random_communication_load(k: int) -> float:
 def coupon_threshold(k: int, load: int) -> float:
     """Mean number of workers that BCC waits for, b H_b with b = ceil(k / r) batches.
 
-    Li et al., eqs. (2) and (13), with an unlimited number of workers; `coupon_mean` is exact for n
-    workers. By eq. (14) this is also the communication load. Parameters and errors as in
-    `least_threshold`.
+    Li et al., eqs. (2) and (13), with an unlimited number of workers. By eq. (14) this is also the
+    communication load. Parameters and errors as in `least_threshold`.
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
     return math.fsum(b / i for i in range(1, b + 1))
-
-
-def coupon_mean(k: int, load: int, n: int) -> float:
-    """Mean number of workers that BCC waits for, given that n workers picked all batches.
-
-    It is the mean of `CouponCollector` over its seeds, which takes only seeds with which n workers
-    pick all of the ceil(k / r) batches. It is less than `coupon_threshold`, and approaches it for
-    large n. `n` is at least ceil(k / r); other parameters and errors as in `least_threshold`.
-
-    Notes
-    -----
-    A recursion over the number of distinct batches b, O(n b), without subtractions. It works with
-    logarithms, because for n = b the probability of picking all batches is only b! / b^b.
-    """
-    k, load = _check_load(k, load)
-    b = -(-k // load)
-    if (n := check_integer("n", n)) < b:
-        raise ValueError(f"{b} batches need {b} workers at least, not {n}")
-    # Logarithms, because for n = b the probability of picking all batches is only b! / b^b.
-    with np.errstate(divide="ignore"):
-        # Log probabilities, by the d batches received, that the next worker's is among them or new.
-        again = np.log(np.arange(b) / b)
-        new = np.log(np.arange(b, 0, -1) / b)
-    heard = np.full(b, -np.inf)  # log probability of d distinct batches received, d < b
-    heard[0] = 0
-    complete = np.empty(n)  # log probability that worker t brings the last missing batch
-    for t in range(n):
-        complete[t] = heard[-1] + new[-1]
-        heard[1:] = np.logaddexp(heard[1:] + again[1:], heard[:-1] + new[:-1])
-        heard[0] = -np.inf
-    chance = np.exp(complete - complete.max())
-    return float(chance @ np.arange(1, n + 1) / chance.sum())
 
 
 def coupon_tail_bound(k: int, excess: float) -> float:

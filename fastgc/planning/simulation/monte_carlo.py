@@ -44,16 +44,13 @@ from ...numerics.solve import SOLVED
 from .rounds import (
     ByRule,
     Conditions,
-    FirstWorkers,
-    FollowedRound,
     Kernel,
     MessageByMessage,
     Reacting,
-    RoundByRound,
     Simulator,
 )
 
-__all__ = ["Followed", "FollowedRound", "Simulation", "follow", "simulate"]
+__all__ = ["Simulation", "simulate"]
 
 _DRAWN = 1 << 20  # delays that a model draws at a time: 8 MB
 
@@ -248,75 +245,6 @@ def simulate(
     return Simulation(times, messages, workers, computations, weight, mean_exists, left)
 
 
-class Followed(NamedTuple):
-    """Simulated rounds, for `fastgc.plotting.timeline`.
-
-    Attributes
-    ----------
-    rounds : list of FollowedRound
-    message_counts : tuple of int
-        Messages that each worker sends in a round.
-    """
-
-    rounds: list[FollowedRound]
-    message_counts: tuple[int, ...]
-
-
-def follow(
-    code: Code,
-    delays: DelayModel | None = None,
-    *,
-    cost: ArrayLike = 0.0,
-    receive: float = 0.0,
-    overhead: float = 0.0,
-    rounds: int = 3,
-    seed: int = 0,
-    interrupted: bool = True,
-    progress: Callable[[int, int], object] | None = None,
-) -> Followed:
-    """Simulate a few rounds as `simulate` does, and return when each message arrived.
-
-    Raises as `simulate`.
-
-    Parameters
-    ----------
-    code, delays, cost, receive, overhead, seed, interrupted
-        As in `simulate`.
-    rounds : int
-        Number of rounds.
-    progress : callable, optional
-        Call this with the rounds simulated and all rounds, after each.
-
-    Examples
-    --------
-    >>> import fastgc
-    >>> code = fastgc.BinaryCode(12, stragglers=3)
-    >>> late = fastgc.delays.Exponential(0.01)  # seconds
-    >>> followed = fastgc.simulation.follow(code, late, cost=1e-3)
-    >>> run = fastgc.simulation.simulate(code, late, cost=1e-3, rounds=3)
-    >>> [each.wait for each in followed.rounds] == run.times.tolist()
-    True
-    >>> ax = fastgc.plotting.timeline(followed)
-    """
-    rounds, seed, work, how, _ = _checked(
-        code, delays, cost, receive, overhead, rounds, seed, interrupted, asks=True
-    )
-    found: list[FollowedRound] = []
-
-    def watch(seen: FollowedRound) -> None:
-        found.append(seen)
-        if progress is not None:
-            progress(len(found), rounds)
-
-    way = ByRule if kernel_rule(code) is not None else MessageByMessage
-    run: RoundByRound = way(code, watch)
-    if code.scheme.holders.stand_ins:
-        run = Reacting(code, 0.0, watch)
-    for first, count, drawn in draw(code, delays, work, how.receive, rounds, seed, rounds):
-        run(drawn, first, count, np.zeros(code.n), how)
-    return Followed(found, tuple(code.scheme.messages.counts))
-
-
 def _checked(
     code: Code,
     delays: DelayModel | None,
@@ -352,15 +280,13 @@ def _simulator(code: Code, method: str, request: float, judge: _Judge | None) ->
     rule = kernel_rule(code)
     if rule is None and method == "kernel":
         raise ValueError(f'{type(code).__name__} has no kernel to simulate it: use method="round"')
-    watch = None if judge is None else judge.watch
-    if method != "round" and rule is None and isinstance(code.scheme.rule, Waiting):
-        return FirstWorkers(code, watch)
+    take = None if judge is None else judge.take
     if method == "round" or rule is None:
-        return MessageByMessage(code, watch)
+        return MessageByMessage(code, take)
     if method == "auto" and code.scheme.holders.stand_ins:
         return Reacting(code, request)
     if method == "auto" and code.scheme.gate.waits:
-        return ByRule(code, watch)
+        return ByRule(code, take)
     return Kernel(rule) if judge is None else Kernel(rule, judge.take, judge.most)
 
 
@@ -466,10 +392,6 @@ class _Judge:
     def take(self, survivors: Ints) -> None:
         if len(self._taken) < self.most:
             self._taken.append(survivors)
-
-    def watch(self, seen: FollowedRound) -> None:
-        if seen.decoded is not None:
-            self.take(seen.decoded)
 
     def residuals(self) -> Floats:
         """Return the residual of each round; solve equal sets of messages only once."""

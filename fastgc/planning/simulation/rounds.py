@@ -10,16 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base.arrays import Array, Bools, Floats, Ints
-from ..._base.text import duration, plural
+from ..._base.arrays import Array, Floats, Ints
 from ...codes import Code
 from ...coding.reactive import Dues
-from ...coding.rules import Span, Waiting
 from ...kernels.rounds import Completion, CompletionPlan, DelayPlan
 from ...kernels.unchecked import completion, draw
-from ...numerics.solve import SOLVED
-
-_SUPPORT = 1 << 22  # the largest number of entries of B for which the support is stored
 
 
 def drawn(delays: DelayPlan, first: int, rounds: int) -> tuple[Floats, Floats]:
@@ -35,50 +30,6 @@ class Conditions(NamedTuple):
     receive: float
     overhead: float
     interrupted: bool
-
-
-class FollowedRound(NamedTuple):
-    """One simulated round, message by message.
-
-    Attributes
-    ----------
-    round : int
-        Number of the round, from 1.
-    time : float
-        Seconds from the beginning of the first round to the end of this one.
-    wait : float
-        Seconds from handing out the parameters until the gradient could be decoded; inf if never.
-    received : (messages,) int64 array
-        Numbers of the messages received within `wait`, in order of arrival.
-    arrivals : (messages,) float64 array
-        When the master had each of these messages, in seconds from handing out the parameters.
-    decode : float
-        Seconds for decoding: 0, because decoding is not simulated.
-    decoded : (messages,) int64 array, optional
-        The received messages up to the one that sufficed; None if none did.
-    stood_in : tuple of (int, int, float)
-        One entry for each received message that a worker other than its owner computed: the
-        message, the worker, and when that worker began, in seconds from handing out the parameters.
-        Empty unless the code asks workers for missing shares (`fastgc.Reactive`).
-    """
-
-    round: int
-    time: float
-    wait: float
-    received: Ints
-    arrivals: Floats
-    decode: float = 0.0
-    decoded: Ints | None = None
-    stood_in: tuple[tuple[int, int, float], ...] = ()
-
-    def __repr__(self) -> str:
-        return (
-            f"FollowedRound(round {self.round}: waited {duration(self.wait)} for "
-            f"{plural(len(self.received), 'message')})"
-        )
-
-
-Watch = Callable[[FollowedRound], None]
 
 
 # Simulates consecutive rounds; each call goes on where the call before ended. It takes the plan of
@@ -124,29 +75,31 @@ class Kernel:
         return out
 
 
-# One round: `wait`, `received`, `arrivals` and `decoded` of its `FollowedRound`, the number of
-# workers heard from, and the number of partial gradients computed by the time it is ready.
-Outcome = tuple[float, Ints, Floats, Ints | None, int, int]
+class Outcome(NamedTuple):
+    """One simulated round."""
+
+    time: float  # seconds until the round is ready; inf if it never is
+    messages: int  # received by then
+    workers: int  # that had sent them
+    computations: int  # partial gradients computed by then
+    decoded: Ints | None = None  # the messages up to the one that sufficed; None if none did
 
 
 class RoundByRound(ABC):
-    """Simulates one round after another, and calls `watch` with each."""
+    """Simulates one round after another; `judge` gets the messages each is decoded from."""
 
-    def __init__(self, code: Code, watch: Watch | None = None) -> None:
-        self._code, self._watch, self._now = code, watch, 0.0
-        self._stood_in: list[tuple[int, int, float]] = []  # `stood_in` of the current round
+    def __init__(self, code: Code, judge: Callable[[Ints], None] | None = None) -> None:
+        self._code, self._judge = code, judge
 
     def __call__(  # noqa: D102
         self, delays: DelayPlan, first: int, rounds: int, late: Floats, how: Conditions
     ) -> tuple[Array, ...]:
         rows = []
-        for number, times in enumerate(zip(*drawn(delays, first, rounds), strict=True), first + 1):
-            wait, received, arrivals, decoded, senders, done = self._one(*times, late, how)
-            rows.append((wait, received.size, senders, done))
-            if self._watch is not None:
-                self._now += wait + how.overhead
-                seen = number, self._now, wait, received, arrivals, 0.0, decoded
-                self._watch(FollowedRound(*seen, tuple(self._stood_in)))
+        for times in zip(*drawn(delays, first, rounds), strict=True):
+            *row, decoded = self._one(*times, late, how)
+            rows.append(row)
+            if self._judge is not None and decoded is not None:
+                self._judge(decoded)
         times, *counts = zip(*rows, strict=True)
         return np.array(times), *(np.array(each, dtype=np.int64) for each in counts)
 
@@ -158,8 +111,8 @@ class RoundByRound(ABC):
 class MessageByMessage(RoundByRound):
     """Hands message after message to the code's own `Round`: for any code, and as tests' oracle."""
 
-    def __init__(self, code: Code, watch: Watch | None = None) -> None:
-        super().__init__(code, watch)
+    def __init__(self, code: Code, judge: Callable[[Ints], None] | None = None) -> None:
+        super().__init__(code, judge)
         self._round = code.round(2)
         form = self._round.form
         self._message = np.zeros(form.message_size, form.message_dtype)
@@ -184,25 +137,23 @@ class MessageByMessage(RoundByRound):
         sent = np.zeros(code.n)
         np.maximum.at(sent, sender[came], self._shares[came])
         done = computed(ready, begin, work, self._loads, sent)
-        received = order[: int(came.sum())]
-        arrivals = link_times(arrival[received], how.receive)
-        time = ready
+        time, count = ready, int(came.sum())
         if how.receive > 0:
             # The largest, over messages, of arrival + time to receive it and all later ones.
-            queue = arrival[received]
+            queue = arrival[order[:count]]
             time = float(np.max(queue + how.receive * np.arange(queue.size, 0, -1)))
         if not how.interrupted:
             finish_messages(arrival, sender, time + how.overhead, late)
         decoded = order[: int(np.flatnonzero(order == last)[0]) + 1] if last >= 0 else None
         senders = int(np.count_nonzero(np.bincount(sender[came], minlength=code.n)))
-        return time, received, arrivals, decoded, senders, int(done.sum())
+        return Outcome(time, count, senders, int(done.sum()), decoded)
 
 
 class ByRule(MessageByMessage):
     """Asks the code's rule instead of its `Round`: the same result in an eighth of the time."""
 
-    def __init__(self, code: Code, watch: Watch | None = None) -> None:
-        super().__init__(code, watch)
+    def __init__(self, code: Code, judge: Callable[[Ints], None] | None = None) -> None:
+        super().__init__(code, judge)
         self._tally = code.scheme.rule.tally()
 
     def _last(self, order: Ints) -> int:
@@ -215,43 +166,6 @@ class ByRule(MessageByMessage):
         return -1
 
 
-class FirstWorkers(MessageByMessage):
-    """Bisects for the message that makes a round ready, for codes that wait for enough workers."""
-
-    def __init__(self, code: Code, watch: Watch | None = None) -> None:
-        super().__init__(code, watch)
-        rule = code.scheme.rule
-        assert isinstance(rule, Waiting)
-        self._rule, self._wait = rule.rule, rule.wait
-        self._sent = np.array(code.scheme.messages.counts)
-        self._support: Bools | None = None
-        if isinstance(self._rule, Span) and code.scheme.messages.count * code.k <= _SUPPORT:
-            rows = code.matrix().reshape(code.scheme.messages.count, code.k, -1)
-            self._support = np.asarray(rows.any(axis=2))
-
-    def _exact(self, some: Ints) -> bool:
-        if not some.size or (self._support is not None and not self._support[some].any(0).all()):
-            return False
-        if isinstance(self._rule, Span):
-            return self._rule.residual(some) <= SOLVED
-        return not self._rule.missing(some)
-
-    def _last(self, order: Ints) -> int:
-        at = np.empty(order.size, dtype=np.int64)
-        at[order] = np.arange(order.size)
-        # Where each worker's last message comes.
-        whole = np.maximum.reduceat(at, self._code.scheme.messages.first[:-1])
-        end = int(np.partition(whole, self._wait - 1)[self._wait - 1])
-        # A superset of an exact set is exact, so bisection finds the first exact prefix.
-        low, high = -1, end
-        if self._exact(order[:end]):
-            high = end - 1
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if self._exact(order[: middle + 1]) else (middle, high)
-        return int(order[high])
-
-
 class Reacting(RoundByRound):
     """Rounds in which the master asks holders for missing shares, as `ReactiveRound` does.
 
@@ -259,8 +173,8 @@ class Reacting(RoundByRound):
     the share a round trip later, `request` seconds.
     """
 
-    def __init__(self, code: Code, request: float, watch: Watch | None = None) -> None:
-        super().__init__(code, watch)
+    def __init__(self, code: Code, request: float) -> None:
+        super().__init__(code)
         scheme = code.scheme
         self._dues = Dues([scheme.holders.of(i) for i in range(code.n)], scheme.holders.deadline)
         self._request, self._loads = request, scheme.loads
@@ -272,15 +186,14 @@ class Reacting(RoundByRound):
         dues, receive = self._dues, how.receive
         arrival, n, at, now, asked = own.tolist(), len(order), 0, 0.0, 0
         free = [0.0] * len(order)
-        # Answers to come, a heap: arrival, number of the question, worker, share, begin.
-        answers: list[tuple[float, int, int, Any, float]] = []
+        # Answers to come, a heap: arrival, number of the question, worker, share.
+        answers: list[tuple[float, int, int, Any]] = []
         begun: list[tuple[float, float, int]] = []  # of shares asked for: begin, seconds, load
-        self._stood_in.clear()
-        received, times = list[int](), list[float]()
+        received = list[int]()
         dues.begin(now, asks=True)
         through = link_times(own[order], receive)
         if dues.in_time(through.tolist()):
-            now, at, received, times = float(through[-1]), n, order, through.tolist()
+            now, at, received = float(through[-1]), n, order
         while dues.missing:
             while answers and answers[0][2] not in dues.owing:  # no longer of use
                 heappop(answers)
@@ -292,18 +205,15 @@ class Reacting(RoundByRound):
                     now, worker = message, order[at]
                     at += 1
                     received.append(worker)
-                    times.append(now)
                     if dues.came(worker, now) or at == n or not dues.missing:
                         break
                     message = max(now, arrival[order[at]]) + receive
                     if message > due or message >= answer:
                         break
             elif answer <= due:
-                now, _, worker, what, start = heappop(answers)
+                now, _, worker, what = heappop(answers)
                 if (share := dues.answers(worker, what, now, has=True)) is not None:
-                    self._stood_in.append((share, worker, start))
                     received.append(share)
-                    times.append(now)
             else:
                 now = due
                 dues.elapse(now)
@@ -311,7 +221,7 @@ class Reacting(RoundByRound):
                 start = max(now, free[worker])
                 seconds = each[worker] * loads[what.worker]
                 free[worker] = end = start + (self._request + seconds)
-                heappush(answers, (end + receive, asked, worker, what, start))
+                heappush(answers, (end + receive, asked, worker, what))
                 begun.append((end - seconds, seconds, loads[what.worker]))
                 asked += 1
         if not how.interrupted:
@@ -321,8 +231,7 @@ class Reacting(RoundByRound):
         done = int(computed(now, begin, work, self._loads, np.where(own <= now, 1.0, 0.0)).sum())
         starts, lengths, asked_for = np.array(begun).reshape(-1, 3).T
         done += int(computed(now, starts, lengths, asked_for, 0.0).sum())
-        came = np.array(received, dtype=np.int64)
-        return now, came, np.array(times), came, len(set(received)), done
+        return Outcome(now, len(received), len(set(received)), done)
 
 
 def computed(

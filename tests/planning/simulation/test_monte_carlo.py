@@ -19,9 +19,8 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.delays import Exponential, Heterogeneous, Pareto, ShiftedExponential
-from fastgc.planning.simulation import Simulation, follow, simulate
-from fastgc.planning.simulation.monte_carlo import kernel_rule
-from fastgc.planning.simulation.rounds import MessageByMessage
+from fastgc.planning.simulation import Simulation, simulate
+from fastgc.planning.simulation.monte_carlo import _Judge, kernel_rule
 
 PARETO = Pareto(0.001, 1.5)
 SHIFTED = ShiftedExponential(0.01, 10.0)  # the delay of each computation
@@ -250,21 +249,14 @@ def test_who_simulates_says_how_far_it_is(monkeypatch):
     assert len(run.times) == 5
 
 
-@pytest.mark.parametrize("code", SMALL + MEDIUM, ids=SMALL_IDS + [repr(c)[:12] for c in MEDIUM])
-def test_rounds_are_followed_as_the_codes_own_round_goes(code, monkeypatch):
-    """By the code's rule, where it is a kernel's, which takes a fraction of the time."""
-    settings = {"cost": 1e-3, "receive": 1e-4, "rounds": 6, "seed": 3}
-    told = []
-    rounds = follow(code, PARETO, progress=lambda *each: told.append(each), **settings).rounds
-    assert told == [(done, 6) for done in range(1, 7)]
-    monkeypatch.setattr("fastgc.simulation.monte_carlo.ByRule", MessageByMessage)
-    run = simulate(code, PARETO, **settings)
-    np.testing.assert_allclose([each.wait for each in rounds], run.times, rtol=1e-9)
-    assert [each.received.size for each in rounds] == run.messages.tolist()
-    for one, other in zip(rounds, follow(code, PARETO, **settings).rounds, strict=True):
-        assert one[:3] == other[:3]
-        for name in ("received", "arrivals", "decoded"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+def test_rounds_that_wait_for_better_messages_end_as_the_codes_own_do():
+    """By the code's rule, which takes a fraction of the time."""
+    code = LagrangeCode(8, 8, load=4, messages=2)
+    assert code.scheme.gate.waits
+    settings = {"cost": 1e-3, "receive": 1e-4, "rounds": 20, "seed": 3}
+    run, own = (simulate(code, PARETO, method=method, **settings) for method in ("auto", "round"))
+    np.testing.assert_allclose(run.times, own.times, rtol=1e-9)
+    np.testing.assert_array_equal(run.messages, own.messages)
 
 
 # ------------------------------------------------------------------------------------ arguments
@@ -338,14 +330,13 @@ def test_simulate_where_a_mean_or_a_square_just_exists():
 def test_rounds_that_wait_for_some_end_with_the_first_exact_set(code, monkeypatch):
     """Not one message later, though they would wait for eleven workers; also without a kernel."""
     delays = Exponential(1.0)
-    run = follow(code, delays, rounds=60)
-    sizes = []
-    for each in run.rounds:
-        sizes.append(each.received.size)
-        assert code.residual(each.received) < 1e-9
-        assert code.residual(each.received[:-1]) > 1e-3
-    assert len(set(sizes)) > 4
-    waits = np.sort([each.wait for each in run.rounds])
+    sets, take = [], _Judge.take
+    monkeypatch.setattr(_Judge, "take", lambda self, F: (sets.append(F), take(self, F)))
+    waits = np.sort(simulate(code, delays, rounds=60, method="round").times)
+    for received in sets:
+        assert code.residual(received) < 1e-9
+        assert code.residual(received[:-1]) > 1e-3
+    assert len({received.size for received in sets}) > 4
     np.testing.assert_allclose(np.sort(simulate(code, delays, rounds=60).times), waits)
     monkeypatch.setattr("fastgc.planning.simulation.monte_carlo.kernel_rule", lambda code: None)
     np.testing.assert_allclose(np.sort(simulate(code, delays, rounds=60).times), waits)

@@ -8,7 +8,6 @@ from completions import COMPLETIONS, completed, completion_truth, given_exactly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fastgc
 from fastgc import kernels
 from fastgc.coding.rules import Span
 from fastgc.numerics.solve import Equations, least_squares
@@ -367,15 +366,3 @@ def test_written_where_told_and_nowhere_else():
 def test_no_rounds():
     done = completed(one_message_each(3, 2), *np.empty((2, 0, 3)), np.zeros(3))
     assert [array.size for array in done] == [0, 0, 0, 0]
-
-
-def test_follow_tells_when_each_message_of_reactive_rounds_came():
-    """Also those of workers that stand in for others."""
-    code = fastgc.Reactive(6, holders=3, deadline=0.02)
-    run = fastgc.simulation.follow(code, fastgc.delays.Exponential(0.05), rounds=30, cost=1e-3)
-    assert sum(len(each.stood_in) for each in run.rounds) > 10
-    for each in run.rounds:
-        assert each.arrivals.size == each.received.size
-        assert (np.diff(each.arrivals) >= 0).all()
-        assert each.arrivals[-1] == pytest.approx(each.wait)
-        assert all(begin < each.wait for _, _, begin in each.stood_in)

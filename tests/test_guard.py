@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fastgc import guard
 from fastgc._base import deadline
-from fastgc.torch import guard
 
 # The script counts its lives in a file; each life does what its argument says.
 SCRIPT = """
