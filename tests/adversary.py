@@ -111,7 +111,7 @@ def keep_on():
         for file in files():
             attempt(spoil, file)
         time.sleep(0.001)
-tell, line = me["channel"].tell, me["line"]
+tell, line = lambda *record: me["channel"].write(record), me["line"]
 what = rng.choice([*range(12), 10, 10, 10, 10])  # the 10th takes time to be seen
 if what == 0:
     for file in pipes():
@@ -134,7 +134,7 @@ elif what == 5:
         attempt(spoil, file)
 elif what == 6:
     for _ in range(rng.randrange(1, 1 << 12)):
-        tell(1, round)
+        tell(1, round, -1, 0, 0.0)
 elif what == 7:
     while select.select([line], [], [], rng.random() * 0.1)[0] and os.read(line, 40):
         pass  # orders that it never carries out

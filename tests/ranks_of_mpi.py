@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,8 +28,7 @@ from fastgc import (
     Uncoded,
     WorkerFailedError,
 )
-from fastgc.codes import Share
-from fastgc.engines import interface, mpi
+from fastgc.engines import mpi
 from fastgc.engines.mpi import MPICluster
 from fastgc.errors import NonFiniteMessageError
 from fastgc.testing import engines as conformance
@@ -265,7 +263,8 @@ def lies(theta, shard, out):
         frame = sys._getframe()
         while frame.f_code.co_name != "_serve":
             frame = frame.f_back
-        header = mpi._HEADER.pack(*shard[:3], 0.0).ljust(mpi._LINE, b"\0") + bytes(*shard[3:])
+        record = mpi.RECORD.pack(*shard[:3], out.nbytes, 0.0)
+        header = record.ljust(mpi._LINE + out.nbytes, b"\0") + bytes(*shard[3:])
         frame.f_locals["comm"].Send([header, MPI.BYTE], 0, frame.f_locals["tag"])
     out[:] = 1.0
 
@@ -294,25 +293,6 @@ def a_rank_that_sends_what_no_worker_sends_is_named():
     with cluster(Uncoded(2), [None] * 2, lies, 2) as made:
         made.step(np.ones(2), out)
         assert (out == 2.0).all()
-
-
-@ranks(1)
-def nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye():
-    asked = mpi._Asked(comm, -1, 20, SimpleNamespace(answer_bytes=0))  # this rank itself
-    questions = bytearray(1000)
-    for number in range(2):
-        asked.ask(interface.Question(number, 0, Share(0)))
-    asked.send(None)
-    for left in (2, 1):
-        assert not asked.ended()
-        assert len(asked.due) == left
-        comm.Recv(questions, 0, 20 + mpi._QUESTION)
-        comm.Send(mpi._HEADER.pack(77, 0, 0, 0.0), 0, 20 + mpi._ANSWER)
-    while asked.due:
-        asked.ended()
-    comm.Recv(questions, 0, 20 + mpi._QUESTION)
-    while not asked.ended():
-        pass
 
 
 def refused(kind, text, *given, **options):

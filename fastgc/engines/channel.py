@@ -1,8 +1,10 @@
-"""The channel between a master and one worker process of its machine.
+"""The channel between a master and one worker: records of one length, on every engine but Ray's.
 
-It is one pair of sockets. Records of one length go both ways, and everything large lies in shared
-memory (`fastgc.engines.local`). In the kernel's eyes each direction has one writer and one reader:
-no process can reopen a socket, and each end is held by one process alone.
+`Line` is the master's end, `WorkerEnd` the worker's. On one machine they are a pair of sockets, and
+everything large lies in shared memory (`fastgc.engines.local`). In the kernel's eyes each direction
+then has one writer and one reader: no process can reopen a socket, and each end is held by one
+process alone. Elsewhere MPI (`fastgc.engines.mpi`) or TCP (`fastgc.engines.torch`) carry records,
+and what is large comes behind them.
 
 A worker is in one of these states, and the master knows in which::
 
@@ -12,11 +14,12 @@ From any state a worker may report FAILED, its last record, or end, which breaks
 it is idle or at a round, it may be asked; it answers each question once, when it comes to it.
 
 The master sends
-    an order (round, buffer, first message, delay) to a worker that is idle; and questions (round,
-    number, share) to one that has joined.
+    an order (round, buffer, first message, delay) to a worker that is idle; questions (round,
+    number, share) to one that has joined; and news of a newer round to one that is at a round, if
+    they share no memory in which it stands.
 The worker sends
-    its messages, in order and each when it lies complete in memory, from the first one that it was
-    ordered to send; LEFT in their place, if it sees that a newer round has begun; and answers.
+    its messages, in order and each when it is complete, from the first one that it was ordered to
+    send; LEFT in their place, if it sees that a newer round has begun; and answers.
 
 Invariants, which ``tests/engines/test_channel.py`` checks in every state that can be reached:
 
@@ -43,17 +46,20 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .._base.arrays import Array
 from .._base.deadline import Deadline
-from .interface import Kind
+from ..codes import Share
+from .interface import Event, Kind, Question
+from .worker import TRACEBACK_BYTES, Worker
 
-__all__ = ["ASKED", "ORDERED", "Line", "Nonsense", "Record", "WorkerEnd"]
+__all__ = ["ASKED", "NEWS", "NONE", "ORDERED", "RECORD", "Line", "Nonsense", "Record", "WorkerEnd"]
 
-_FORMAT = struct.Struct("=qqqqd")
-ORDERED, ASKED = 0, 1  # the kinds of records to a worker
+RECORD = struct.Struct("=qqqqd")
+ORDERED, ASKED, NEWS = range(3)  # the kinds of records to a worker
 NONE = -1  # no round, or no message
 # Packets cost two thirds of a stream's time; macOS has none between processes.
 _KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM
@@ -62,16 +68,26 @@ _KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM
 class Record(NamedTuple):
     """What one end tells the other.
 
-    To a worker: an order's round, buffer, first message and delay; or a question's round, number
-    and share. From a worker: the round, the message, when it was complete (of an answer: whether
-    there is one), and its energy.
+    To a worker: an order's round, buffer, first message and delay; a question's round, number and
+    share; or the number of a newer round. From a worker: the round, the message, and its energy. Of
+    what comes behind it, `more` is the number of bytes; if nothing does, `more` is when a message
+    was complete, and of an answer whether there is one.
     """
 
     kind: int
     round: int
-    number: int
+    number: int = NONE
     more: int = 0
     real: float = 0.0
+
+
+def event_of(worker: int, record: Record, behind: Array, dtype: np.dtype[Any]) -> Event:
+    """The event of an accepted record, and of the bytes that came behind it."""
+    kind, round, number, more, energy = record
+    if kind in (Kind.MESSAGE, Kind.ANSWER):
+        message = behind.view(dtype) if more else None
+        return Event(Kind(kind), worker, round, number, message, energy=energy)
+    return Event(Kind(kind), worker, round, text=behind.tobytes().decode(errors="replace"))
 
 
 class Nonsense(Exception):
@@ -81,34 +97,31 @@ class Nonsense(Exception):
 class Line:
     """The master's end of a channel: sends orders, and takes only what the protocol allows.
 
+    A subclass says how records are sent.
+
     Parameters
     ----------
     messages : int
         Number of messages that the worker sends in a round.
-
-    Attributes
-    ----------
-    theirs : socket
-        The worker's end, to be closed once the worker has it.
     """
 
     def __init__(self, messages: int) -> None:
-        self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, _KIND)
         self._messages = messages
         self._joined = self._over = False
         self._round, self._next = NONE, messages  # the next message; `messages`: the worker is idle
+        self._told = NONE  # the newest round that it knows of
         self._questions: set[int] = set()
 
-    def fileno(self) -> int:
-        """The file that can be read once there is a record, or once the worker is gone."""
-        return self._socket.fileno()
-
-    def order(self, round: int, buffer: int, first: int, delay: float) -> bool:
-        """Hand a round to the worker, which is idle; False: it does not read its orders.
+    def _send(self, record: Record) -> bool:
+        """Send a record without waiting; False: the worker does not read what it was sent.
 
         It is no error if the worker has died.
         """
-        self._round, self._next = round, first
+        raise NotImplementedError
+
+    def order(self, round: int, buffer: int, first: int, delay: float) -> bool:
+        """Hand a round to the worker, which is idle; False: it does not read its orders."""
+        self._round, self._next, self._told = round, first, round
         return self._send(Record(ORDERED, round, buffer, first, delay))
 
     def ask(self, round: int, number: int, share: int) -> None:
@@ -116,34 +129,26 @@ class Line:
         if self._send(Record(ASKED, round, number, share)):
             self._questions.add(number)
 
-    def _send(self, record: Record) -> bool:
-        with contextlib.suppress(ConnectionError):
-            try:
-                self._socket.send(_FORMAT.pack(*record), socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return False
-        return True
+    def tell(self, round: int) -> None:
+        """Tell a worker that is at an older round, once, that this one has begun."""
+        if self._next < self._messages and self._told == self._round:
+            self._told = round
+            self._send(Record(NEWS, round))
 
-    def read(self) -> Record | None:
-        """Return the next record; None: the worker is gone, and told everything before.
+    def accepts(self, record: Record, behind: int | None = None) -> bool:
+        """Whether the worker may send a record now; note what follows from it.
 
-        Raises BlockingIOError if there is none, and Nonsense after what no worker may send.
+        If what is large comes behind records, `behind` is the number of bytes of a message.
         """
-        sent = self._receive()
-        if not sent:
-            return None
-        if len(sent) < _FORMAT.size:  # workers write whole records
-            raise Nonsense
-        record = Record(*_FORMAT.unpack(sent))
-        if not self.accepts(record):
-            raise Nonsense
-        return record
-
-    def accepts(self, record: Record) -> bool:
-        """Whether the worker may send a record now; note what follows from it."""
-        kind, round, index = record[:3]
+        kind, round, index, more, _ = record
         if self._over:
             return False
+        if behind is not None:
+            room = TRACEBACK_BYTES * (kind == Kind.FAILED)
+            if kind == Kind.MESSAGE or (kind == Kind.ANSWER and more):
+                more, room = abs(more - behind), 0
+            if not 0 <= more <= room:
+                return False
         if kind == Kind.MESSAGE or kind == Kind.LEFT:
             at_it = round == self._round and self._next < self._messages
             expected = self._next if kind == Kind.MESSAGE else NONE
@@ -162,19 +167,63 @@ class Line:
             return False
         return True
 
+
+def pair(messages: int) -> tuple[SocketLine, socket.socket]:
+    """Return a line to a process of this machine, and the other end, to be closed once it has it.
+
+    The process sends so many messages in a round.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, _KIND)
+    return SocketLine(messages, ours), theirs
+
+
+class SocketLine(Line):
+    """A line that is a socket: on this machine one of a `pair`."""
+
+    def __init__(self, messages: int, line: socket.socket) -> None:
+        super().__init__(messages)
+        self._socket = line
+
+    def fileno(self) -> int:
+        """The file that can be read once there is a record, or once the worker is gone."""
+        return self._socket.fileno()
+
+    def _send(self, record: Record) -> bool:
+        with contextlib.suppress(ConnectionError):
+            try:
+                self._socket.send(RECORD.pack(*record), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+        return True
+
+    def read(self) -> Record | None:
+        """Return the next record; None: the worker is gone, and told everything before.
+
+        Raises BlockingIOError if there is none, and Nonsense after what no worker may send.
+        """
+        sent = self._receive()
+        if not sent:
+            return None
+        if len(sent) < RECORD.size:  # workers write whole records
+            raise Nonsense
+        record = Record(*RECORD.unpack(sent))
+        if not self.accepts(record):
+            raise Nonsense
+        return record
+
     def ended(self) -> bool:
         """Whether the worker is gone; what it sent is dropped."""
         try:
-            return not self._receive()
+            return not self._receive(1 << 20)
         except BlockingIOError:
             return False
 
-    def _receive(self) -> bytes:
+    def _receive(self, nbytes: int = RECORD.size) -> bytes:
         """The next packet; empty: there will be no more."""
         try:
-            return self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
+            return self._socket.recv(nbytes, socket.MSG_DONTWAIT)
         except ConnectionResetError:  # once, if the other end closed and had not read everything
-            return self._socket.recv(_FORMAT.size, socket.MSG_DONTWAIT)
+            return self._socket.recv(nbytes, socket.MSG_DONTWAIT)
 
     def end(self) -> None:
         """Have the worker end when it next looks; its last records can still be read."""
@@ -184,34 +233,47 @@ class Line:
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
-        self.theirs.close()
 
 
 class WorkerEnd:
-    """The worker's end of a channel (`fastgc.engines.worker.Orders`).
+    """The worker's end of a channel. A subclass says how records are sent and received.
 
-    Parameters
+    Attributes
     ----------
-    file : int
-    newest : array of one int
-        The number of the newest round, which the master writes.
-    answer : callable
-        ``answer(round, number, share)`` answers a question.
+    round, first, delay
+        The last order.
+    newest : int
+        The newest round that the worker knows of.
+    theta : ndarray
+        The parameters of the round.
+    slots : list of ndarray
+        Where the worker's messages lie, in order; and its answer, if it may be asked.
     """
 
-    def __init__(
-        self, file: int, newest: Array, answer: Callable[[int, int, int], tuple[bool, float]]
-    ) -> None:
-        self._file, self._newest, self._answer = file, newest.data, answer
-        self._poll = select.poll()
-        self._poll.register(file, select.POLLIN)
-        self.round, self.buffer, self.first, self.delay = NONE, 0, 0, 0.0
+    def __init__(self, slots: list[Array]) -> None:
+        self.slots, self.theta = slots, np.empty(0)
+        self.round = self.newest = NONE
+        self.first, self.delay = 0, 0.0
 
-    @property
-    def newest(self) -> int:
-        """The newest round."""
-        newest: int = self._newest[0]
-        return newest
+    def serve(self, worker: Worker) -> None:
+        """Tell that the worker has joined; send the messages of each round, until the end.
+
+        Between messages it answers what is asked, and leaves a round if a newer one has begun.
+        """
+        self._worker = worker
+        self.tell(Kind.JOINED, NONE)
+        while self.next():
+            for index in range(self.first, worker.message_count):
+                if not self.look():
+                    return
+                if self.round < self.newest:
+                    self.tell(Kind.LEFT, self.round)
+                    break
+                seconds = worker.sleep_before(index, self.delay)
+                if seconds > 0.0 and not self.sleep(seconds):
+                    return
+                message, energy = worker.message(self.theta, index, self.round)
+                self.tell(Kind.MESSAGE, self.round, index, message, energy)
 
     def next(self) -> bool:
         """Wait for an order, and answer what is asked before; False: the worker must end."""
@@ -220,26 +282,23 @@ class WorkerEnd:
                 return True
         return False
 
-    def _read(self) -> bytes:
-        """Wait for a record; empty: the master is gone, or has given this worker up."""
-        try:
-            return os.read(self._file, _FORMAT.size)
-        except ConnectionResetError:
-            return b""
-
-    def _take(self, record: bytes) -> bool:
-        """Note an order, or answer a question; return whether it was an order."""
-        kind, round, index, more, real = _FORMAT.unpack(record)
+    def _take(self, record: Record) -> bool:
+        """Note an order or news, or answer a question; return whether it was an order."""
+        kind, round, number, more, real = record
         if kind == ORDERED:
-            self.round, self.buffer, self.first, self.delay = round, index, more, real
-        else:
-            has, energy = self._answer(round, index, more)
-            self.tell(Kind.ANSWER, round, index, has, energy)
+            self.round, self.first, self.delay = round, more, real
+        elif kind == ASKED:
+            out = self.slots[-1]
+            found = self._worker.answer(Question(number, round, Share(more)), out)
+            answer, energy = found or (None, math.nan)
+            self.tell(Kind.ANSWER, round, number, answer, energy)
+        if kind != ASKED:
+            self.newest = max(self.newest, round)
         return bool(kind == ORDERED)
 
     def look(self) -> bool:
         """Answer what is asked; False: the worker must end."""
-        while self._poll.poll(0):
+        while self._wait(0.0):
             record = self._read()
             if not record:
                 return False
@@ -250,25 +309,83 @@ class WorkerEnd:
         """Sleep, and answer what is asked meanwhile; False, at once: the worker must end."""
         end = Deadline(seconds)
         while left := end.left:
-            if left < 1e-3:  # `poll` counts whole milliseconds
-                time.sleep(left)
-            elif self._poll.poll(int(1e3 * left)) and not self.look():
+            if self._wait(left) and not self.look():
                 return False
         return True
 
     def tell(
-        self, kind: Kind, round: int, index: int = NONE, more: int = 0, energy: float = math.nan
+        self,
+        kind: int,
+        round: int,
+        number: int = NONE,
+        behind: Array | None = None,
+        energy: float = math.nan,
+    ) -> None:
+        """Send a record to the master, and what comes behind it; end if the master is gone."""
+        raise NotImplementedError
+
+    def _read(self) -> Record | None:
+        """Wait for a record; None: the master is gone, or has given this worker up."""
+        raise NotImplementedError
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait so long for a record, or less; return whether there is one, or never will be."""
+        raise NotImplementedError
+
+
+class SocketEnd(WorkerEnd):
+    """The other end of a `SocketLine`; what is large lies in shared memory.
+
+    Parameters
+    ----------
+    file : int
+    newest : array of one int
+        The number of the newest round, which the master writes.
+    thetas : list of ndarray
+        The buffers of parameters.
+    slots : list of ndarray
+    """
+
+    def __init__(self, file: int, newest: Array, thetas: list[Array], slots: list[Array]) -> None:
+        super().__init__(slots)
+        self._file, self._newest, self._thetas = file, newest.data, thetas
+        self._poll = select.poll()
+        self._poll.register(file, select.POLLIN)
+
+    def _read(self) -> Record | None:
+        try:
+            sent = os.read(self._file, RECORD.size)
+        except ConnectionResetError:
+            return None
+        if not sent:
+            return None
+        record = Record(*RECORD.unpack(sent))
+        if record.kind == ORDERED:
+            self.theta = self._thetas[record.number]
+        return record
+
+    def _wait(self, seconds: float) -> bool:
+        self.newest = self._newest[0]
+        if 0.0 < seconds < 1e-3:  # `poll` counts whole milliseconds
+            time.sleep(seconds)
+            return False
+        return bool(self._poll.poll(int(1e3 * seconds)))
+
+    def tell(
+        self,
+        kind: int,
+        round: int,
+        number: int = NONE,
+        behind: Any = None,
+        energy: float = math.nan,
     ) -> None:
         """Send a record to the master; end the process if the master is gone."""
+        more = time.perf_counter_ns() if kind == Kind.MESSAGE else behind is not None
+        self.write(Record(kind, round, number, more, energy))
+
+    def write(self, record: Record) -> None:
+        """Write a record, whatever it says."""
         try:
-            os.write(self._file, _FORMAT.pack(kind, round, index, more, energy))
+            os.write(self._file, RECORD.pack(*record))
         except OSError:
             os._exit(1)
-
-    def send(self, index: int, energy: float) -> None:
-        """Tell that a message of the round lies complete in memory."""
-        self.tell(Kind.MESSAGE, self.round, index, time.perf_counter_ns(), energy)
-
-    def leave(self) -> None:
-        """Tell that the round is left without its further messages."""
-        self.tell(Kind.LEFT, self.round)

@@ -45,7 +45,6 @@ __all__ = [
     "RoundReport",
     "Task",
     "Transport",
-    "can_be_told",
     "check_cluster",
     "parameters_of",
     "sample_delays",
@@ -363,16 +362,6 @@ class Kind(IntEnum):
     ANSWER = 5  # the worker answered a question
 
 
-_KINDS = frozenset(Kind)
-
-
-def can_be_told(kind: int, index: int, messages: int) -> bool:
-    """Whether a worker of `messages` messages can report this; what it wrote may be anything."""
-    if kind == Kind.MESSAGE:
-        return 0 <= index < messages
-    return kind in _KINDS
-
-
 @dataclass(slots=True)
 class Event:
     """What a transport reports of a worker.
@@ -515,15 +504,6 @@ class Task:
     def without_data(self) -> Task:
         """The task without shards, which is the same for all workers; each gets its own `data`."""
         return replace(self, shards=())
-
-    def answer_in(self, memory: Any, offset: int = 0) -> Array:
-        """An answer to a question, another worker's message, as an array in `memory`."""
-        return np.ndarray((self.message_size,), self.message_dtype, memory, offset)
-
-    @property
-    def answer_bytes(self) -> int:
-        """Bytes of an answer; 0 if nobody is asked."""
-        return self.message_size * self.message_dtype.itemsize if self.asks else 0
 
 
 class Question(NamedTuple):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import math
 import multiprocessing
 import os
 import selectors
@@ -32,8 +31,7 @@ import numpy as np
 from .. import kernels
 from .._base.arrays import Array
 from .._base.deadline import Deadline
-from ..codes import Share
-from .channel import NONE, Line, Nonsense, Record, WorkerEnd
+from .channel import NONE, Nonsense, Record, SocketEnd, SocketLine, pair
 from .interface import Answering, Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import Memory, main_is_importable
@@ -87,7 +85,7 @@ class _Processes(Answering):
         self._task = task
         self._number, self._buffer = NONE, 0
         self._buffers = Buffers()
-        self._lines: dict[int, Line] = {}  # of workers that are not known to be gone
+        self._lines: dict[int, SocketLine] = {}  # of workers that are not known to be gone
         self._processes: dict[int, Process] = {}  # the same workers'
         self._own: dict[int, _Own] = {}  # the memory that each worker writes to
         self._gone: list[Event] = []  # deaths that no line tells of
@@ -155,14 +153,14 @@ class _Processes(Answering):
             Memory(layout.own.nbytes) as own,
             contextlib.ExitStack() as unless_started,
         ):
-            line = Line(task.code.scheme.messages.counts[worker])
+            line, theirs = pair(task.code.scheme.messages.counts[worker])
             unless_started.callback(line.close)
             read = self._common, self._shared, data
-            files = [line.theirs.fileno(), *(memory.fd for memory in (self._told, own, *read))]
+            files = [theirs.fileno(), *(memory.fd for memory in (self._told, own, *read))]
             numbers = (worker, *(memory.nbytes for memory in read))
-            self._processes[worker] = start(work, numbers, files, self._modules, required)
+            with theirs:
+                self._processes[worker] = start(work, numbers, files, self._modules, required)
             unless_started.pop_all()
-            line.theirs.close()
             self._lines[worker], self._own[worker] = line, _Own.of(layout, own)
             self._selector.register(line, selectors.EVENT_READ, worker)
 
@@ -328,23 +326,14 @@ def work(numbers: Sequence[int], files: Sequence[int]) -> None:
     layout, prepared, environment = common.load()
     thetas, [newest] = layout.told.arrays(Memory(layout.told.nbytes, memories[0], "read"))
     own = _Own.of(layout, Memory(layout.own.nbytes, memories[1]))
+    channel = SocketEnd(line, newest, list(thetas), own.slots)
     worker: Worker | None = None
-
-    def answer(round: int, question: int, share: int) -> tuple[bool, float]:
-        assert worker is not None
-        found = worker.answer(Question(question, round, Share(share)), own.slots[-1])
-        return (found is not None), found[1] if found else math.nan
-
-    channel = WorkerEnd(line, newest, answer)
     try:
         os.environ.clear()
         os.environ.update(environment)
         task = _load(prepared, shared)
         worker = Worker(number, task, data.load(), own.slots)
-        channel.tell(Kind.JOINED, NONE)
-        parameters = list(thetas)
-        while channel.next():
-            worker.send_all(parameters[channel.buffer], channel, channel.send, channel.leave)
+        channel.serve(worker)
     except BaseException as error:
         text = failure(worker)
         if isinstance(error, _ProgramError):

@@ -1,9 +1,10 @@
 """Gradient coding on the ranks of an MPI job: rank 0 is the master, the others are its workers.
 
-Parameters and messages are sent straight from memory, each behind a header of one cache line. The
-master keeps one receive posted for each busy worker, into the buffer that the kernels will combine
-from. It sends all workers the same copy of the parameters, which does not change until the last of
-them has answered. So no message is copied, and parameters only once a round. Nothing is cancelled.
+They talk as `fastgc.engines.channel` defines. Parameters and messages are sent straight from
+memory, a message behind its record. The master keeps one receive posted for each worker, into a
+buffer that the kernels will combine from. It sends all workers the same copy of the parameters,
+which does not change until the last of them has answered. So no message is copied, and parameters
+only once a round. Nothing is cancelled.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ import math
 import os
 import pickle
 import signal
-import struct
 import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NoReturn, Unpack
@@ -33,6 +32,7 @@ from .._base.deadline import Deadline
 from .._base.extras import pip_install
 from .._base.text import listed
 from ..codes import Code
+from .channel import NONE, ORDERED, RECORD, Line, Record, WorkerEnd, event_of
 from .interface import (
     NONSENSE,
     Answering,
@@ -44,11 +44,10 @@ from .interface import (
     RoundKeywords,
     RoundOptions,
     Task,
-    can_be_told,
 )
 from .master import Master
 from .memory import packed_for_ranks
-from .worker import TRACEBACK_BYTES, Worker, failure, reply
+from .worker import TRACEBACK_BYTES, Worker, failure
 
 try:
     from mpi4py import MPI
@@ -62,15 +61,14 @@ except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py finds no MP
 __all__ = ["MPICluster"]
 
 
-_LINE = 64  # bytes of a header, and alignment of what follows it
-# Kind; round; first message or index; delay in seconds, or energy.
-_HEADER = struct.Struct("=qqqd")
-_NONE = -1
+_LINE = 64  # bytes before a message, which hold its record, and alignment of what follows
+_PARAMETERS, _END = (
+    100,
+    101,
+)  # records to a worker, besides those of the channel: a round's, the last
 _BYE = -1  # a worker's last kind, besides those of Kind: it has finished with the cluster
-_ROUND, _DELAY, _END = range(3)  # kinds of orders; a delay comes before the round it is for
 _NO_MORE = b"-"  # sent in place of a cluster's start data: there are no more clusters
-_START = 0  # tag of start data; then each cluster has tags of its own
-_NEWS, _QUESTION, _ANSWER = 1, 2, 3  # a cluster's tags after its first, for orders and messages
+_START = 0  # tag of start data; then each cluster has two: of records, and of orders
 _TAGS = 1000  # clusters until tags are used again
 GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _LAST_GRACE = 5.0  # the same at the end of the program
@@ -81,7 +79,7 @@ _SHARE, _LONGEST = 0.2, 0.01  # next sleep: fraction of the time waited; most se
 # sleep at once, because a rank that polls takes the processor from those it waits for. With 17
 # ranks on 2 processors a round of small messages takes half the time.
 _LEAST = (1e-4, 1e-3)
-# The same for a thread that waits for questions, whose sleep delays the round.
+# The same for a worker that may be asked, whose sleep delays the round.
 _WAKEFUL = (0.05, 2e-3)
 
 
@@ -115,10 +113,6 @@ class MPICluster(Master):
     the job. The job is also aborted after an uncaught exception on any rank, because the others
     would wait for it forever, and by ``os._exit`` in a worker; ``-m mpi4py`` does the same for
     ``sys.exit``.
-
-    Workers of `fastgc.Reactive` are asked for the shares of others. One thread of a worker answers
-    while another computes, so MPI must have been initialised with ``MPI_THREAD_MULTIPLE``, which is
-    mpi4py's default. Otherwise nobody is asked.
 
     Waiting ranks look for messages at increasing intervals, up to a fifth of the time waited, and
     leave the processor to others in between.
@@ -302,58 +296,48 @@ def _leave(late: list[_Link]) -> None:
 
 
 class _Ranks(Answering):
-    """The master's side of a cluster.
-
-    A worker at an older round hears that there is a newer one, and asks for it. It then gets the
-    newest, so parameters need not be sent ahead.
-    """
+    """The master's side of a cluster."""
 
     def __init__(self, job: _Job, task: Task) -> None:
-        self.asks = task.asks and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self.asks = task.asks
         common, data = packed_for_ranks(task, job.comm.size, "mpiexec -n", job.open)
         self._job, self._task, self.hosts = job, task, job.hosts
         self._buffers = Buffers()
         self._orders: list[Array] = []
-        self._nbytes = _LINE + task.parameters * task.dtype.itemsize
         job.open = True
         job.clusters += 1
-        # The first of the cluster's tags, to which `_NEWS`, `_QUESTION` and `_ANSWER` are added.
-        tag = _START + 1 + (1 + _ANSWER) * (job.clusters % _TAGS)
+        tag = _START + 1 + 2 * (job.clusters % _TAGS)
         _settle(job.late, 0.0)
         late = {link.worker for link in job.late}
         # Whatever is sent to a late rank waits for it: it counts as a slow worker that has joined.
         self._events = [Event(Kind.JOINED, worker) for worker in sorted(late)]
         self._links = []
         for worker, pickled in enumerate(data):
-            link = _Link(job.comm, worker, tag, task, worker in late, self.asks)
-            start = tag, self._nbytes, self.asks, common, pickled
-            link.start(pickle.dumps(start, pickle.HIGHEST_PROTOCOL))
+            link = _Link(job.comm, worker, tag, task, worker in late)
+            nbytes = _LINE + task.parameters * task.dtype.itemsize
+            start = tag, nbytes, task.asks, common, pickled
+            link.send(pickle.dumps(start, pickle.HIGHEST_PROTOCOL), _START)
             self._links.append(link)
         self._receives = [link.receive for link in self._links]
-        self._receives += [link.asked.receive for link in self._links if link.asked is not None]
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        buffer = self._buffers.take(number, in_use)
-        if buffer == len(self._orders):
-            self._orders.append(_aligned(self._nbytes))
-        self._order = order = self._orders[buffer]
-        _HEADER.pack_into(order.data, 0, _ROUND, number, 0, 0.0)
-        order[_LINE:].view(self._task.dtype)[:] = theta
-        self._number = number
+        self._number, self._buffer = number, self._buffers.take(number, in_use)
+        if self._buffer == len(self._orders):
+            self._orders.append(_aligned(_LINE + theta.nbytes))
+        order = self._orders[self._buffer]
+        RECORD.pack_into(order.data, 0, *Record(_PARAMETERS, number))
+        order[_LINE:].view(theta.dtype)[:] = theta
         if self._task.code.scheme.messages.per_worker > 1:
             for link in self._links:
                 link.tell(number)
 
     def hand(self, worker: int, first: int, delay: float) -> None:
         link = self._links[worker]
-        link.hand(self._number, self._order, first, delay)
-        self._receives[worker] = link.receive
+        link.order(self._number, self._buffer, first, delay)
+        link.send(self._orders[self._buffer], link.tag + 1)
 
     def ask(self, worker: int, question: Question) -> None:
-        asked = self._links[worker].asked
-        assert asked is not None
-        asked.ask(question)
-        self._receives[len(self._links) + worker] = asked.receive
+        self._links[worker].ask(question.round, question.number, question.what.worker)
 
     def listen(self, seconds: float) -> list[Event]:
         events, self._events = self._events, []
@@ -362,31 +346,26 @@ class _Ranks(Answering):
             try:
                 ended = MPI.Request.Testsome(self._receives) or ()
             except MPI.Exception:  # a message is longer than there is room for
-                come = {link: link.sources() for link in self._links}
-                # MPICH empties the request of that message, and of no other.
-                links = [link for link in self._links if MPI.ANY_SOURCE in come[link]]
-                links = links or [link for link in self._links if come[link]]
-                if not links:
-                    raise
-                for link in links:
-                    link.give_up()
-                return [*events, self._too_long([link.worker for link in links])]
-            for at in ended:
-                link = self._links[worker := at % len(self._links)]
-                if at != worker:
-                    assert link.asked is not None
-                    events.append(link.asked.take())
-                    self._receives[at] = link.asked.receive
-                    continue
-                event = link.take()
+                return [*events, self._too_long()]
+            for worker in ended:
+                event = self._links[worker].take()
                 if event is not None:
                     events.append(event)
-                self._receives[worker] = link.receive
+                self._receives[worker] = self._links[worker].receive
             if events or not pause():
                 return events
 
-    def _too_long(self, workers: list[int]) -> Event:
-        """The event of a message that MPI could not receive; one of `workers` has sent it."""
+    def _too_long(self) -> Event:
+        """The event of a message that MPI could not receive."""
+        status, come = MPI.Status(), dict[_Link, int]()
+        for link in self._links:
+            if link.posted and link.receive.Get_status(status):
+                come[link] = status.Get_source()
+        # MPICH empties the request of that message, and of no other.
+        links = [link for link in come if come[link] == MPI.ANY_SOURCE] or list(come)
+        workers = [link.worker for link in links]
+        for link in links:
+            link.posted = False
         others = f", or another of workers {listed(workers)} did" if len(workers) > 1 else ""
         return Event(Kind.FAILED, workers[0], self._number, text=NONSENSE + others)
 
@@ -402,108 +381,67 @@ class _Ranks(Answering):
         self._job.open = False
 
 
-class _Link:
-    """The master's connection to one worker of a cluster.
+class _Link(Line):
+    """The master's end of the channel to one worker of a cluster.
 
-    `receive` is the request of the next message, null while the worker has nothing to send.
+    `receive` is the request of the next record and of what comes behind it.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool, asks: bool
-    ) -> None:
-        self.worker = worker
-        self.asked = _Asked(comm, worker, tag, task) if asks else None
-        self._comm, self._rank, self._tag = comm, worker + 1, tag
-        # A buffer for each message of a round. Tracebacks come here, too. Pages that are never
-        # written are never allocated.
-        messages = max(1, task.code.scheme.messages.counts[worker])
-        nbytes = task.message_size * task.message_dtype.itemsize
-        stride = _LINE + -(-max(nbytes, TRACEBACK_BYTES) // _LINE) * _LINE
-        memory = _aligned(messages * stride)
-        self._slots = [memory[i * stride :][:stride] for i in range(messages)]
-        self._rows = [slot[_LINE:][:nbytes].view(task.message_dtype) for slot in self._slots]
-        self._late = late
-        self._busy = self._through = False
-        self._round = self._told = _NONE
-        self._delay = np.zeros(_LINE, np.uint8)
-        self._newest = np.zeros(1, np.int64)
-        self._news: MPI.Request = MPI.REQUEST_NULL
-        self._order: MPI.Request = MPI.REQUEST_NULL
-        self._delaying: MPI.Request = MPI.REQUEST_NULL
-        self._once: list[MPI.Request] = []
-        self._post(0)
+    def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task, late: bool) -> None:
+        super().__init__(task.code.scheme.messages.counts[worker])
+        self.worker, self.tag = worker, tag
+        self._comm, self._late, self._through = comm, late, False
+        # A buffer for each message of a round, and one to receive to. Tracebacks come here, too.
+        # Pages that are never written are never allocated.
+        self._nbytes = task.message_size * task.message_dtype.itemsize
+        stride = _LINE + -(-max(self._nbytes, TRACEBACK_BYTES) // _LINE) * _LINE
+        memory = _aligned((self._messages + 1) * stride)
+        self._slots = [memory[i * stride :][:stride] for i in range(self._messages + 1)]
+        self._dtype = task.message_dtype
+        self._sends: list[MPI.Request] = []
+        self._at = 0
+        self._post()
 
-    def _post(self, slot: int) -> None:
-        self._slot, self._posted = slot, True
-        self.receive = self._comm.Irecv(self._slots[slot], self._rank, self._tag)
+    def _post(self) -> None:
+        self.posted = True
+        self.receive = self._comm.Irecv(self._slots[self._at], self.worker + 1, self.tag)
 
-    def start(self, pickled: bytes) -> None:
-        self._once.append(self._comm.Isend([pickled, MPI.BYTE], self._rank, _START))
+    def send(self, what: bytes | Array, tag: int) -> None:
+        """Send bytes; they must not change until the worker has them."""
+        self._sends = [each for each in self._sends if not each.Test()]
+        self._sends.append(self._comm.Isend([what, MPI.BYTE], self.worker + 1, tag))
 
-    def tell(self, number: int) -> None:
-        """Tell a worker at an older round, once per round, that there is a newer one."""
-        if self._busy and self._told <= self._round and self._news.Test():
-            self._newest[0] = self._told = number
-            self._news = self._comm.Isend(self._newest, self._rank, self._tag + _NEWS)
-
-    def hand(self, number: int, order: Array, first: int, delay: float) -> None:
-        self._order.Wait()  # done already: the worker has answered
-        if first or delay:
-            self._delaying.Wait()
-            _HEADER.pack_into(self._delay.data, 0, _DELAY, number, first, delay)
-            self._delaying = self._comm.Isend(self._delay, self._rank, self._tag)
-        self._order = self._comm.Isend(order, self._rank, self._tag)
-        self._round, self._busy = number, True
-        if not self._posted:
-            self._post(first)
-
-    def sources(self) -> list[int]:
-        """Return the source of each message that has come and was not taken yet."""
-        awaited = [self.receive] if self._posted else []
-        if self.asked is not None and self.asked.due:
-            awaited.append(self.asked.receive)
-        status = MPI.Status()
-        return [status.Get_source() for receive in awaited if receive.Get_status(status)]
-
-    def give_up(self) -> None:
-        """Drop the message that has come: MPI could not receive it."""
-        if self._posted and self.receive.Get_status():
-            self._posted = self._busy = False
+    def _send(self, record: Record) -> bool:
+        if record.kind != ORDERED:
+            self.send(RECORD.pack(*record), self.tag)
+        elif record.more or record.real:  # else the parameters alone, all in one message, do
+            self.send(RECORD.pack(*record), self.tag + 1)
+        return True
 
     def take(self) -> Event | None:
         """The event that was received; None if the master knows of it."""
-        self._posted = False
-        slot = self._slots[self._slot]
-        kind, number, index, energy = _HEADER.unpack_from(slot.data)
-        if not can_be_told(kind, index, len(self._slots)):
-            self._busy = False
-            return Event(Kind.FAILED, self.worker, number, text=NONSENSE)
+        self.posted = False
+        slot = self._slots[self._at]
+        record = Record(*RECORD.unpack_from(slot.data))
+        kind, more = record.kind, record.more
+        if not self.accepts(record, self._nbytes):
+            return Event(Kind.FAILED, self.worker, record.round, text=NONSENSE)
+        behind = slot[_LINE:][:more]
         if kind == Kind.MESSAGE:
-            message = self._rows[self._slot]
-            if index + 1 < len(self._slots):
-                self._post(index + 1)
-            else:
-                self._busy = False
-            return Event(Kind.MESSAGE, self.worker, number, index, message, energy=energy)
+            self._at = (self._at + 1) % len(self._slots)
+        else:  # the next message comes to its place
+            behind = behind.copy()
+        self._post()
         if kind == Kind.JOINED and self._late:
-            self._late = False
-            if self._busy:
-                self._post(self._slot)
             return None
-        self._busy = False
-        text = slot[_LINE:][:index].tobytes() if kind == Kind.FAILED else b""
-        return Event(Kind(kind), self.worker, number, text=text.decode(errors="replace"))
+        return event_of(self.worker, record, behind, self._dtype)
 
     def end(self) -> None:
-        """Begin to end the worker: by an order, and by news, which a busy worker looks for."""
-        order, news = np.zeros(_LINE, np.uint8), np.full(1, _NONE, np.int64)
-        _HEADER.pack_into(order.data, 0, _END, _NONE, 0, 0.0)
-        self._once.append(self._comm.Isend(order, self._rank, self._tag))
-        self._once.append(self._comm.Isend(news, self._rank, self._tag + _NEWS))
-        if self.asked is not None:
-            self.asked.send(None)  # ends the worker's thread that answers
-        if not self._posted:
-            self._post(0)
+        """Begin to end the worker."""
+        for tag in (self.tag, self.tag + 1):
+            self.send(RECORD.pack(*Record(_END, NONE)), tag)
+        if not self.posted:
+            self._post()
 
     def _has_come(self) -> bool:
         try:
@@ -517,73 +455,12 @@ class _Link:
         It waits for nothing: a worker that says goodbye but takes nothing counts as hanging.
         """
         while not self._through and self._has_come():
-            kind, *_ = _HEADER.unpack_from(self._slots[self._slot].data)
-            if kind == _BYE:
-                self._through = True
-            else:
-                self._post(self._slot)
-        if not self._through:
-            return False
-        # Before it said goodbye, the worker took everything that was sent to it, and answered.
-        taken = MPI.Request.Testall([self._news, self._order, self._delaying, *self._once])
-        return taken and (self.asked is None or self.asked.ended())
-
-
-class _Asked:
-    """The questions that the master asks one worker, and their answers.
-
-    `receive` is the request of the next answer, null while none is `due`.
-    """
-
-    def __init__(self, comm: MPI.Intracomm, worker: int, tag: int, task: Task) -> None:
-        self._comm, self._tag = comm, tag
-        self._worker, self._task = worker, task
-        self._slot = _answer(task)
-        self.receive: MPI.Request = MPI.REQUEST_NULL
-        self.due: deque[Question] = deque()
-        self._sends: list[MPI.Request] = []
-
-    def _post(self) -> None:
-        self.receive = self._comm.Irecv(self._slot, self._worker + 1, self._tag + _ANSWER)
-
-    def ask(self, question: Question) -> None:
-        self.send(question)
-        self.due.append(question)
-        if len(self.due) == 1:
-            self._post()
-
-    def send(self, question: Question | None) -> None:
-        self._sends = [send for send in self._sends if not send.Test()]
-        packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-        send = self._comm.Isend([packed, MPI.BYTE], self._worker + 1, self._tag + _QUESTION)
-        self._sends.append(send)
-
-    def take(self) -> Event:
-        question = self.due.popleft()
-        kind, number, size, energy = _HEADER.unpack_from(self._slot.data)
-        text, answer = "", None
-        if kind == Kind.FAILED:
-            text = self._slot[_LINE:][:size].tobytes().decode(errors="replace")
-        elif kind == Kind.ANSWER:
-            answer = self._task.answer_in(self._slot, _LINE)
-        if self.due:  # a newer question was asked: nobody needs this answer
-            self._post()
-        if kind == Kind.FAILED:
-            return Event(Kind.FAILED, self._worker, question.round, text=text)
-        return Event(Kind.ANSWER, self._worker, question.round, number, answer, energy=energy)
-
-    def ended(self) -> bool:
-        """Whether the worker has taken and answered all questions; if so, no request is left."""
-        while self.due:
-            if not self.receive.Test():
-                return False
-            self.take()
-        return MPI.Request.Testall(self._sends)
-
-
-def _answer(task: Task) -> Array:
-    """A buffer for a header, and an answer or a traceback."""
-    return _aligned(_LINE + max(task.answer_bytes, TRACEBACK_BYTES))
+            kind, *_ = RECORD.unpack_from(self._slots[self._at].data)
+            self._through = kind == _BYE
+            if not self._through:
+                self._post()
+        # Before it said goodbye, the worker took everything that was sent to it.
+        return self._through and MPI.Request.Testall(self._sends)
 
 
 def _settle(links: list[_Link], seconds: float) -> None:
@@ -601,130 +478,113 @@ def _serve(comm: MPI.Intracomm) -> bool:
     if start.tobytes() == _NO_MORE:
         return False
     tag, nbytes, asks, common, data = pickle.loads(start.data)
-    orders = _Orders(comm, tag, nbytes)
-    worker = answers = None
-
-    def tell(kind: int, text: bytes = b"") -> None:
-        header = _HEADER.pack(kind, orders.round, len(text), 0.0).ljust(_LINE, b"\0")
-        _wait(comm.Isend([header + text, MPI.BYTE], 0, tag))
-
-    def send_message(index: int, energy: float) -> None:
-        sent = slots[index]
-        _HEADER.pack_into(sent.data, 0, Kind.MESSAGE, orders.round, index, energy)
-        if index + 1 == len(slots):
-            orders.post()  # before the master answers this message
-        _wait(comm.Isend(sent, 0, tag))  # now: MPI moves nothing while gradients are computed
-
+    orders, worker = _Orders(comm, tag, nbytes, asks), None
     try:
         task = pickle.loads(common)
-        number = comm.rank - 1
-        slots = [
-            _aligned(_LINE + task.message_size * task.message_dtype.itemsize)
-            for _ in range(task.code.scheme.messages.counts[number])
-        ]
-        rows = [slot[_LINE:].view(task.message_dtype) for slot in slots]
-        worker = Worker(number, task, pickle.loads(data), rows)
-        theta = orders.parameters.view(task.dtype)
-        theta.flags.writeable = False
-        if asks:
-            about = comm, tag, task, worker
-            answers = threading.Thread(
-                target=_answer_questions, args=about, name="fastgc answers", daemon=True
-            )
-            answers.start()
-        tell(Kind.JOINED)
-        while orders.wait():
-            worker.send_all(theta, orders, send_message, lambda: tell(Kind.LEFT))
+        orders.prepare(task)
+        worker = Worker(comm.rank - 1, task, pickle.loads(data), orders.slots)
+        orders.serve(worker)
     except BaseException:
-        tell(Kind.FAILED, failure(worker))
-        while orders.wait():  # until the end
-            pass
-    if answers is not None:
-        answers.join()
-    elif asks:  # the worker failed before: take the message that would end the thread
-        _receive_bytes(comm, tag + _QUESTION)
-    tell(_BYE)
+        text = np.frombuffer(failure(worker), np.uint8)
+        orders.tell(Kind.FAILED, orders.round, behind=text)
+    orders.finish()
     return True
 
 
-def _answer_questions(comm: MPI.Intracomm, tag: int, task: Task, worker: Worker) -> None:
-    """Answer the master's questions, until there are no more, while another thread computes."""
-    slot = _answer(task)
-    while True:
-        packed = _receive_bytes(comm, tag + _QUESTION, *_WAKEFUL)
-        question: Question | None = pickle.loads(packed.data)
-        if question is None:
-            return
-        kind, _, energy, text = reply(worker, question, task.answer_in(slot, _LINE))
-        slot[_LINE:][: len(text)] = np.frombuffer(text, np.uint8)
-        _HEADER.pack_into(slot.data, 0, kind, question.number, len(text), energy)
-        _wait(comm.Isend(slot, 0, tag + _ANSWER))
+class _Orders(WorkerEnd):
+    """A worker's end of the channel."""
 
-
-class _Orders:
-    """A worker's view of what the master wants (`fastgc.engines.worker.Orders`)."""
-
-    def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int) -> None:
+    def __init__(self, comm: MPI.Intracomm, tag: int, nbytes: int, asks: bool) -> None:
+        super().__init__([])
         self._comm, self._tag, self._memory = comm, tag, _aligned(nbytes)
-        self.parameters = self._memory[_LINE:]  # bytes
-        self.round = self.newest = _NONE
-        self.first, self.delay = 0, 0.0
-        self._posted = self._ended = False
-        self._told = np.zeros(1, np.int64)
-        self._listen()
+        self._pauses = _WAKEFUL if asks else (_SHARE, _LONGEST)
+        self._record, self._ended = np.empty(RECORD.size, np.uint8), False
+        self._memory[:_LINE] = 0
+        self._given: Record | None = None  # the order that the parameters to come are for
+        self._receive = self._comm.Irecv(self._record, 0, self._tag)
+        self._await_order()
 
-    def _listen(self) -> None:
-        self._news = self._comm.Irecv(self._told, 0, self._tag + _NEWS)
+    def prepare(self, task: Task) -> None:
+        """Prepare memory for the messages of a task."""
+        self.theta = self._memory[_LINE:].view(task.dtype)
+        self.theta.flags.writeable = False
+        self._messages = task.code.scheme.messages.counts[self._comm.rank - 1]
+        nbytes = task.message_size * task.message_dtype.itemsize
+        self._sent = [_aligned(_LINE + nbytes) for _ in range(self._messages + task.asks)]
+        self.slots = [each[_LINE:].view(task.message_dtype) for each in self._sent]
 
-    def post(self) -> None:
+    def _await_order(self) -> None:
         """Get ready for the next order, which overwrites the parameters."""
-        if not self._posted:
-            self._order = self._comm.Irecv(self._memory, 0, self._tag)
-            self._posted = True
+        self._order: MPI.Request | None = self._comm.Irecv(self._memory, 0, self._tag + 1)
 
-    def wait(self) -> bool:
-        """Wait for the next round; False: the worker must end."""
-        self.first, self.delay = 0, 0.0
-        while True:
-            self.post()
-            _wait(self._order)
-            self._posted = False
-            kind, number, first, delay = _HEADER.unpack_from(self._memory.data)
-            if kind == _DELAY:
-                self.first, self.delay = first, delay
-                continue
-            if kind == _ROUND:
-                self.round = number
-                return True
-            pause = _Pause()
-            while self.look():  # news announce the end, too
-                pause()
-            return False
+    def _come(self) -> bool:
+        order = self._order
+        return self._ended or self._receive.Test() or (order is not None and order.Test())
 
-    def look(self) -> bool:
-        """Take news; False: the worker must end."""
-        while not self._ended and self._news.Test():
-            self.newest = int(self._told[0])
-            if self.newest == _NONE:
-                self._ended = True
-            else:
-                self._listen()
-        return not self._ended
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep; False, at once: the worker must end."""
-        end = Deadline(seconds)
-        while self.look():
-            if not end.sleep(_LONGEST):
+    def _wait(self, seconds: float) -> bool:
+        if self._come() or not seconds:
+            return self._come()
+        pause = _Pause(seconds, *self._pauses)
+        while pause():
+            if self._come():
                 return True
         return False
 
+    def _read(self) -> Record | None:
+        while self._wait(math.inf) and not self._ended:
+            if self._order is None or not self._order.Test():
+                record = Record(*RECORD.unpack(self._record.data))
+                self._ended = record.kind == _END
+                if not self._ended:
+                    self._receive = self._comm.Irecv(self._record, 0, self._tag)
+                    return record
+                break
+            record, self._order = Record(*RECORD.unpack_from(self._memory.data)), None
+            if record.kind == _PARAMETERS:
+                given, self._given = self._given, None
+                return given or Record(ORDERED, record.round)
+            self._ended = record.kind == _END
+            if not self._ended:
+                self._given = record
+                self._await_order()
+        return None
 
-def _receive_bytes(
-    comm: MPI.Intracomm, tag: int, share: float = _SHARE, longest: float = _LONGEST
-) -> Array:
+    def tell(
+        self,
+        kind: int,
+        round: int,
+        number: int = NONE,
+        behind: Array | None = None,
+        energy: float = math.nan,
+    ) -> None:
+        """Send a record to the master, and what comes behind it."""
+        nbytes = 0 if behind is None else behind.nbytes
+        if nbytes and kind != Kind.FAILED:
+            sent = self._sent[number if kind == Kind.MESSAGE else -1]  # where it lies already
+        else:
+            sent = np.zeros(_LINE + nbytes, np.uint8)
+            sent[_LINE:] = behind if nbytes else 0
+        RECORD.pack_into(sent.data, 0, kind, round, number, nbytes, energy)
+        if kind == Kind.LEFT or (kind == Kind.MESSAGE and number + 1 == self._messages):
+            self._await_order()
+        _wait(self._comm.Isend(sent, 0, self._tag))  # now: MPI moves nothing while others compute
+
+    def finish(self) -> None:
+        """Wait for the end, and say goodbye."""
+        while self._read():
+            pass
+        _wait(self._receive)
+        while RECORD.unpack_from(self._memory.data)[0] != _END:
+            if self._order is None:
+                self._await_order()
+            while self._order is not None and _wait(self._order):
+                self._order = None
+        self.tell(_BYE, NONE)
+
+
+def _receive_bytes(comm: MPI.Intracomm, tag: int) -> Array:
     """Receive the next message of this tag, of any length."""
-    pause, status = _Pause(math.inf, share, longest), MPI.Status()
+    pause, status = _Pause(), MPI.Status()
     while (message := comm.Improbe(0, tag, status)) is None:
         pause()
     pickled = np.empty(status.Get_count(MPI.BYTE), np.uint8)
@@ -792,9 +652,9 @@ class _Pause(Deadline):
         return self.sleep(min(max(waited * self._share, self.least), self._longest))
 
 
-def _wait(request: MPI.Request, seconds: float = math.inf) -> bool:
+def _wait(request: MPI.Request, seconds: float = math.inf, *pauses: float) -> bool:
     """Wait for a request; False if it has not ended in time."""
-    pause = _Pause(seconds)
+    pause = _Pause(seconds, *pauses)
     while not (ended := request.Test()) and pause():
         pass
     return bool(ended)

@@ -1,26 +1,29 @@
 """Gradient coding on the ranks that ``torchrun`` starts: rank 0 is the master of the others.
 
-The master and each worker form a process group of two, by gloo. So the death of a worker disturbs
-no other, and a worker that was started again joins by a new group. Both sides find each other
-through torchrun's store. torchrun ends the job when one of its own processes dies. Therefore that
-process only watches another one, which computes, and forks a new one if it is killed.
+Each worker connects to the master, which told its address to torchrun's store, and both talk as
+`fastgc.engines.channel` defines. So the death of a worker disturbs no other. torchrun ends the job
+when one of its own processes dies. Therefore that process only watches another one, which computes
+for one cluster, and forks a new one when it has ended.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import hmac
+import math
 import os
 import pickle
-import queue
+import secrets
+import select
+import selectors
 import signal
+import socket
 import struct
 import sys
-import threading
-import time
-from collections.abc import Iterator
+from collections import deque
 from datetime import timedelta
 from functools import cache
+from multiprocessing.connection import wait
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,11 +31,12 @@ import numpy as np
 from .._base.arrays import Array
 from .._base.deadline import LONGEST, Deadline, in_time
 from .._base.extras import pip_install
-from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task, can_be_told
+from .channel import NONE, ORDERED, RECORD, Nonsense, Record, SocketLine, WorkerEnd, event_of
+from .interface import NONSENSE, Answering, Buffers, Event, Kind, Question, Task
 from .master import Master
 from .memory import packed_for_ranks
 from .processes import end_with
-from .worker import TRACEBACK_BYTES, Worker, as_process, failure, reply
+from .worker import Worker, as_process, failure
 
 try:
     import torch
@@ -44,19 +48,12 @@ __all__ = ["TorchCluster"]
 
 dist: Any = torch.distributed  # exports less than it documents, for type checkers
 
-# What the master sends: kind, round, first message, delay, and what follows the header.
-_Order = tuple[int, int, int, float, Array | bytes | None]
-
-_LINE = 64  # bytes of a header
-# Kind; round; first message or index; bytes that follow; a number.
-_HEADER = struct.Struct("=qqqqd")
-_NONE = -1
-_ROUND, _NEWS, _END = range(100, 103)  # kinds of orders, besides those of Kind
-_START, _BYE = 103, 104
-_QUESTION = 105
-_LONG = timedelta(seconds=LONGEST)  # of a wait for the other side, which may be at work or asleep
-_LOOK = 0.02  # seconds between looks for a worker that is to come
+_HELLO = struct.Struct("=32sqq64s")  # the job's secret, a worker's number, process and machine
+_START = 100  # the first records to a worker, besides those of the channel
+_SPEAK, _LOOK = 30.0, 0.02  # seconds for a connection to say who it is, and between looks for that
+_LONG = timedelta(seconds=LONGEST)
 _SECONDS = 60.0  # in which torchrun's store must answer
+_AGAIN = 75  # exit status of a process that has served one cluster
 GRACE = 1.0  # seconds for workers to end when a cluster is closed
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -82,9 +79,9 @@ class TorchCluster(Master):
 
     Notes
     -----
-    When a rank begins to serve, it forks a process that computes. If that process is killed, its
-    worker is a straggler until the rank has forked another process. If a rank itself dies, torchrun
-    ends the whole job. A worker that still hangs when the program ends is killed.
+    A rank that serves forks a process for each cluster, which computes. If that process is killed,
+    its worker is a straggler until the rank has forked another process. If a rank itself dies,
+    torchrun ends the whole job. A worker that still hangs when its cluster is closed is killed.
 
     Examples
     --------
@@ -138,83 +135,73 @@ def _place() -> tuple[int, int]:
 
 
 def _store(keep: bool = False) -> Any:
-    """A new connection to the job's store: waiting on it does not delay others."""
+    """A connection to the job's store."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     return dist.TCPStore(address, port, None, keep, _LONG, wait_for_workers=False)
-
-
-def _pair(store: Any, cluster: int, worker: int, birth: int, side: int) -> Any:
-    name = f"fastgc/{cluster}/{worker}/{birth}/pair"
-    return dist.ProcessGroupGloo(dist.PrefixStore(name, store), side, 2, _LONG)
-
-
-class _Wire:
-    """One side of a pair: sends and receives headers, each followed by some bytes."""
-
-    def __init__(self, group: Any, other: int) -> None:
-        self._group, self._other = group, other
-        self._header = torch.empty(_LINE, dtype=torch.uint8)
-        self._sent = np.zeros(_LINE, np.uint8)
-        self._sending = threading.Lock()
-
-    def send(
-        self, kind: int, number: int, index: int, value: float, payload: Array | bytes | None = None
-    ) -> None:
-        if not isinstance(payload, np.ndarray):
-            payload = np.frombuffer(bytearray(payload or b""), np.uint8)  # which can be written
-        with self._sending:
-            _HEADER.pack_into(self._sent.data, 0, kind, number, index, payload.nbytes, value)
-            self._group.send([torch.from_numpy(self._sent)], self._other, 0).wait()
-            if payload.nbytes:
-                self._group.send([_bytes(payload)], self._other, 0).wait()
-
-    def header(self) -> tuple[int, int, int, int, float]:
-        self._group.recv([self._header], self._other, 0).wait()
-        kind, number, index, nbytes, value = _HEADER.unpack_from(self._header.numpy().data)
-        return kind, number, index, nbytes, value
-
-    def payload(self, to: Array | int) -> Array:
-        """Receive what follows a header, to an array or to so many new bytes."""
-        memory = np.empty(to, np.uint8) if isinstance(to, int) else to
-        if memory.nbytes:
-            self._group.recv([_bytes(memory)], self._other, 0).wait()
-        return memory
-
-
-def _bytes(array: Array) -> torch.Tensor:
-    return torch.from_numpy(array.view(np.uint8).reshape(-1))
 
 
 # ------------------------------------------------------------------------------------- the master
 
 
 class _Job:
-    """What the clusters of a program share."""
+    """What the clusters of a program share: whom workers connect to, and those that wait."""
 
     def __init__(self) -> None:
-        self.clusters = 0
         self.open = False
-        self.links: list[_Link] = []
-        self.connections: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to the store, in no use
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self.listener = socket.create_server(
+            ("", 0), family=family, backlog=4096, dualstack_ipv6=both
+        )
+        self.listener.setblocking(False)
+        self.secret = secrets.token_bytes(32)
+        # Connections that have not said who they are, and workers in no cluster, with who they are.
+        self.strangers: dict[socket.socket, Deadline] = {}
+        self.waiting: dict[int, tuple[socket.socket, int, str]] = {}
         agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         keep = not (agents or dist.is_initialized())  # if nobody else does
+        told = f"{self.listener.getsockname()[1]} {self.secret.hex()}"
         try:
             self.store = in_time(lambda: _store(keep), _SECONDS)
+            in_time(lambda: self.store.set("fastgc/master", told), _SECONDS)
         except Exception as error:
             raise RuntimeError(f"torchrun's store cannot be used: {error}") from error
-        atexit.register(self.dismiss)
 
-    def dismiss(self) -> None:
-        """Let all ranks end; kill those on this machine that hang."""
-        self.store.set(f"fastgc/{self.clusters + 1}", b"over")
-        if not self.clusters:
-            self.store.set("fastgc/newest", "1")
-        late = [link for link in self.links if link.late()]
-        for link in late:
-            link.kill()
-        if late:
-            names = ", ".join(str(link.worker + 1) for link in late)
-            sys.stderr.write(f"fastgc: ranks {names} hang, and are killed at the end\n")
+    def meet(self) -> None:
+        """Take new connections, and what they say; without waiting."""
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self.listener.accept()
+                self.strangers[line] = Deadline(_SPEAK)
+        for line, speaks in list(self.strangers.items()):
+            told = _peeked(line)
+            if told and len(told) < _HELLO.size and speaks.left:
+                continue
+            del self.strangers[line]
+            if not hmac.compare_digest(told[:32], self.secret) or len(told) < _HELLO.size:
+                line.close()
+                continue
+            _, worker, pid, host = _HELLO.unpack(line.recv(_HELLO.size))
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._forget(worker)  # a process that has died
+            self.waiting[worker] = line, pid, host.rstrip(b"\0").decode(errors="replace")
+        for worker, (line, *_) in list(self.waiting.items()):
+            if not _peeked(line):
+                self._forget(worker)
+
+    def _forget(self, worker: int) -> None:
+        if worker in self.waiting:
+            self.waiting.pop(worker)[0].close()
+
+
+def _peeked(line: socket.socket) -> bytes:
+    """What has come by a connection and was not read; a blank: nothing yet; empty: it is closed."""
+    try:
+        return line.recv(_HELLO.size, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+    except BlockingIOError:
+        return b" "
+    except OSError:
+        return b""
 
 
 @cache
@@ -230,196 +217,189 @@ class _Ranks(Answering):
         code, (_, world) = task.code, _place()
         common, data = packed_for_ranks(task, world, "torchrun --nproc-per-node", job.open)
         job.open = True
-        job.clusters += 1
         self._task, self._common, self._data = task, common, data
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._buffers = Buffers()
         self._thetas: list[Array] = []
-        self._births = [0] * code.n
         self._links: dict[int, _Link] = {}
-        self._number = _NONE
+        self._wanted = set(range(code.n))  # workers whose new process has not connected
+        self._hosts = [""] * code.n
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(job.listener, selectors.EVENT_READ)
+        self._number = NONE
         self.asks = task.asks
-        job.store.set("fastgc/newest", str(job.clusters))
-        job.store.set(f"fastgc/{job.clusters}", b"go")
-        for worker in range(code.n):
-            self.restart(worker)
 
     @property
     def hosts(self) -> list[str]:
         own = os.uname().nodename
-        said = [self._links[worker].host for worker in range(self._task.code.n)]
-        return ["" if host == own else host for host in said]
+        return ["" if host == own else host for host in self._hosts]
 
     def restart(self, worker: int) -> None:
-        self._births[worker] += 1
-        start = self._common, self._data[worker]
-        self._links[worker] = link = _Link(
-            self._task, self._job.clusters, worker, self._births[worker], start, self._events
-        )
-        others = [each for each in self._job.links if each.worker != worker]
-        self._job.links = [*others, link]
+        self._wanted.add(worker)
 
     def publish(self, number: int, theta: Array, in_use: set[int]) -> None:
-        buffer = self._buffers.take(number, in_use)
-        if buffer == len(self._thetas):
+        self._number, self._buffer = number, self._buffers.take(number, in_use)
+        if self._buffer == len(self._thetas):
             self._thetas.append(np.empty(theta.size, theta.dtype))
-        self._number = number
-        self._theta = self._thetas[buffer]
-        self._theta[:] = theta
+        self._thetas[self._buffer][:] = theta
         if self._task.code.scheme.messages.per_worker > 1:
-            for link in self._links.values():
-                link.orders.put((_NEWS, number, 0, 0.0, None))
+            for worker, link in self._links.items():
+                link.tell(number)
+                self._flush(worker)
 
     def hand(self, worker: int, first: int, delay: float) -> None:
-        self._links[worker].orders.put((_ROUND, self._number, first, delay, self._theta))
+        if (link := self._links.get(worker)) is not None:
+            link.order(self._number, self._buffer, first, delay)
+            link.follow(self._thetas[self._buffer])
+            self._flush(worker)
 
     def ask(self, worker: int, question: Question) -> None:
-        self._links[worker].ask(question)
+        if (link := self._links.get(worker)) is not None:
+            link.ask(question.round, question.number, question.what.worker)
+            self._flush(worker)
+
+    def _flush(self, worker: int) -> None:
+        """Send what can be sent without waiting; `listen` sends the rest."""
+        link = self._links[worker]
+        if link.flush() == link.late:
+            link.late = not link.late
+            awaited = selectors.EVENT_READ | link.late * selectors.EVENT_WRITE
+            self._selector.modify(link, awaited, worker)
 
     def listen(self, seconds: float) -> list[Event]:
+        self._begin()
         events: list[Event] = []
-        with contextlib.suppress(queue.Empty):
-            events.append(self._events.get(True, seconds))
-            while True:
-                events.append(self._events.get_nowait())
+        for key, ready in self._selector.select(
+            min(seconds, _LOOK if self._job.strangers else seconds)
+        ):
+            if (worker := key.data) is None:
+                continue
+            if ready & selectors.EVENT_WRITE:
+                self._flush(worker)
+            if ready & selectors.EVENT_READ:
+                events += self._links[worker].come()
+                if events and events[-1].kind == Kind.DIED:
+                    self._hang_up(worker)
         return events
 
+    def _begin(self) -> None:
+        """Begin with workers that were waited for, and have connected."""
+        self._job.meet()
+        for worker in self._wanted & self._job.waiting.keys():
+            self._wanted.remove(worker)
+            line, pid, self._hosts[worker] = self._job.waiting.pop(worker)
+            self._links[worker] = link = _Link(line, self._task, worker, pid, self._hosts[worker])
+            self._selector.register(link, selectors.EVENT_READ, worker)
+            link.start(self._common, self._data[worker])
+            self._flush(worker)
+
+    def _hang_up(self, worker: int) -> None:
+        """End a worker that is not heard of any more; it may live though its line has closed."""
+        link = self._links.pop(worker)
+        self._selector.unregister(link)
+        link.kill()
+        link.close()
+
     def close(self) -> None:
-        links = list(self._links.values())
-        for link in links:
-            link.over = True
-            link.orders.put((_END, _NONE, 0, 0.0, None))
-        self._job.store.set(f"fastgc/{self._job.clusters}/closed", b"")
-        grace = Deadline(GRACE)
-        for link in links:
-            link.receiver.join(grace.left)
+        for link in self._links.values():
+            link.end()
+        running, grace = self._links, Deadline(GRACE)
+        while running and (left := grace.left):
+            wait([link.fileno() for link in running.values()], left)
+            running = {worker: link for worker, link in running.items() if not link.ended()}
+        if running:
+            names = ", ".join(str(worker + 1) for worker in sorted(running))
+            sys.stderr.write(f"fastgc: ranks {names} hang, and are killed\n")
+        for worker in list(self._links):
+            self._hang_up(worker)
+        self._selector.close()
         self._job.open = False
 
 
-class _Link:
-    """The master's side of one birth of a worker: one thread sends, another receives."""
+class _Link(SocketLine):
+    """The master's end of the channel to one process of a worker.
 
-    def __init__(
-        self,
-        task: Task,
-        cluster: int,
-        worker: int,
-        birth: int,
-        start: tuple[bytes, bytes],
-        events: queue.SimpleQueue[Event],
-    ) -> None:
-        self.worker, self.over = worker, False
-        self.orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
-        self._task, self._cluster, self._birth, self._start = task, cluster, birth, start
-        self._events = events
-        self._pid, self.host = 0, ""
+    It waits for nothing: what cannot be sent at once is kept, and what came in part, too.
+    """
+
+    def __init__(self, line: socket.socket, task: Task, worker: int, pid: int, host: str) -> None:
         count = int(task.code.scheme.messages.counts[worker])
+        super().__init__(count, line)
+        self._worker, self._pid, self._host = worker, pid, host
+        self._out: deque[memoryview] = deque()
+        self.late = False  # whether something is left to send
         self._slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
-        self._questions: dict[int, Question] = {}  # unanswered questions by number
-        self.receiver = threading.Thread(target=self._receive, daemon=True)
-        self._threads = [self.receiver]
-        self.receiver.start()
+        self._head = np.empty(RECORD.size, np.uint8)
+        self._record: Record | None = None  # the one whose rest is to come
+        self._to, self._left = self._head, self._head.data
 
-    def ask(self, question: Question) -> None:
-        self._questions[question.number] = question
-        packed = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
-        self.orders.put((_QUESTION, question.round, 0, 0.0, packed))
+    def start(self, *parts: bytes) -> None:
+        """Send what the worker starts with."""
+        for part in parts:
+            self._send(Record(_START, NONE, more=len(part)))
+            self._out.append(memoryview(part))
 
-    def late(self) -> bool:
-        """Whether the worker was told to end and has not ended."""
-        self.receiver.join(GRACE)
-        return self.receiver.is_alive() and self._pid > 0
+    def follow(self, array: Array) -> None:
+        """Send an array, which must not change until the worker has it."""
+        self._out.append(array.view(np.uint8).data)
+
+    def _send(self, record: Record) -> bool:
+        self._out.append(memoryview(RECORD.pack(*record)))
+        return True
+
+    def flush(self) -> bool:
+        """Send what can be sent at once; return whether all has been sent."""
+        try:
+            while self._out:
+                sent = self._socket.send(self._out[0], socket.MSG_DONTWAIT)
+                self._out[0] = self._out[0][sent:]
+                if not self._out[0]:
+                    self._out.popleft()
+        except BlockingIOError:
+            return False
+        except OSError:  # it has died, which is read
+            self._out.clear()
+        return True
+
+    def come(self) -> list[Event]:
+        """Return the events that have come, the worker's death as the last one."""
+        events: list[Event] = []
+        try:
+            while True:
+                if self._left:
+                    got = self._socket.recv_into(self._left, 0, socket.MSG_DONTWAIT)
+                    if not got:
+                        raise ConnectionError("its connection has closed")
+                    self._left = self._left[got:]
+                if not self._left:
+                    events += self._taken()
+        except BlockingIOError:
+            return events
+        except Nonsense:
+            text = NONSENSE
+        except OSError as error:
+            text = f": {error}"
+        return [*events, Event(Kind.DIED, self._worker, text=text)]
+
+    def _taken(self) -> list[Event]:
+        """What follows from a record, or from what is behind it, that has come whole."""
+        if self._record is None:
+            record = Record(*RECORD.unpack(self._head.data))
+            if not self.accepts(record, self._slots[0].nbytes):
+                raise Nonsense
+            self._record, self._to = record, np.empty(record.more, np.uint8)
+            if record.kind == Kind.MESSAGE:
+                self._to = self._slots[record.number].view(np.uint8)
+            self._left = self._to.data
+            return []
+        event = event_of(self._worker, self._record, self._to, self._slots[0].dtype)
+        self._record, self._to, self._left = None, self._head, self._head.data
+        return [event]
 
     def kill(self) -> None:
         """End the worker's process, if it is on this machine."""
-        if self._stop():
-            # A thread that comes back from gloo while Python ends would abort the program.
-            for thread in self._threads:
-                thread.join(GRACE)
-
-    def _stop(self) -> bool:
-        """Kill the worker's process, if it is on this machine; return whether it is."""
-        here = self._pid > 0 and self.host == os.uname().nodename
-        if here:
-            with contextlib.suppress(ProcessLookupError):
+        if self._pid > 0 and self._host == os.uname().nodename:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, signal.SIGKILL)
-        return here
-
-    def _receive(self) -> None:
-        try:
-            wire = self._connect()
-            if wire is None:
-                return
-            sender = threading.Thread(target=self._send, args=(wire,), daemon=True)
-            self._threads.append(sender)
-            sender.start()
-            while self._take(wire):
-                pass
-        except RuntimeError as error:  # gloo's: the other side is gone
-            if not self.over:
-                text = f": {str(error).splitlines()[0]}"
-                self._events.put(Event(Kind.DIED, self.worker, text=text))
-                self._stop()  # it may live, and would not come back
-        self.orders.put((_END, _NONE, 0, 0.0, None))
-
-    def _connect(self) -> _Wire | None:
-        """Wait for this birth of the worker; None if the cluster is over before."""
-        # Use a connection again once its pair has met: making one may take seconds.
-        connections = _the_job().connections
-        try:
-            store = connections.get_nowait()
-        except queue.Empty:
-            store = _store()
-        key = f"fastgc/{self._cluster}/{self.worker}"
-        while store.add(f"{key}/births", 0) < self._birth:
-            if self.over:
-                connections.put(store)
-                return None
-            time.sleep(_LOOK)
-        store.set(f"{key}/{self._birth}/invited", b"")
-        wire = _Wire(_pair(store, self._cluster, self.worker, self._birth, 0), 1)
-        connections.put(store)
-        return wire
-
-    def _send(self, wire: _Wire) -> None:
-        with contextlib.suppress(RuntimeError):  # the receiver reports the death
-            for part in self._start:
-                wire.send(_START, _NONE, 0, 0.0, part)
-            kind = _START
-            while kind != _END:
-                kind, number, first, delay, follows = self.orders.get()
-                wire.send(kind, number, first, delay, follows)
-
-    def _take(self, wire: _Wire) -> bool:
-        """Take what comes next; False at the end."""
-        kind, number, index, nbytes, value = wire.header()
-        if kind == _BYE:
-            return False
-        fits = can_be_told(kind, index, len(self._slots))
-        if fits and kind == Kind.MESSAGE:
-            fits = nbytes == self._slots[index].nbytes
-        elif fits:
-            fits = 0 <= nbytes <= max(self._task.answer_bytes, TRACEBACK_BYTES)
-        if not fits:
-            self._events.put(Event(Kind.DIED, self.worker, text=NONSENSE))
-            self._stop()
-            return False
-        if kind == Kind.MESSAGE:
-            message = wire.payload(self._slots[index])
-            event = Event(Kind.MESSAGE, self.worker, number, index, message, energy=value)
-        elif kind == Kind.ANSWER:
-            question = self._questions.pop(index, None)
-            payload, answer = wire.payload(nbytes), None
-            if question is not None and nbytes == self._task.answer_bytes:
-                answer = self._task.answer_in(payload)
-            event = Event(Kind.ANSWER, self.worker, number, index, answer, energy=value)
-        else:
-            text = wire.payload(nbytes).tobytes().decode(errors="replace")
-            if kind == Kind.JOINED and not self._pid:
-                self._pid, self.host, text = index, text, ""
-            event = Event(Kind(kind), self.worker, number, text=text)
-        self._events.put(event)
-        return True
 
 
 # ------------------------------------------------------------------------------------- the workers
@@ -428,7 +408,9 @@ _served = False  # whether this process served until the end of the master's pro
 
 
 def _watch(worker: int) -> None:
-    """Fork the process that computes; fork another if it is killed, until one ends by itself."""
+    """Fork the process that computes; fork another one until the master's program has ended."""
+    port, secret = _store().get("fastgc/master").decode().split()
+    hello = bytes.fromhex(secret), worker
     while True:
         life, ours = os.pipe()
         sys.stdout.flush()
@@ -436,30 +418,28 @@ def _watch(worker: int) -> None:
         pid = os.fork()
         if pid == 0:
             os.close(ours)
-            _compute(worker, life)
+            _compute(worker, life, (os.environ["MASTER_ADDR"], int(port)), hello)
         os.close(life)
         try:
             _, status = os.waitpid(pid, 0)
         finally:
             os.close(ours)
-        if not os.WIFSIGNALED(status):
-            if code := os.waitstatus_to_exitcode(status):
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0 and code != _AGAIN:
+            if code:
                 raise SystemExit(code)
             return
 
 
-def _compute(worker: int, life: int) -> NoReturn:
+def _compute(
+    worker: int, life: int, address: tuple[str, int], hello: tuple[bytes, int]
+) -> NoReturn:
     status = 1
     try:
         end_with(life)
         as_process(worker)
         torch.set_num_threads(1)
-        store = _store()
-        cluster = int(store.get("fastgc/newest"))
-        while store.get(f"fastgc/{cluster}") != b"over":
-            _serve(store, cluster, worker)
-            cluster += 1
-        status = 0
+        status = _serve(worker, address, hello)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -468,95 +448,83 @@ def _compute(worker: int, life: int) -> NoReturn:
         os._exit(status)
 
 
-def _serve(store: Any, cluster: int, number: int) -> None:
-    """Be the worker of one cluster."""
-    key = f"fastgc/{cluster}/{number}"
-    birth = store.add(f"{key}/births", 1)
-    while not store.check([f"{key}/{birth}/invited"]):
-        if store.check([f"fastgc/{cluster}/closed"]):
-            return
-        time.sleep(_LOOK)
-    wire = _Wire(_pair(store, cluster, number, birth, 1), 0)
-    common, data = (wire.payload(wire.header()[3]).tobytes() for _ in range(2))
-    orders = worker = None
+def _serve(number: int, address: tuple[str, int], hello: tuple[bytes, int]) -> int:
+    """Be the worker of the next cluster; return the exit status: 0 if there is none."""
     try:
-        task = pickle.loads(common)
-        count = int(task.code.scheme.messages.counts[number])
-        slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
-        worker = Worker(number, task, pickle.loads(data), slots)
-        orders = _Orders(wire, np.empty(task.parameters, task.dtype), slots)
-        if task.asks:
-            threading.Thread(target=orders.answer, args=(worker,), daemon=True).start()
-        wire.send(Kind.JOINED, _NONE, os.getpid(), 0.0, os.uname().nodename.encode())
-        for _ in orders:
-            worker.send_all(orders.theta, orders, orders.send, orders.leave)
+        line = socket.create_connection(address)
+        line.sendall(_HELLO.pack(*hello, os.getpid(), os.uname().nodename.encode()[:64]))
+    except ConnectionError:  # the master's program has ended
+        return 0
+    wire, worker = _Wire(line), None
+    if (common := wire.part()) is None or (data := wire.part()) is None:
+        return 0
+    try:
+        task = pickle.loads(common.data)
+        wire.prepare(task, number)
+        worker = Worker(number, task, pickle.loads(data.data), wire.slots)
+        wire.serve(worker)
     except BaseException:
-        round = _NONE if orders is None else orders.round
-        wire.send(Kind.FAILED, round, 0, 0.0, failure(worker))
-        for _ in orders or _Orders(wire, np.empty(0), []):
-            pass
-    with contextlib.suppress(RuntimeError):  # the master may not wait for it
-        wire.send(_BYE, _NONE, 0, 0.0)
+        text = np.frombuffer(failure(worker), np.uint8)
+        wire.tell(Kind.FAILED, wire.round, behind=text)
+        with contextlib.suppress(ConnectionError):
+            while line.recv(1 << 16):
+                pass
+    return _AGAIN
 
 
-class _Orders:
-    """A worker's view of what the master wants, received by a thread."""
+class _Wire(WorkerEnd):
+    """A worker's end of the channel."""
 
-    def __init__(self, wire: _Wire, theta: Array, slots: list[Array]) -> None:
-        self._wire, self._memory, self._slots = wire, theta, slots
-        self.theta = theta.view()
+    def __init__(self, line: socket.socket) -> None:
+        super().__init__([])
+        self._line, self._head = line, np.empty(RECORD.size, np.uint8)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _receive(self, array: Array) -> bool:
+        """Fill an array; return False if the master is gone."""
+        left = array.view(np.uint8).data
+        with contextlib.suppress(ConnectionError):
+            while left and (got := self._line.recv_into(left)):
+                left = left[got:]
+        return not left
+
+    def part(self) -> Array | None:
+        """Return a part of what a worker starts with; None if the master is gone."""
+        if not self._receive(self._head):
+            return None
+        whole = np.empty(Record(*RECORD.unpack(self._head.data)).more, np.uint8)
+        return whole if self._receive(whole) else None
+
+    def prepare(self, task: Task, number: int) -> None:
+        """Prepare memory for the parameters and the messages of a task."""
+        self._memory = np.empty(task.parameters, task.dtype)
+        self.theta = self._memory.view()
         self.theta.flags.writeable = False
-        self.round = self.newest = _NONE
-        self.first, self.delay, self.ended = 0, 0.0, False
-        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
-        self._rounds: queue.SimpleQueue[tuple[int, int, float] | None] = queue.SimpleQueue()
-        self._end = threading.Event()
-        threading.Thread(target=self._receive, daemon=True).start()
+        count = int(task.code.scheme.messages.counts[number]) + task.asks
+        self.slots = [np.empty(task.message_size, task.message_dtype) for _ in range(count)]
 
-    def _receive(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the master is gone
-            while True:
-                kind, number, first, nbytes, delay = self._wire.header()
-                if kind == _END:
-                    break
-                if kind == _QUESTION:
-                    self._questions.put(pickle.loads(self._wire.payload(nbytes).tobytes()))
-                elif kind == _ROUND:
-                    fits = nbytes == self._memory.nbytes  # else the worker failed before it knew it
-                    self._wire.payload(self._memory if fits else nbytes)
-                    self._rounds.put((number, first, delay))
-                self.newest = max(self.newest, number)
-        self.ended = True
-        self._end.set()
-        self._rounds.put(None)
-        self._questions.put(None)
+    def _read(self) -> Record | None:
+        if not self._receive(self._head):
+            return None
+        record = Record(*RECORD.unpack(self._head.data))
+        return None if record.kind == ORDERED and not self._receive(self._memory) else record
 
-    def __iter__(self) -> Iterator[int]:
-        while (order := self._rounds.get()) is not None:
-            self.round, self.first, self.delay = order
-            yield self.round
+    def _wait(self, seconds: float) -> bool:
+        return bool(select.select([self._line], [], [], seconds)[0])
 
-    def answer(self, worker: Worker) -> None:
-        """Answer questions until the end, while another thread computes."""
-        with contextlib.suppress(RuntimeError):  # the master is gone
-            while (question := self._questions.get()) is not None:
-                kind, answer, energy, text = reply(worker, question)
-                if kind == Kind.FAILED:
-                    self._wire.send(kind, question.round, 0, 0.0, text)
-                    return
-                self._wire.send(Kind.ANSWER, question.round, question.number, energy, answer)
-
-    def send(self, index: int, energy: float) -> None:
-        """Send a message."""
-        self._wire.send(Kind.MESSAGE, self.round, index, energy, self._slots[index])
-
-    def leave(self) -> None:
-        self._wire.send(Kind.LEFT, self.round, 0, 0.0)
-
-    def look(self) -> bool:
-        """Whether the worker may go on; the receiving thread takes news."""
-        return not self.ended
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep; False, at once: the worker must end."""
-        return not self._end.wait(seconds)
+    def tell(
+        self,
+        kind: int,
+        round: int,
+        number: int = NONE,
+        behind: Array | None = None,
+        energy: float = math.nan,
+    ) -> None:
+        """Send a record to the master, and what comes behind it; end if the master is gone."""
+        nbytes = 0 if behind is None else behind.nbytes
+        try:
+            self._line.sendall(RECORD.pack(kind, round, number, nbytes, energy))
+            if behind is not None:
+                self._line.sendall(behind.view(np.uint8).data)
+        except OSError:
+            os._exit(_AGAIN)

@@ -10,13 +10,13 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, read_only
-from .interface import Gradient, Kind, Messages, Question, Task
+from .interface import Gradient, Messages, Question, Task
 
 TRACEBACK_BYTES = 1 << 14  # the longest text of an exception that a worker sends
 
@@ -124,24 +124,6 @@ class _Alone(NamedTuple):
     message: Array
 
 
-class Orders(Protocol):
-    """What a worker knows of its master's orders while it is at a round."""
-
-    round: int  # that it was handed
-    first: int  # its first message to send
-    delay: float  # seconds to sleep
-
-    @property
-    def newest(self) -> int:
-        """The newest round that it knows of."""
-
-    def look(self) -> bool:
-        """Look for news of the master; False: the worker must end."""
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep; False, at once: the worker must end."""
-
-
 class Worker:
     """One worker's side of a round: its messages, one after another.
 
@@ -221,30 +203,6 @@ class Worker:
                 for at in range(index, self.message_count)
             }
         return self._computed.pop((round, index))
-
-    def send_all(
-        self,
-        theta: Array,
-        orders: Orders,
-        send: Callable[[int, float], None],
-        leave: Callable[[], None],
-    ) -> None:
-        """Compute the messages of a round, and send each.
-
-        ``send(index, energy)`` sends a message. If a newer round has begun, ``leave()`` reports
-        that the worker leaves this one. If the worker must end, this returns at once.
-        """
-        for index in range(orders.first, self.message_count):
-            if not orders.look():
-                return
-            if orders.round < orders.newest:
-                leave()
-                return
-            seconds = self.sleep_before(index, orders.delay)
-            if seconds > 0.0 and not orders.sleep(seconds):
-                return
-            _, energy = self.message(theta, index, orders.round)
-            send(index, energy)
 
     def answer(self, question: Question, out: Array | None = None) -> tuple[Array, float] | None:
         """Answer a question, from any thread, also while messages are computed.
@@ -405,24 +363,6 @@ class Encoded:
         """Compute a message's partial gradients again, to name one that was not written whole."""
         for _ in self.partials(theta, self._round, index):
             pass
-
-
-class Reply(NamedTuple):
-    """What a transport sends after a question."""
-
-    kind: Kind  # ANSWER; LEFT if the worker has no answer; FAILED if it raised
-    answer: Array | None = None
-    energy: float = math.nan  # of the answer
-    text: bytes = b""  # the traceback, if it raised
-
-
-def reply(worker: Worker, question: Question, out: Array | None = None) -> Reply:
-    """Answer a question as `Worker.answer` does, or report what went wrong."""
-    try:
-        found = worker.answer(question, out)
-    except BaseException:
-        return Reply(Kind.FAILED, text=failure(worker))
-    return Reply(Kind.ANSWER, *found) if found else Reply(Kind.LEFT)
 
 
 def as_process(number: int) -> None:

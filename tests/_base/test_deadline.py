@@ -79,14 +79,12 @@ def test_no_other_file_counts_down():
 WAITS = {
     "seconds": """
         _base/deadline: Deadline.sleep in_time
-        engines/channel: WorkerEnd.sleep
+        engines/channel: SocketEnd._wait WorkerEnd.serve
         engines/local: _Processes._stop _Processes.listen
-        engines/mpi: _exits_told.say_and_abort _Job.__init__ _Orders.sleep _Pause.__call__
+        engines/mpi: _exits_told.say_and_abort _Job.__init__ _Pause.__call__
         engines/processes: start
         engines/ray: _Actors._ended _Actors._put _Side.message _check_answers _shut_down
-        engines/torch: _Job.__init__ _Link._connect _Link.kill _Link.late _Orders.sleep
-        engines/torch: _Ranks.close _serve
-        engines/worker: Worker.send_all
+        engines/torch: _Job.__init__ _Ranks.close _Ranks.listen _Wire._wait
         guard: _Guard._pause
         torch/coordinator: Server._write Server.close Server.drain Server.run
         torch/finding: find
@@ -97,12 +95,10 @@ WAITS = {
     """,
     # The other side may compute for as long as it likes; its end ends the wait.
     "its end": """
-        engines/channel: WorkerEnd._read
-        engines/mpi: _Orders.wait _answer_questions _receive_bytes _serve _serve.send_message
-        engines/mpi: _serve.tell
+        engines/channel: SocketEnd._read
+        engines/mpi: _Orders.finish _Orders.tell _receive_bytes
         engines/processes: _end_at_end_of
-        engines/torch: _Link._send _Orders.__iter__ _Orders.answer _Wire.header _Wire.payload
-        engines/torch: _Wire.send _watch
+        engines/torch: _Wire._receive _Wire.tell _serve _watch
         guard: _Guard._live
         torch/batches: Loader._hear _serve
         torch/member: Member.there _close_groups
@@ -110,8 +106,8 @@ WAITS = {
     """,
     # What is waited for has come, or the process has been killed; or the call does not wait.
     "there": """
-        engines/channel: Line._receive WorkerEnd.__init__ WorkerEnd.look
-        engines/mpi: _Link.hand
+        engines/channel: SocketEnd.__init__ SocketLine._receive
+        engines/torch: _Job.meet _Link.come _peeked
         engines/processes: _Server.runs _drop end_with
         guard: _Guard._stop
         torch/batches: _end

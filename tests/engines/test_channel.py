@@ -1,4 +1,4 @@
-"""The channel of a local worker: its protocol in every reachable state, and its two ends."""
+"""The channel of a worker: its protocol in every reachable state, and its two ends."""
 
 import math
 import os
@@ -11,8 +11,20 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fastgc.engines.channel import ASKED, NONE, ORDERED, Line, Nonsense, Record, WorkerEnd
+from fastgc.engines.channel import (
+    ASKED,
+    NEWS,
+    NONE,
+    ORDERED,
+    Line,
+    Nonsense,
+    Record,
+    SocketEnd,
+    WorkerEnd,
+    pair,
+)
 from fastgc.engines.interface import Buffers, Kind
+from fastgc.engines.worker import TRACEBACK_BYTES
 
 # ------------------------------------------------------------- the protocol, in every state
 
@@ -24,6 +36,7 @@ class Known(NamedTuple):
     over: bool = False
     round: int = NONE
     next: int = 2
+    told: int = NONE
     questions: frozenset = frozenset()
 
     @property
@@ -39,7 +52,7 @@ class ModelLine(Line):
 
     def __init__(self, known):
         self._messages, self.sent = MESSAGES, ()
-        self._joined, self._over, self._round, self._next, questions = known
+        self._joined, self._over, self._round, self._next, self._told, questions = known
         self._questions = set(questions)
 
     def _send(self, record):
@@ -49,7 +62,7 @@ class ModelLine(Line):
     @property
     def known(self):
         questions = frozenset(self._questions)
-        return Known(self._joined, self._over, self._round, self._next, questions)
+        return Known(self._joined, self._over, self._round, self._next, self._told, questions)
 
 
 class State(NamedTuple):
@@ -180,6 +193,25 @@ def test_what_a_liar_may_send_is_bounded():
                 ahead.append(each)
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "sizes"),
+    [
+        (Kind.MESSAGE, 0, [24]),
+        (Kind.ANSWER, 1, [0, 24]),
+        (Kind.FAILED, NONE, range(TRACEBACK_BYTES + 1)),
+        (Kind.LEFT, NONE, [0]),
+        (Kind.JOINED, NONE, [0]),
+    ],
+)
+def test_no_more_comes_behind_a_record_than_an_honest_worker_sends(kind, number, sizes):
+    tried = [-(2**62), -24, -1, 0, 1, 23, 24, 25, 100, TRACEBACK_BYTES, TRACEBACK_BYTES + 1, 2**62]
+    known = Known(round=0, next=0, questions=frozenset({1}))
+    for more in tried:
+        record = Record(kind, 0, number, more)
+        assert ModelLine(known).accepts(record, 24) == (more in sizes)
+        assert ModelLine(known).accepts(record)
+
+
 # ------------------------------------------------------------------------- the two ends
 
 
@@ -187,19 +219,23 @@ class Ends:
     """Both ends of a channel, in one process."""
 
     def __init__(self, messages=2):
-        self.line, self.newest = Line(messages), np.array([NONE])
-        self.questions = []
-        self.worker = WorkerEnd(self.line.theirs.fileno(), self.newest, self.answer)
+        (self.line, self.theirs), self.newest = pair(messages), np.array([NONE])
+        thetas = [np.full(1, 10.0 * buffer) for buffer in range(4)]
+        slots = [np.empty(1) for _ in range(messages + 1)]
+        self.worker = SocketEnd(self.theirs.fileno(), self.newest, thetas, slots)
+        self.worker._worker, self.questions = self, []
 
-    def answer(self, *question):
-        self.questions.append(question)
-        return True, 0.5
+    def answer(self, question, out):
+        assert out is self.worker.slots[-1]
+        self.questions.append((question.round, question.number, question.what.worker))
+        return (out, 0.5) if question.what.worker < 9 else None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.line.close()
+        self.theirs.close()
 
 
 def test_a_round():
@@ -208,23 +244,92 @@ def test_a_round():
         assert ends.line.read()[:2] == (Kind.JOINED, NONE)
         assert ends.line.order(7, 3, 0, 0.25)
         ends.line.ask(7, 11, 5)
+        ends.line.ask(7, 12, 9)
         assert ends.worker.next()
         worker = ends.worker
-        assert (worker.round, worker.buffer, worker.first, worker.delay) == (7, 3, 0, 0.25)
+        assert (worker.round, worker.theta[0], worker.first, worker.delay) == (7, 30.0, 0, 0.25)
+        ends.newest[0] = 9
         assert worker.look()
-        assert ends.questions == [(7, 11, 5)]
+        assert worker.newest == 9
+        assert ends.questions == [(7, 11, 5), (7, 12, 9)]
         before = time.perf_counter_ns()
-        worker.send(0, 1.5)
-        worker.leave()
+        worker.tell(Kind.MESSAGE, 7, 0, worker.slots[0], 1.5)
+        worker.tell(Kind.LEFT, 7)
         assert ends.line.read() == (Kind.ANSWER, 7, 11, 1, 0.5)
+        assert ends.line.read()[:4] == (Kind.ANSWER, 7, 12, 0)
         kind, round, index, when, energy = ends.line.read()
         assert (kind, round, index, energy) == (Kind.MESSAGE, 7, 0, 1.5)
         assert before <= when <= time.perf_counter_ns()
         assert ends.line.read()[:3] == (Kind.LEFT, 7, NONE)
         with pytest.raises(BlockingIOError):
             ends.line.read()
-        ends.newest[0] = 9
-        assert worker.newest == 9
+
+
+class Scripted(WorkerEnd):
+    """An end that is handed records, each before a look, and keeps what it tells."""
+
+    def __init__(self, *records, ends=99):
+        super().__init__([np.empty(1)] * 4)
+        self.records, self.told, self.slept, self.ends = list(records), [], [], ends
+
+    def _read(self):
+        return self.records.pop(0) if self.records else None
+
+    def _wait(self, seconds):
+        if seconds:
+            self.slept.append(seconds)
+            time.sleep(seconds)
+        self.ends -= 1
+        first = self.records[0] if self.records else None
+        return self.ends < 0 or (first is not None and first.kind == NEWS)
+
+    def tell(self, kind, round, number=NONE, behind=None, energy=math.nan):
+        self.told.append((int(kind), number))
+        if self.records and self.records[0] is None:
+            self.records.pop(0)
+
+
+class Three:
+    """A worker of three messages, which notes what it is asked to compute."""
+
+    message_count = 3
+
+    def __init__(self, spread=False):
+        self.spread = spread
+
+    def sleep_before(self, index, delay):
+        return delay / 3 if self.spread else delay * (index == 0)
+
+    def message(self, theta, index, round):
+        return theta, float(index)
+
+
+JOINED, LEFT = (2, NONE), (1, NONE)
+SENT = [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("records", "spread", "ends", "told", "sleeps"),
+    [
+        ([Record(ORDERED, 3)], False, 99, SENT, 0),
+        ([Record(ORDERED, 3, 0, 1)], False, 99, SENT[1:], 0),
+        ([Record(ORDERED, 3, 0, 0, 0.003)], False, 99, SENT, 1),
+        ([Record(ORDERED, 3, 0, 0, 0.003)], True, 99, SENT, 3),
+        ([Record(ORDERED, 3, 0, 1, 0.003)], False, 99, SENT[1:], 0),
+        ([Record(ORDERED, 3)], False, 0, [], 0),
+        ([Record(ORDERED, 3)], False, 2, SENT[:2], 0),
+        ([Record(ORDERED, 3), Record(NEWS, 4)], False, 99, [LEFT], 0),
+        ([Record(ORDERED, 3), None, Record(NEWS, 4)], False, 99, [SENT[0], LEFT], 0),
+        ([Record(ORDERED, 3), Record(NEWS, 3)], False, 99, SENT, 0),
+        ([Record(ORDERED, 3, 0, 0, 0.003)], True, 1, [], 1),
+        ([Record(ORDERED, 3), Record(ORDERED, 4, 0, 2)], False, 99, [*SENT, SENT[2]], 0),
+    ],
+)
+def test_serve(records, spread, ends, told, sleeps):
+    end = Scripted(*records, ends=ends)
+    end.serve(Three(spread))
+    assert end.told == [JOINED, *told]
+    assert len(end.slept) == sleeps
 
 
 def test_a_worker_that_sleeps_answers_and_ends():
@@ -250,7 +355,7 @@ def test_what_came_before_the_end_is_read():
         ends.worker.tell(Kind.JOINED, NONE)
         assert not ends.line.ended()  # it drops the record
         ends.worker.tell(Kind.FAILED, NONE)
-        ends.line.theirs.close()
+        ends.theirs.close()
         assert ends.line.read().kind == Kind.FAILED
         assert ends.line.read() is None
         assert ends.line.ended()
@@ -263,7 +368,7 @@ def test_ends_that_have_not_read_everything():
         ends.line.order(0, 0, 0, 0.0)
         ends.worker.tell(Kind.JOINED, NONE)
         ends.worker.tell(Kind.FAILED, NONE)
-        ends.line.theirs.close()
+        ends.theirs.close()
         assert ends.line.read().kind == Kind.JOINED
         assert ends.line.read().kind == Kind.FAILED
         assert ends.line.read() is None
@@ -280,7 +385,7 @@ def test_ends_that_have_not_read_everything():
 @pytest.mark.parametrize("size", [1, 39, 41])
 def test_records_of_another_length(size):
     with Ends() as ends:
-        os.write(ends.line.theirs.fileno(), b"\xff" * size)
+        os.write(ends.theirs.fileno(), b"\xff" * size)
         with pytest.raises(Nonsense):
             ends.line.read()
 
@@ -300,11 +405,25 @@ def test_a_full_line_holds_nobody_up():
 @pytest.mark.skipif(not hasattr(socket, "SOCK_SEQPACKET"), reason="no packets here")
 def test_nobody_can_reopen_a_line():
     with Ends() as ends, pytest.raises(OSError, match="No such device"):
-        os.open(f"/proc/self/fd/{ends.line.theirs.fileno()}", os.O_RDWR)
+        os.open(f"/proc/self/fd/{ends.theirs.fileno()}", os.O_RDWR)
+
+
+def test_news_are_told_once_to_whoever_is_at_an_older_round():
+    line = ModelLine(Known())
+    line.tell(0)
+    assert line.sent == ()
+    line.order(0, 0, 0, 0.0)
+    for round in (1, 2):
+        line.tell(round)
+    assert line.sent[1:] == (Record(NEWS, 1),)
+    assert line.accepts(Record(Kind.LEFT, 0, NONE))
+    line.order(2, 0, 0, 0.0)
+    line.tell(3)
+    assert line.sent[-1] == Record(NEWS, 3)
 
 
 def test_records_are_of_one_size():
     with Ends() as ends:
         ends.line.order(1, 2, 0, 0.5)
-        sent = ends.line.theirs.recv(1 << 12)
+        sent = ends.theirs.recv(1 << 12)
         assert struct.unpack("=qqqqd", sent) == (ORDERED, 1, 2, 0, 0.5)

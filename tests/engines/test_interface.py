@@ -244,9 +244,6 @@ def test_task_data_are_a_workers_own_and_what_it_may_be_asked_for():
     assert [asks.data(worker) for worker in range(3)] == [
         own[worker] + own[worker - 1] for worker in range(3)
     ]
-    assert (plain.answer_bytes, asks.answer_bytes) == (0, 24)
-    answer = asks.answer_in(bytearray(64), 16)
-    assert (answer.shape, answer.dtype, answer.nbytes) == ((3,), np.float64, 24)
     each = task(fastgc.Uncoded(2, 4, load=2), shards)
     assert each.data(1) == [[(2, "c")], [(3, "d")]]
     assert each.without_data() == replace(each, shards=())
@@ -265,23 +262,6 @@ def test_buffers_are_taken_again_once_no_worker_is_at_their_round():
     assert buffers.take(4, {2, 3}) == 2
     assert buffers.take(5, {3, 4}) == 0
     assert buffers == {3: 1, 4: 2, 5: 0}
-
-
-@pytest.mark.parametrize(
-    ("kind", "index", "can"),
-    [
-        (interface.Kind.MESSAGE, 0, True),
-        (interface.Kind.MESSAGE, 1, True),
-        (interface.Kind.MESSAGE, 2, False),
-        (interface.Kind.MESSAGE, -1, False),
-        (interface.Kind.LEFT, -1, True),
-        (interface.Kind.ANSWER, 99, True),
-        (6, 0, False),
-        (-1, 0, False),
-    ],
-)
-def test_can_be_told(kind, index, can):
-    assert interface.can_be_told(kind, index, 2) == can
 
 
 def test_parameters_of_a_gradient_are_as_many_as_it_says():

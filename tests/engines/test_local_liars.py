@@ -47,12 +47,12 @@ def expelled(lie, code=None, **options):
 
 @pytest.mark.parametrize("index", [1, 99, -2, 2**62, -(2**62)])
 def test_a_message_that_a_worker_cannot_have(index):
-    expelled(f"me['channel'].tell(0, round, {index}, 0, 0.0)")
+    expelled(f"me['channel'].write((0, round, {index}, 0, 0.0))")
 
 
 @pytest.mark.parametrize("round", ["round - 1", "round + 1", "-1", "2**62"])
 def test_a_message_of_a_round_that_it_was_not_handed(round):
-    expelled(f"me['channel'].tell(0, {round}, 0, 0, 0.0)")
+    expelled(f"me['channel'].write((0, {round}, 0, 0, 0.0))")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_one_that_answers_twice_what_it_was_asked():
     lie = """
 usual = me["worker"].answer
 def twice(question, out=None):
-    me["channel"].tell(5, question.round, question.number, 1, 0.0)
+    me["channel"].write((5, question.round, question.number, 1, 0.0))
     return usual(question, out)
 me["worker"].answer = twice
 """
@@ -105,8 +105,8 @@ def test_one_that_says_it_is_done_and_never_reads_its_orders_is_replaced():
     """Its line is full after some hundred rounds."""
     lie = """
 for number in range(10**6):
-    me["channel"].tell(0, number, 0, 0, 0.0)
-    while me["channel"].newest <= number:
+    me["channel"].write((0, number, 0, 0, 0.0))
+    while me["channel"]._newest[0] <= number:
         time.sleep(0)
     time.sleep(1e-3)  # until the order has been sent, too
 """
@@ -164,7 +164,7 @@ def test_nonsense_while_it_starts_is_named():
 
 def test_a_message_from_the_future_came_when_it_is_read():
     lie = """
-me["channel"].tell(0, round, 0, 2**62, 0.0)
+me["channel"].write((0, round, 0, 2**62, 0.0))
 me["channel"].next()
 """
     with LocalCluster(Uncoded(2), [1.0] * 2, liar(lie), P) as cluster:

@@ -95,7 +95,6 @@ ALWAYS = [
     "a_worker_at_an_older_round_leaves_it_between_two_messages",
     "failures_end_their_cluster_only",
     "a_rank_that_sends_what_no_worker_sends_is_named",
-    "nobody_waits_for_the_answers_of_a_rank_that_only_says_goodbye",
     "what_does_not_fit_is_refused_and_leaves_the_ranks_as_they_are",
     "communicators_of_some_ranks",
     "what_goes_wrong_where_workers_are_asked_names_the_worker",

@@ -9,7 +9,7 @@ import pytest
 import fastgc
 from fastgc import RandomAssignment, Uncoded
 from fastgc.codes import Share
-from fastgc.engines.interface import Kind, Question, Task
+from fastgc.engines.interface import Question, Task
 from fastgc.engines.worker import (
     TRACEBACK_BYTES,
     Cancelling,
@@ -17,7 +17,6 @@ from fastgc.engines.worker import (
     asked_of,
     failure,
     partial_gradient,
-    reply,
 )
 
 FLOAT = np.dtype(np.float64)
@@ -271,54 +270,7 @@ def test_message_of_those_sent_together(send):
     np.testing.assert_array_equal(message, shards[0] * 3.0)
 
 
-# ------------------------------------------------------------------------------------- a round
-
-
-class Orders:
-    """A master's orders: `looks` and `sleeps` say at which call a worker must end."""
-
-    def __init__(self, round=3, first=0, delay=0.0, looks=99, sleeps=99, newer=99):
-        self.round, self.first, self.delay = round, first, delay
-        self.looks, self.sleeps, self.newer, self.slept = looks, sleeps, newer, []
-
-    @property
-    def newest(self):
-        return self.round + (self.newer <= 0)
-
-    def look(self):
-        self.looks, self.newer = self.looks - 1, self.newer - 1
-        return self.looks >= 0
-
-    def sleep(self, seconds):
-        self.slept.append(seconds)
-        return len(self.slept) <= self.sleeps
-
-
-@pytest.mark.parametrize(
-    ("orders", "spread", "sent", "slept", "left"),
-    [
-        ({}, False, [0, 1, 2], [], 0),
-        ({"first": 1}, False, [1, 2], [], 0),
-        ({"delay": 6.0}, False, [0, 1, 2], [6.0], 0),
-        ({"delay": 6.0}, True, [0, 1, 2], [2.0] * 3, 0),
-        ({"delay": 6.0, "first": 1}, False, [1, 2], [], 0),
-        ({"looks": 0}, False, [], [], 0),
-        ({"looks": 2}, False, [0, 1], [], 0),
-        ({"newer": 1}, False, [], [], 1),
-        ({"newer": 3}, False, [0, 1], [], 1),
-        ({"delay": 6.0, "sleeps": 0}, True, [], [2.0], 0),
-        ({"delay": 6.0, "sleeps": 1}, True, [0], [2.0] * 2, 0),
-    ],
-)
-def test_send_all(orders, spread, sent, slept, left):
-    task = task_of(Uncoded(1, 3, load=3), [1.0, 2.0, 4.0], spread=spread)
-    given, found, leaves = Orders(**orders), [], []
-    worker_of(0, task).send_all(
-        np.ones(3), given, lambda *each: found.append(each), lambda: leaves.append(1)
-    )
-    assert found == [(index, 3 * 4.0**index) for index in sent]
-    assert given.slept == slept
-    assert len(leaves) == left
+# ------------------------------------------------------------------------------------ answers
 
 
 def test_answers_are_other_workers_messages():
@@ -343,27 +295,9 @@ def test_answers_are_other_workers_messages():
     np.testing.assert_array_equal(out, expected)
     assert worker.answer(Question(0, 2, Share(0))) is None
     assert worker.answer(Question(0, 3, Share(2))) is None  # it does not hold it
-    kind, answer, energy, text = reply(worker, Question(0, 3, Share(0)), out)
-    assert (kind, answer is out, energy, text) == (Kind.ANSWER, True, pytest.approx(sum(held)), b"")
-    assert reply(worker, Question(0, 2, Share(0))).kind == Kind.LEFT
     silent = worker_of(1, replace(task, asks=False))
     silent.message(theta, 0, 3)
     assert silent.answer(Question(0, 3, Share(0))) is None
-
-
-def test_answers_that_fail_are_reported():
-    def failing(theta, shard, out):
-        if shard == 1.0:
-            raise ArithmeticError("no gradient of 1")
-        out[:] = shard
-
-    code = fastgc.Reactive(3, holders=2)
-    worker = worker_of(1, task_of(code, [1.0, 2.0, 3.0], failing, asks=True))
-    worker.message(np.ones(3), 0, 0)
-    failed = reply(worker, Question(0, 0, Share(0)))
-    assert failed.kind == Kind.FAILED
-    assert failed.text.rstrip().endswith(b"ArithmeticError: no gradient of 1")
-    assert np.isnan(failed.energy)
 
 
 def test_answers_have_parameters_that_are_read_only():
