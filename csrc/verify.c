@@ -291,7 +291,8 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
         scale_row(&r, k, 1 / size);
         if (r.left[k] == 0) { /* it says nothing */
             memset(row, 0, (size_t)(f * each) * sizeof *row);
-            own[(k * m + k) * each] = 0;
+            if (inexact)
+                r.own[(k * m + k) * each] = 0;
         }
     }
     for (int64_t k = 0; k < m; k++)
