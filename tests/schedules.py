@@ -35,7 +35,7 @@ from fastgc.torch.coordinator import Server
 N, SAMPLES, BATCH = 4, 400, 60
 EXACT = 1e-6  # relative error of a step
 SECONDS = 60.0  # for a schedule
-KINDS = ("plain", "accumulate", "gan", "norm", "save", "compile", "loader")
+KINDS = ("plain", "accumulate", "gan", "norm", "save", "compile", "loader", "shares")
 TROUBLES = ("one", "zero", "two", "regroup", "most", "join", "warm", "save", "fetch", "stop")
 TROUBLES += ("server", "silent")
 
@@ -64,7 +64,7 @@ class Training:
             torch.compile(self.net, backend="aot_eager") if kind == "compile" else self.net
         )
         self.load = lambda indices: (X[indices], Y[indices])
-        self.other = torch.nn.Linear(1, 1)
+        self.other, self.factor = torch.nn.Linear(1, 1), 1.0
         self.models = [self.net, self.other] if kind == "gan" else [self.net]
         # A low rate: near a minimum the gradient is a small sum of large terms, which the order of
         # summation changes by more than EXACT.
@@ -84,10 +84,12 @@ class Training:
         found = self.forward(x)
         if self.kind == "gan":
             found = self.other(found.detach() if turn == 0 else found)
-        return ((found - y) ** 2).sum()
+        return self.factor * ((found - y) ** 2).sum()
 
     def step(self, step, backward):
         """Do a step; ``backward(turn, indices)`` makes gradients."""
+        if self.kind == "shares":  # when the factor jumps, sums begin in a wrong unit
+            self.factor = 1e4 if step % 6 < 3 else 1.0
         for turn in range({"accumulate": 3, "gan": 2}.get(self.kind, 1)):
             if turn == 0 or self.kind == "gan":
                 for each in self.optimizers:
@@ -142,7 +144,8 @@ def plain(kind, steps):
 def train(kind, steps, pause, folder, rank, hang):
     """Train on one rank, and write down what became of it."""
     training, worst = Training(kind), 0.0
-    with ReactiveDataParallel(training.models, training.state, hang=hang, rank=rank) as rdp:
+    own = {"hang": hang, "rank": rank, "shares": 9 if kind == "shares" else None}
+    with ReactiveDataParallel(training.models, training.state, **own) as rdp:
         if kind == "loader":
             dataset = torch.utils.data.TensorDataset(X, Y)
             training.load = rdp.loader(dataset, num_workers=1, batch=lambda step: batch(3 * step))

@@ -410,27 +410,16 @@ class ReactiveDataParallel:
         if self._at_odds(view, heads) is not None:
             return None
         fresh = heads.of("fresh") > 0
-        if fresh.all():
-            self._begin(view, heads)
+        if fresh.all():  # all begin
+            self._check(view, heads)
+            self._fresh = False
+            self._member.hold()
         elif fresh.any():
             self._hand_over(view, fresh)
         elif heads.of("admits").any() and (heads.of("kind") == BOUNDARY).all():
             self._member.give_up(view, "boundary", view.number)
         self._member.pass_boundary(view)
         return True
-
-    def _begin(self, view: View, heads: Heads) -> None:
-        """All ranks begin: compare what they begin with."""
-        compare(view, heads.of("size"), "modules have different numbers of parameters")
-        compare(view, heads.of("step"), "ranks begin at different steps")
-        compare(
-            view,
-            heads.of("print"),
-            "parameters differ at the start: make the model after torch.manual_seed(0) on all "
-            "ranks, or load the same checkpoint",
-        )
-        self._fresh = False
-        self._member.hold()
 
     def _hand_over(self, view: View, fresh: Array) -> None:
         """Send the state to newcomers, or receive it."""
@@ -656,17 +645,18 @@ class ReactiveDataParallel:
         ):
             values = heads.of(name)
             compare(view, values[values >= 0], f"ranks {what.format(step=self.step)}", values)
+        what = f"between ranks in step {self.step}: something that changes them is not the same on "
+        what += (
+            "all ranks. state= must name all that steps change (every optimizer and scheduler), "
+        )
+        what += "and what is drawn or read must not depend on the rank"
+        if self._fresh:
+            what = "at the start: make the model after torch.manual_seed(0) on all ranks, or load "
+            what += "the same checkpoint"
         for name in ("print", "piece"):
             values = heads.of(name)
             if (values >= 0).all():
-                compare(
-                    view,
-                    values,
-                    f"parameters differ between ranks in step {self.step}: something that changes "
-                    "them is not the same on all ranks. state= must name all that steps change "
-                    "(every optimizer and scheduler), and what is drawn or read must not depend "
-                    "on the rank",
-                )
+                compare(view, values, f"parameters differ {what}")
 
     def _tell(
         self, view: View, kind: float, turn: Turn | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,7 +83,7 @@ class Replica:
         norm = torch.nn.modules.batchnorm._BatchNorm
         self.least = 1 + any(isinstance(e, norm) for m in modules for e in m.modules())
         self.step = self.turn = 0  # of the call
-        self.paces: list[float] = []  # samples a second, of the last calls
+        self.paces: deque[float] = deque(maxlen=_PACES)  # samples a second, of the last calls
         self.kept: Result | None = None  # the last sum, for ranks that lack it
         self.forget()
 
@@ -90,10 +91,6 @@ class Replica:
     def pace(self) -> float:
         """Return samples a second; 0 if none was measured."""
         return float(np.median(self.paces)) if self.paces else 0.0
-
-    def note_pace(self, pace: float) -> None:
-        """Note samples a second."""
-        self.paces = [*self.paces[1 - _PACES :], pace]
 
     def piece(self) -> int:
         """Return a fingerprint of some numbers of one parameter, of another one in each step."""
@@ -170,7 +167,7 @@ class Turn:
         seconds = time.perf_counter() - begin
         self._seconds += seconds
         self._had = shares.joined(self._had, part)
-        self._replica.note_pace(shares.length(part) / max(seconds, 1e-9))
+        self._replica.paces.append(shares.length(part) / max(seconds, 1e-9))
 
     def _add(self, part: shares.Intervals) -> None:
         if self.checked:
