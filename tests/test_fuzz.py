@@ -75,7 +75,7 @@ class Call:
 # By reason: names that are not fuzzed.
 REASONS = {
     "made by other functions, which check": (
-        "BoundDecoder BoundEncoder Decoder Evaluator Encoder Round GroupedRound VerifiedRound "
+        "BoundDecoder BoundEncoder Decoder Encoder Round GroupedRound VerifiedRound "
         "Choice Simulation SequentialRun Compared History Record"
     ),
     "takes a text, to show it": "Round.lapse GroupedRound.lapse",
@@ -549,11 +549,6 @@ METHODS = {
         {"values": LINE**2, "points": LINE[:3] / 3, "out": np.zeros(3)},
     ),
     "Interpolator.derivative": (INTERPOLATOR, {"values": LINE**2, "points": LINE[:3] / 3}),
-    "Interpolator.at": (INTERPOLATOR, {"points": LINE[:3] / 3}),
-    "Evaluator.__call__": (
-        INTERPOLATOR.at(LINE[:3] / 3),
-        {"values": LINE**2, "out": np.zeros(3)},
-    ),
     "SequentialScheme.partitions": (MSGC, {"part": 1}),
     "MiniBatches.__call__": (
         partial(data.MiniBatches(2), (LINE[:, None] * LINE, LINE)),

@@ -43,7 +43,6 @@ from .._base.text import listing
 from ..kernels import Status
 
 __all__ = [
-    "Evaluator",
     "Functionals",
     "Interpolator",
     "basis",
@@ -227,7 +226,8 @@ def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -
 class Functionals:
     """`functional` for any subset of some nodes, in hot loops: nodes and points are prepared once.
 
-    Parameters and errors are those of `basis`.
+    Parameters and errors are those of `basis`, but points may lie at most 2^240 times as far out as
+    the smallest node that is not 0.
 
     Examples
     --------
@@ -238,15 +238,15 @@ class Functionals:
     True
     """
 
-    __slots__ = ("_given", "_nodes", "_plain", "_points")
+    __slots__ = ("_nodes", "_points")
 
     def __init__(self, nodes: ArrayLike, points: ArrayLike) -> None:
-        self._given = check_line("nodes", nodes).copy(), check_line("points", points).copy()
-        prepared, self._points = _prepare(*self._given)  # refuses nodes that coincide
+        # `_prepare` refuses nodes that coincide.
+        prepared, self._points = _prepare(check_line("nodes", nodes), check_line("points", points))
         self._nodes = prepared.nodes
-        # For the smallest nodes alone, points may be too far out; `functional` then raises.
         size = np.abs(self._nodes[self._nodes != 0])
-        self._plain = bool((size >= np.abs(self._points).max() / _FARTHEST).all())
+        if (size < np.abs(self._points).max() / _FARTHEST).any():
+            raise ValueError("points reach more than 2^240 times as far as the smallest node")
 
     def __call__(self, chosen: ArrayLike) -> Array:
         """Coefficients for the chosen nodes.
@@ -308,17 +308,7 @@ class Functionals:
 
     def _bound(self, chosen: Ints, out: Array) -> Callable[[int], int]:
         """`bind` for checked buffers."""
-        if self._plain:
-            return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
-        nodes, points = self._given
-
-        def alone(f: int) -> int:
-            if not _are_distinct(chosen[:f], nodes.size):
-                return Status.OUT_OF_RANGE
-            out[:f] = functional(nodes[chosen[:f]], points)
-            return Status.OK if np.isfinite(out[:f]).all() else Status.OVERFLOW
-
-        return alone
+        return kernels.unchecked.bind_functional(self._nodes, self._points, chosen, out)
 
     def _raise(self, numbers: Ints, chosen: ArrayLike) -> NoReturn:
         if not numbers.size or numbers.view(np.uint64).max() >= self._nodes.size:
@@ -326,12 +316,6 @@ class Functionals:
                 f"chosen must be numbers of nodes, 0 to {self._nodes.size - 1}, not {chosen!r}"
             )
         raise ValueError(f"chosen must name each node once, not {chosen!r}")
-
-
-def _are_distinct(numbers: Ints, count: int) -> bool:
-    """Whether these are distinct numbers below `count`."""
-    inside = bool(numbers.view(np.uint64).max() < count)
-    return inside and int(np.bincount(numbers).max()) == 1
 
 
 class Interpolator:
@@ -342,8 +326,7 @@ class Interpolator:
     Notes
     -----
     This uses the first barycentric formula: O(m) for each point, after O(m^2) for the weights. For
-    several polynomials at once, and for fixed points, a basis is worth its memory: `at` prepares
-    it.
+    fixed points and many polynomials, one after another, `basis` is worth its memory.
 
     Examples
     --------
@@ -353,9 +336,6 @@ class Interpolator:
     >>> interpolate = interpolation.Interpolator(nodes)
     >>> points = np.array([-0.5, 0.1, nodes[3]])
     >>> bool(np.allclose(interpolate(np.exp(nodes), points), np.exp(points), atol=1e-14))
-    True
-    >>> there = interpolate.at(points)
-    >>> bool(np.allclose(there(np.sin(nodes)), np.sin(points), atol=1e-14))
     True
     """
 
@@ -404,8 +384,16 @@ class Interpolator:
             done = kernels.unchecked.lagrange_evaluate(
                 *self._prepared, values, points, self._scale, found
             )
-        if not done:  # also for points that `at` refuses, and for non-finite values
-            found = self.at(points)(values)
+        if not done:  # also for points too far out, and for non-finite values
+            matrix = self._basis(points)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = np.dot(matrix, values)
+            if not np.vdot(found, found).real < np.inf:
+                # At a node, write its value: a sum with another that is NaN or Inf is NaN.
+                rows = np.flatnonzero(np.count_nonzero(matrix, axis=1) == 1)
+                at = matrix[rows].argmax(axis=1)
+                there = matrix[rows, at] == 1
+                found[rows[there]] = values[at[there]]
             if target is not None:
                 target[...] = found
         result: Any = found[0] if single else found
@@ -462,11 +450,10 @@ class Interpolator:
             self._slopes = slopes
         return self._slopes
 
-    def at(self, points: ArrayLike) -> Evaluator:
-        """Prepare values of any polynomial at these points; points and errors as in a call."""
-        points = check_line("points", points)
+    def _basis(self, points: Array) -> Array:
+        """The `basis` at these points."""
         if not self._prepared.nodes.any():  # the only node is 0
-            return Evaluator(basis(self._given, points))
+            return basis(self._given, points)
         _near(self._given, points)
         nodes, weight, exponent = self._prepared
         kind = np.result_type(nodes, points)
@@ -474,7 +461,7 @@ class Interpolator:
         at = (points * self._scale).astype(kind, copy=False)
         nodes, weight = (x.astype(kind, copy=False) for x in (nodes, weight))
         kernels.unchecked.lagrange_basis(nodes, weight, exponent, at, matrix)
-        return Evaluator(matrix)
+        return matrix
 
 
 def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> Array:
@@ -490,73 +477,6 @@ def evaluate(nodes: ArrayLike, values: ArrayLike, points: ArrayLike) -> Array:
     array([ 1.25, 10.  ])
     """
     return Interpolator(nodes)(values, points)
-
-
-class Evaluator:
-    """Values at fixed points, by a matrix made once: see `Interpolator.at`.
-
-    Attributes
-    ----------
-    matrix : (p, m) float64 or complex128 array
-        The `basis`: row i times the values at the nodes is the value at point i.
-    """
-
-    __slots__ = ("_dtype", "_size", "matrix")
-
-    def __init__(self, matrix: Array) -> None:
-        self.matrix = matrix
-        self._dtype, self._size = matrix.dtype, matrix.shape[1:]
-
-    def __call__(self, values: ArrayLike, out: Output | None = None) -> Array:
-        """Values at the points of the polynomial that takes `values` at the nodes.
-
-        Parameters
-        ----------
-        values : (m,) or (m, r) array_like
-            As in `Interpolator`.
-        out : (p,) or (p, r) array, optional
-            Where to write: contiguous, float64, or complex128 if anything is complex. It shares no
-            memory with the values.
-
-        Returns
-        -------
-        (p,) or (p, r) float64 or complex128 array
-
-        Raises
-        ------
-        TypeError, ValueError
-            As from a call of `Interpolator`.
-        """
-        if not (
-            type(values) is np.ndarray
-            and values.dtype is self._dtype
-            and values.shape == self._size
-        ):
-            values = _values(values, *self._size)
-        if out is None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found: Array = np.dot(self.matrix, values)
-            self._mend(values, found)
-            return found
-        kind = np.result_type(self._dtype, values)
-        shape = (len(self.matrix), *values.shape[1:])
-        target = check_output("out", out, kind, shape)
-        if np.may_share_memory(target, values) or np.may_share_memory(target, self.matrix):
-            raise ValueError("out shares memory with values, or with the matrix")
-        matrix, values = self.matrix.astype(kind, copy=False), values.astype(kind, copy=False)
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.dot(matrix, values, out=target)
-        self._mend(values, target)
-        return out  # type: ignore[no-any-return]
-
-    def _mend(self, values: Array, found: Array) -> None:
-        """At a node, write its value: a sum with another value that is NaN or Inf is NaN."""
-        if np.vdot(found, found).real < np.inf:
-            return
-        rows = np.flatnonzero(np.count_nonzero(self.matrix, axis=1) == 1)
-        nodes = self.matrix[rows].argmax(axis=1)
-        there = self.matrix[rows, nodes] == 1
-        found[rows[there]] = values[nodes[there]]
 
 
 def _values(values: ArrayLike, m: int) -> Array:

@@ -338,10 +338,8 @@ def test_functionals_refuse():
     ):
         with pytest.raises(error, match=f"chosen .*{says}"):
             of(chosen)
-    of = interpolation.Functionals([1.0, 2.0**-245, 2.0**-244], [0.5, 1.0])
-    assert np.isfinite(of([0, 2])).all()
-    with pytest.raises(ValueError, match=r"2\^240"):  # from nodes that are so close to each other
-        of([1, 2])
+    with pytest.raises(ValueError, match=r"2\^240"):
+        interpolation.Functionals([1.0, 2.0**-245], [0.5, 1.0])
 
 
 # ------------------------------------------------------------------------------- prepared
@@ -370,13 +368,10 @@ def test_interpolation_of_prepared_nodes(complex_, m, size, at_each_level):
                 assert (np.abs(found / large - truth[at] @ values) <= scale[at]).all()
                 if first <= 5 < first + p:
                     assert found[5 - first] == values[-1] * large
-    prepared = interpolate.at(points)
-    np.testing.assert_array_equal(prepared.matrix, basis(nodes, points))
-    np.testing.assert_allclose(prepared(values), prepared.matrix @ values, rtol=1e-13)
     columns = np.stack([values, values[::-1]], axis=1)
     together = interpolate(columns, points)
     np.testing.assert_array_equal(together, evaluate(nodes, columns, points))
-    np.testing.assert_allclose(together, prepared(columns), rtol=1e-13, atol=1e-300)
+    np.testing.assert_allclose(together, basis(nodes, points) @ columns, rtol=1e-13, atol=1e-300)
 
 
 @pytest.mark.parametrize("complex_", [False, True])
@@ -431,7 +426,6 @@ def test_interpolator_of_other_kinds():
     nodes[:] = 7  # it has copied them
     for v, z in ((values + 0j, points), (values, points + 0j), (values.astype("f4"), points)):
         np.testing.assert_allclose(interpolate(v, z), expected, rtol=1e-14)
-        np.testing.assert_allclose(interpolate.at(z)(v), expected, rtol=1e-14)
         assert (interpolate(v, z).dtype == complex) == (np.iscomplexobj(v) or np.iscomplexobj(z))
     # A constant, at points up to the largest doubles.
     constant = interpolation.Interpolator([0.0])
@@ -456,14 +450,9 @@ def test_interpolator_refuses(values, points, error, says):
     interpolate = interpolation.Interpolator([0.0, 1.0, -1.0])
     with pytest.raises(error, match=says):
         interpolate(values, points)
-    prepared, room = interpolate.at([0.5]), np.ones(6)
-    for v, out, kind, why in [
-        ([1.0, 2.0], None, ValueError, "values"),
-        ([1.0, 2.0, 3.0], np.ones(2), ValueError, "out"),
-        (room[:3], room[2:3], ValueError, "out shares memory"),
-    ]:
-        with pytest.raises(kind, match=why):
-            prepared(v, out=out)
+    room = np.ones(6)
+    with pytest.raises(ValueError, match="out"):
+        interpolate([1.0, 2.0, 3.0], [0.5], out=np.ones(2))
     with pytest.raises(ValueError, match="out shares memory"):
         interpolate(np.ones(3), room[:2], out=room[1:3])
     assert (room == 1).all()
@@ -498,8 +487,8 @@ def test_value_at_a_node_is_its_own_whatever_others_are(bad):
     values = np.array([1, bad, 3, 4])
     curve = interpolation.Interpolator(nodes)
     points = [2.0, 0.25, -1.0, 0.0]
-    out, at = np.empty(4, values.dtype), curve.at(points)
-    for found in (curve(values, points), at(values), at(values, out=out)):
+    out = np.empty(4, values.dtype)
+    for found in (curve(values, points), curve(values, points, out=out)):
         assert (found[0], found[2]) == (4, 1)
         assert not np.isfinite(found[[1, 3]]).any()
     several = curve(np.stack([values, values[::-1]], axis=1), points)
