@@ -1,9 +1,8 @@
-"""Names for texts and command lines, and how other packages add theirs.
+"""Names for texts and command lines.
 
-`fastgc.codes` and `fastgc.delays` have a `Registry` each. A text's name is looked up in this order:
-names registered in this process (`Registry.register`), the entry points of installed packages, and
-``module:Class`` of anything that can be imported. Arguments follow a colon, as in
-``weibull:shape=0.7,scale=0.01``; they are those of the factory's signature.
+`fastgc.codes` and `fastgc.delays` have a `Registry` each. A text names what is registered in this
+process (`Registry.register`), or ``module:Class``, anything that can be imported. Arguments follow
+a colon, as in ``weibull:shape=0.7,scale=0.01``; they are those of the factory's signature.
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from typing import Any, NamedTuple
 
 Factory = Callable[..., Any]
 
@@ -37,22 +33,15 @@ class Found(NamedTuple):
 
 
 class Registry:
-    """Factories by name: those registered here, and those of installed packages.
+    """Factories by name.
 
-    Packages offer theirs as entry points. These are looked up when names are listed, or a name is
-    not registered, and each is loaded when its own name is asked for. So a broken one is an error
-    only then.
-
-    `kind` says in errors what the factories make, such as ``"delay model"``; `group` is the group
-    of entry points, such as ``"fastgc.delays"``. Names consist of small letters, digits and
-    ``. _ -``, so that they fit into any text; callers may write capitals.
+    `kind` says in errors what the factories make, such as ``"delay model"``. Names consist of small
+    letters, digits and ``. _ -``, so that they fit into any text; callers may write capitals.
     """
 
-    def __init__(self, kind: str, group: str) -> None:
-        self.kind, self.group = kind, group
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self._known: dict[str, tuple[Factory, str]] = {}
-        self._offered: dict[str, list[EntryPoint]] | None = None
-        self._loaded: dict[str, Factory] = {}  # entry points that were loaded
 
     def register(
         self, name: str, factory: Factory, title: str | None = None, replace: bool = False
@@ -87,8 +76,7 @@ class Registry:
     def get(self, name: str) -> Factory:
         """Return the factory of a name.
 
-        Raises ValueError, with a list of all names, if no factory has the name, and ImportError if
-        its entry point cannot be loaded.
+        Raises ValueError, with a list of all names, if no factory has the name.
         """
         return self._entry(name)[0]
 
@@ -97,22 +85,18 @@ class Registry:
         return self._entry(name)[1]
 
     def names(self) -> list[str]:
-        """Return all names: those registered, in their order, then those of entry points."""
-        return [*self._known, *sorted(self._entry_points().keys() - self._known)]
+        """Return all names, in the order in which they were registered."""
+        return list(self._known)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        name = name.strip().lower()
-        return name in self._known or name in self._entry_points()
+        return isinstance(name, str) and name.strip().lower() in self._known
 
     def resolve(self, text: str) -> Found:
         """Return the factory that a text names, and the text of its arguments, not read yet.
 
         The text is ``"name"`` or ``"module:Class"``, and may go on as in ``":key=value,..."``.
-        Raises ValueError if it names nothing known and no existing module, ImportError if an entry
-        point or an existing module cannot be loaded or has no such class, and TypeError if it is no
-        text.
+        Raises ValueError if it names nothing known and no existing module, ImportError if an
+        existing module cannot be loaded or has no such class, and TypeError if it is no text.
         """
         if not isinstance(text, str):
             raise TypeError(f"a {self.kind} is named by a text, not {text!r}")
@@ -133,15 +117,9 @@ class Registry:
     def _entry(self, name: str) -> tuple[Factory, str]:
         if not isinstance(name, str):
             raise TypeError(f"the name of a {self.kind} is a text, not {name!r}")
-        key = name.strip().lower()
-        if key not in self._known:
-            offers = self._entry_points().get(key)
-            if offers is None:
-                raise ValueError(self._unknown(name))
-            if key not in self._loaded:
-                self._loaded[key] = self._load(key, offers)
-        # The loaded module may have registered it by itself, with a title.
-        return self._known.get(key) or (self._loaded[key], key)
+        if (found := self._known.get(name.strip().lower())) is None:
+            raise ValueError(self._unknown(name))
+        return found
 
     def _unknown(self, name: str) -> str:
         name, meant = name.strip(), self._meant(name.strip())
@@ -161,42 +139,6 @@ class Registry:
             called.setdefault(getattr(factory, "__name__", "").lower(), each)
         near = get_close_matches(name.lower(), [*self.names(), *called], 1, 0.75)
         return called.get(near[0], near[0]) if near else None
-
-    def _entry_points(self) -> dict[str, list[EntryPoint]]:
-        """Return what installed packages offer, by name; looked up once."""
-        if self._offered is None:
-            from importlib.metadata import entry_points  # slow, and seldom needed
-
-            self._offered = {}
-            for each in entry_points(group=self.group):
-                self._offered.setdefault(each.name.strip().lower(), []).append(each)
-        return self._offered
-
-    def _load(self, name: str, offers: list[EntryPoint]) -> Factory:
-        first = offers[0]
-        where = f"the {self.kind} {name!r} is the entry point {first.value!r} of the group"
-        where += f" {self.group!r}" + _package(first)
-        if len({each.value for each in offers}) > 1:
-            others = " and ".join(f"{each.value!r}{_package(each)}" for each in offers)
-            raise ImportError(
-                f"several packages offer a {self.kind} {name!r}: {others}; name the class as in "
-                "module:Class, or register it"
-            )
-        try:
-            factory: Any = first.load()
-        except Exception as error:  # another package's module may raise anything
-            raise ImportError(
-                f"{where}, which cannot be loaded: {type(error).__name__}: {error}"
-            ) from error
-        if not callable(factory):
-            raise ImportError(f"{where}, which is {factory!r} and makes no {self.kind}")
-        loaded: Factory = factory
-        return loaded
-
-
-def _package(entry_point: EntryPoint) -> str:
-    found = entry_point.dist
-    return "" if found is None else f" (package {found.name})"
 
 
 def load_object(path: str) -> Any:

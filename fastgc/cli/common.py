@@ -188,11 +188,7 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
 
 
 class _Command(TyperCommand):
-    """A command that accepts ``--json`` and ``--csv`` without a file, and no option twice.
-
-    Its help lists names that installed packages add, in place of words in braces. They are looked
-    up only when the help is shown.
-    """
+    """A command that accepts ``--json`` and ``--csv`` without a file, and no option twice."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; ``--json`` or ``--csv`` without a file prints."""
@@ -209,29 +205,6 @@ class _Command(TyperCommand):
             if order.count(param) > 1 and not getattr(param, "is_flag", True):
                 ctx.fail(f"{param.opts[0]} is given twice: leave one out")
         return super().parse_args(ctx, whole)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help."""
-        params: list[Any] = list(self.params)
-        said = [(each, each.help) for each in params if getattr(each, "help", None)]
-        for each, text in said:
-            for words in "{other codes}", "{other delays}":
-                if words in text:
-                    each.help = each.help.replace(words, _also_known(words))
-        super().format_help(ctx, formatter)
-        for each, text in said:
-            each.help = text
-
-
-def _also_known(words: str) -> str:
-    from ..codes import catalogue
-    from ..delays.text import others
-
-    if words == "{other delays}":
-        names = others()
-    else:
-        names = [name for name in catalogue.names() if name not in catalogue.BUILT_IN]
-    return f"; also known: {', '.join(names)}" if names else ""
 
 
 def is_given(context: typer.Context, name: str) -> bool:

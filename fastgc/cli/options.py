@@ -17,7 +17,7 @@ import typer
 from ..codes import catalogue
 from ..coding.arguments import check_stragglers
 from ..delays.interface import described
-from ..delays.text import COMMON, FORMS, others
+from ..delays.text import COMMON, FORMS
 from .common import Options, argument, echo, is_given, option
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def partitions() -> Any:
 
 def delays(default: str = DELAYS, help: str = "How late workers are, in seconds") -> Any:
     """Delays, as a text that `fastgc.delays.parse` reads."""
-    said = f"{help}: {COMMON}{{other delays}}. --delays help explains these and all other forms."
+    said = f"{help}: {COMMON}. --delays help explains these and all other forms."
     return option(default, said, callback=_explain_delays, is_eager=True)
 
 
@@ -87,8 +87,6 @@ def _explain_delays(given: Any) -> Any:
         return given
     for form, meaning in FORMS:
         echo(f"{form}\n    {meaning}")
-    if names := others():
-        echo(f"{', '.join(names)}\n    added by others")
     raise typer.Exit
 
 

@@ -61,7 +61,7 @@ class Codes(Options, panel=CODE):
 
     names: list[str] | None = options.codes(
         "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones are compared "
-        f"with it. Names: {', '.join(catalogue.BUILT_IN)}{{other codes}}. With --groups each group "
+        f"with it. Names: {', '.join(catalogue.BUILT_IN)}. With --groups each group "
         "has this code; it may then also be repetition, where every member has all the data of its "
         "group.",
         "rs; uncoded for sgd and adam; repetition for cada and gcada",

@@ -28,7 +28,7 @@ from .uncoded import Uncoded
 # Returns a factory's arguments, given n, k, s, load and seed as keywords.
 Defaults = Callable[..., dict[str, Any]]
 
-_REGISTRY = Registry("code", "fastgc.codes")
+_REGISTRY = Registry("code")
 _DEFAULTS: dict[str, Defaults] = {}
 
 
@@ -42,7 +42,6 @@ def register(
 ) -> None:
     """Give a code a name for `make`, planning, simulations, tables and the command line.
 
-    Installed packages may instead offer their codes as entry points of the group ``fastgc.codes``.
     ``module:Class`` names any class that can be imported.
 
     Parameters
@@ -165,7 +164,7 @@ BUILT_IN = tuple(entry[0] for entry in _BUILT_IN)
 
 
 def names() -> list[str]:
-    """The names of codes that need no argument but n, including those of installed packages."""
+    """The names of codes that need no argument but n."""
     return [name for name in _REGISTRY.names() if name != "linear"]
 
 

@@ -15,7 +15,7 @@ from .mixtures import Heterogeneous, Mixture, Outages
 
 __all__ = ["parse", "register"]
 
-MODELS = Registry("delay model", "fastgc.delays")
+MODELS = Registry("delay model")
 for _name, _kind in (
     ("pareto", Pareto),
     ("shifted-exponential", ShiftedExponential),
@@ -85,8 +85,7 @@ def written(model: Distribution) -> str:
 def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = False) -> None:
     """Give a delay model a name for `parse` and all commands.
 
-    Packages may instead offer their models as entry points of the group ``fastgc.delays``. A class
-    that can be imported needs no name: ``"module:Class:key=value"``.
+    A class that can be imported needs no name: ``"module:Class:key=value"``.
 
     Parameters
     ----------
@@ -111,7 +110,7 @@ def register(name: str, factory: Callable[..., DelayModel], *, replace: bool = F
 
 
 def others() -> list[str]:
-    """Return the names of models that are registered by users or offered by installed packages."""
+    """Return the names of models that users have registered."""
     return [name for name in MODELS.names() if name not in _OWN]
 
 
@@ -159,7 +158,7 @@ def parse(text: str) -> DelayModel | None:
     OSError
         If a file cannot be read.
     ImportError
-        If a module or an entry point exists and cannot be loaded.
+        If a module exists and cannot be loaded.
     """
     if not isinstance(text, str):
         raise TypeError(f"a delay model is a text, not {text!r}")

@@ -13,8 +13,7 @@ from ..errors import InstabilityWarning
 from .bursty import MSGC, SRSGC, ladder
 from .scheme import Independent, SequentialScheme
 
-# Installed packages add schemes by entry points of this group.
-_REGISTRY = Registry("sequential scheme", "fastgc.sequential")
+_REGISTRY = Registry("sequential scheme")
 _REGISTRY.register("sr-sgc", SRSGC, "selective repetition")
 _REGISTRY.register("m-sgc", MSGC, "multiplexed")
 
@@ -28,7 +27,7 @@ class Candidate(NamedTuple):
 
 
 def names() -> list[str]:
-    """Names of schemes that code across rounds, including those of installed packages."""
+    """Names of schemes that code across rounds."""
     return _REGISTRY.names()
 
 

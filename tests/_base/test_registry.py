@@ -1,7 +1,6 @@
-"""Names, and how users add theirs: by registering, entry points, or module and class."""
+"""Names, and how users add theirs: by registering, or module and class."""
 
 import os
-import sys
 from fractions import Fraction
 
 import programs
@@ -29,21 +28,9 @@ def other(size):
 
 
 def things():
-    registry = Registry("thing", "fastgc.test_things")
+    registry = Registry("thing")
     registry.register("plain", Thing, "a plain thing")
     return registry
-
-
-def install(folder, monkeypatch, offers, modules, package="strangers"):
-    """Install a package as pip would, with these entry points and modules."""
-    info = folder / f"{package}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[fastgc.test_things]\n" + "\n".join(offers) + "\n")
-    for name, source in modules.items():
-        (folder / f"{name}.py").write_text(source)
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(str(folder))
 
 
 # ------------------------------------------------------------------------------------- registering
@@ -102,78 +89,6 @@ def test_unknown_names_are_told_what_may_be_meant(asked, meant):
             ask(asked)
         with pytest.raises(TypeError, match="text, not None"):
             ask(None)
-
-
-# ------------------------------------------------------------------------------------ entry points
-
-
-def test_entry_points_are_loaded_when_asked_for(tmp_path, monkeypatch):
-    source = "def make(size):\n    return size\n"
-    install(tmp_path, monkeypatch, ["Offered = offering:make"], {"offering": source})
-    registry = things()
-    assert "offering" not in sys.modules
-    assert registry.names() == ["plain", "offered"]
-    assert "offering" not in sys.modules
-    assert registry.get("offered")(3) == 3
-    assert registry.title("offered") == "offered"
-    assert registry.names() == ["plain", "offered"]
-
-
-def test_known_names_need_no_entry_points(monkeypatch):
-    import importlib.metadata
-
-    def looked_up(**_):
-        raise AssertionError
-
-    monkeypatch.setattr(importlib.metadata, "entry_points", looked_up)
-    registry = things()
-    assert registry.get("plain") is registry.resolve("plain:size=3").factory is Thing
-    with pytest.raises(AssertionError):
-        registry.names()
-
-
-def test_a_registered_name_stands_before_an_entry_point(tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, ["plain = nowhere:make"], {})
-    registry = things()
-    assert registry.names() == ["plain"]
-    assert registry.get("plain") is Thing
-
-
-@pytest.mark.parametrize(
-    ("offer", "message"),
-    [
-        ("bad = breaking:make", "cannot be loaded: ZeroDivisionError"),
-        ("bad = missing_module:make", "cannot be loaded: ModuleNotFoundError"),
-        ("bad = working:missing", "cannot be loaded: AttributeError"),
-        ("bad = working:number", "which is 3 and makes no thing"),
-    ],
-)
-def test_a_broken_entry_point_is_an_error_of_its_own(offer, message, tmp_path, monkeypatch):
-    modules = {"breaking": "1 / 0\n", "working": "number = 3\ndef make():\n    return 4\n"}
-    install(tmp_path, monkeypatch, [offer, "good = working:make"], modules)
-    registry = things()
-    assert registry.get("good")() == 4
-    assert registry.names() == ["plain", "bad", "good"]
-    value = offer.partition("= ")[2]
-    for _ in range(2):
-        with pytest.raises(ImportError, match=f"thing 'bad' .*{value}.*strangers.*{message}"):
-            registry.get("bad")
-
-
-def test_two_packages_that_offer_a_name_are_told_apart(tmp_path, monkeypatch):
-    source = "def make():\n    return 4\n"
-    install(tmp_path / "a", monkeypatch, ["same = first:make"], {"first": source}, "ones")
-    install(tmp_path / "b", monkeypatch, ["same = second:make"], {"second": source}, "others")
-    with pytest.raises(ImportError, match=r"several packages .* 'same': .*package others.*ones"):
-        things().get("same")
-
-
-def test_a_module_may_register_what_it_offers(tmp_path, monkeypatch):
-    registry = things()
-    source = "def make():\n    return 4\nregistry.register('self', make, 'by itself')\n"
-    monkeypatch.setattr("builtins.registry", registry, raising=False)
-    install(tmp_path, monkeypatch, ["self = offering_itself:make"], {"offering_itself": source})
-    assert registry.title("self") == "by itself"
 
 
 # ------------------------------------------------------------------------------- module and class

@@ -61,22 +61,6 @@ def test_options_of_one_name_are_called_the_same():
     assert {name for name, opts in called.items() if len(opts) > 1} == set()
 
 
-def test_helps_name_what_packages_add():
-    """Codes and delays of others are looked up when the help is shown, each time anew."""
-
-    class Mine(fastgc.BinaryCode):
-        pass
-
-    before = done("train", "-h", env={"COLUMNS": "200"}).stdout
-    assert "also known" not in before
-    fastgc.codes.catalogue.register("mine-own", Mine)
-    fastgc.delays.register("mine-late", fastgc.delays.Exponential)
-    shown = done("train", "-h", env={"COLUMNS": "200"}).stdout
-    named = list(re.findall(r"; also\s+known: (mine-\w+)", shown))
-    assert named == ["mine-own", "mine-late"]  # codes come first
-    assert not any("{" in each.help for each in COMMANDS["info"].params if hasattr(each, "help"))
-
-
 def test_completion_is_offered():
     environment = {"_FASTGC_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
     environment |= {"COMP_WORDS": "fastgc train rs-"}

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from fastgc.codes import catalogue
 from fastgc.delays import Distribution
-from fastgc.delays.text import MODELS
 
 
 class Bare(Distribution):
@@ -40,10 +38,3 @@ def refuse_other_numbers():
                 wrong()
 
     return check
-
-
-@pytest.fixture
-def nothing_offered(monkeypatch):
-    """Have no installed package offer models or codes."""
-    for registry in (MODELS, catalogue._REGISTRY):
-        monkeypatch.setattr(registry, "_offered", {})

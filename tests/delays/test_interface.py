@@ -15,7 +15,7 @@ from strangers_delays import Uniform, Weibull
 from toys import toy
 
 import fastgc
-from fastgc import delays, planning, simulation
+from fastgc import planning, simulation
 from fastgc.delays import Exponential, Heterogeneous, Mixture, Pareto
 from fastgc.delays.interface import described, sample, tails
 from fastgc.engines import LocalCluster, SimulatedCluster
@@ -210,20 +210,3 @@ def test_commands_take_models_of_the_current_folder(tmp_path):
     assert figures["rs"]["mean_exists"] is None
     unknown = "mean time of rs, uncoded may not exist: own_delays.Weibull(shape=0.7"
     assert unknown in done.stderr
-
-
-@pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="needs typer")
-def test_help_lists_what_others_added(nothing_offered):
-    from typer.testing import CliRunner
-
-    from fastgc.cli import app
-
-    def shown(name):
-        text = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
-        return " ".join(text.replace("│", " ").split())
-
-    assert "{" not in shown("simulate")
-    delays.register("weibull", Weibull)
-    fastgc.codes.register("mine", fastgc.Uncoded)
-    for known in ("weibull", "mine."):
-        assert f"also known: {known}" in shown("train")

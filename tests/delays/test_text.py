@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from strangers_delays import Uniform, Weibull
 
 from fastgc import delays
-from fastgc._base.registry import Registry
 from fastgc.delays import (
     Empirical,
     Exponential,
@@ -149,7 +148,7 @@ def test_written_needs_a_name():
         written(Empirical([1.0, 2.0]))
 
 
-def test_register_by_name(nothing_offered):
+def test_register_by_name():
     delays.register("weibull", Weibull)
     model = parse(" Weibull : shape = 0.7 , SCALE=2")
     assert (type(model), model.shape, model.scale) == (Weibull, 0.7, 2)
@@ -164,7 +163,7 @@ def test_register_by_name(nothing_offered):
     assert type(parse("weibull:width=1")) is Uniform
 
 
-def test_register_refused(nothing_offered):
+def test_register_refused():
     with pytest.raises(ValueError, match="it means no delays"):
         delays.register("none", Weibull)
     with pytest.raises(ValueError, match="registered already"):
@@ -202,19 +201,3 @@ def test_parse_mixtures_of_own_models():
 def test_parse_own_models_refused(text, error, message):
     with pytest.raises(error, match=message):
         parse(text)
-
-
-def test_others_of_installed_packages(tmp_path, monkeypatch):
-    info = tmp_path / "strange_models-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange_models\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[fastgc.delays]\noffered = strangers_delays:Weibull\nbroken = strangers_delays:Nothing\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    fresh = Registry(MODELS.kind, MODELS.group)  # no entry points were looked up
-    monkeypatch.setattr("fastgc.delays.text.MODELS", fresh)
-    assert others() == ["broken", "offered"]
-    assert type(parse("offered:shape=1")) is strangers_delays.Weibull
-    with pytest.raises(ImportError, match=r"'broken'.*'strangers_delays:Nothing'.*strange_models"):
-        parse("broken:shape=1")
