@@ -53,7 +53,21 @@ def _bench(*names: str) -> str:
 VECTORS = "csrc/decoding.c csrc/near_exact.c fastgc/coding fastgc/codes"
 SUMS = "csrc/combine.inc csrc/combine.c csrc/pool.c fastgc/coding"
 PRECISION = f"{VECTORS} fastgc/stability"
-PAPERS = "The papers' figures"
+PAPERS = {  # whose figures their page shows with its own words
+    "Halbawi": "halbawi-2 halbawi-3",
+    "Charalambides": "charalambides-5",
+    "Li": "li-2 li-tables li-5",
+    "Ozfatura": "ozfatura-1 ozfatura-2",
+    "Zhu": "zhu-2 zhu-5",
+    "Ramamoorthy": "ramamoorthy-3",
+}
+FIGURES = {
+    f"Figures of {name} et al": Section(
+        f"python -m benches.papers {figures}",
+        f"benches/papers/{name.lower()}.py fastgc/planning",
+    )
+    for name, figures in PAPERS.items()
+}
 # Titles and sections; what is measured, and how, stands at the head of each program.
 SECTIONS = {
     "At a glance": Section("python benches/glance.py", f"{VECTORS} {SUMS} fastgc/engines"),
@@ -96,7 +110,7 @@ SECTIONS = {
     "The same bits for any number of ranks": Section(
         "python benches/torch_bits.py", "fastgc/torch"
     ),
-    PAPERS: Section("python -m benches.papers", "benches/papers fastgc/planning"),
+    **FIGURES,
 }
 # Of some sections the page has only rows whose cells say so; the store has all.
 EXTRACTS: dict[str, Callable[[Sequence[str]], bool]] = {
@@ -115,7 +129,7 @@ UNCITED = {
     "Decoding Lagrange codes, by stage",
     "Numba",
     "Start-up",
-    PAPERS,  # whose page shows them with its own words
+    *FIGURES,
 }
 
 

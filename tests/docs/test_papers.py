@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "papers.md"
-RESULTS = ROOT / "benches" / "results" / "the-papers-figures.json"
+STORE = ROOT / "benches" / "results"
 
 pytestmark = [
-    pytest.mark.skipif(not (PAGE.exists() and RESULTS.exists()), reason="not a checkout"),
+    pytest.mark.skipif(not (PAGE.exists() and STORE.exists()), reason="not a checkout"),
 ]
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -40,7 +40,8 @@ def stated():
 
 def known(paper):
     """Return the numbers in the results' rows of a paper."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))["found"]
+    path = STORE / f"figures-of-{paper}-et-al.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["found"]
     rows = [row for table in found if isinstance(table, list) for row in table]
     rows = [row for row in rows if row[0].startswith(f"{paper}20")]
     assert rows
