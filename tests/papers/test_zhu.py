@@ -156,6 +156,71 @@ def test_reported_loads_are_those_of_groups_of_3():
         assert row.ours == pytest.approx(most[size])
 
 
+def test_most_selected_in_a_round():
+    """If as many are selected in each round, the seconds reported allow no more."""
+    rows = {row.what: row.ours for row in zhu._load_rows()}
+    for what, size, time, communication in (
+        ("workers selected in a round, at most, CADA", 1, 0.380, 19_292),
+        ("groups of 3 selected in a round, at most, G-CADA", 3, 0.068, 12_292),
+    ):
+        most, selections = rows[what], communication / (size + 1)
+        assert most == pytest.approx({1: 6.34, 3: 2.52}[size], abs=0.01)
+        for number, enough in ((math.floor(most), True), (math.ceil(most), False)):
+            mean = 1e-4 / size * sum(1 / i for i in range(1, number + 1))
+            assert (selections / number * mean > time) == enough
+
+
+def scripted(problem, groups, size, c, seed, rounds, whole):
+    """The first author's loop, as it stands; or only its rule of selection, in ours."""
+    rng = np.random.default_rng([seed, groups])
+    X, y = problem.dataset.X_train, problem.dataset.y_train
+    rng.integers(len(X), size=1000)
+    parts = np.array_split(np.arange(len(X)), groups)
+    ps, pool = problem.start.copy(), []
+    workers = [ps.copy() for _ in range(groups)]
+    m, v, v_h = (np.zeros_like(ps) for _ in range(3))
+    ours, held, found = Amsgrad(ps.size, 0.01, 1e-7), np.zeros((groups, ps.size)), []
+    ours.theta = ps.copy()
+    for i in range(rounds):
+        pool = [*pool, ps.copy()][-10:]
+        steps = sum(pool[-1 - d] - pool[-2 - d] for d in range(min(i, 9)))
+        right = c * np.linalg.norm(steps) ** 2 if i else 0
+        lefts = [np.linalg.norm(ps - workers[g]) ** 2 * (1.3 ** (g - 1) + 1) ** 2
+                 for g in range(groups)]  # fmt: skip
+        selected = [g for g in range(groups) if lefts[g] >= right]
+        rng.exponential(1e-4, (len(selected), size))
+        for g in selected:
+            workers[g] = ps.copy()
+        for g in range(groups) if whole else selected:
+            some = parts[g][rng.integers(len(parts[g]), size=100)]
+            held[g] = 2 * X[some].T @ (X[some] @ workers[g] - y[some]) / 100**2
+        if whole:
+            v_h = np.array(max(v_h.tolist(), v.tolist()))
+            m = 0.9 * m + 0.1 * held.mean(axis=0)
+            v = 0.999 * v_h + 0.001 * held.mean(axis=0) ** 2
+            ps = ps - 0.01 * m / np.sqrt(v_h + 1e-7)
+        else:
+            ours.step(held.mean(axis=0))
+            ps = ours.theta.copy()
+        found.append(len(selected))
+    return ps, found
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("name", "groups", "size", "c"), [("CADA", 12, 1, 2), ("G-CADA", 3, 3, 0.3)]
+)
+def test_readings_are_the_script(name, groups, size, c, whole):
+    problem = zhu._problem(data.load("digits", seed=1), 5)
+    run = zhu._by_script(problem, name, 5, 40, whole)
+    ps, selected = scripted(problem, groups, size, c, 5, 40, whole)
+    np.testing.assert_array_equal(np.diff(run.spent[3]), np.multiply(selected, size))
+    assert len({*selected}) > 1
+    X, y = problem.dataset.X_train, problem.dataset.y_train
+    some = np.random.default_rng([5, groups]).integers(len(X), size=1000)
+    assert run.loss[-1] == pytest.approx(np.mean((X[some] @ ps - y[some]) ** 2), rel=1e-6)
+
+
 @cache  # two tests ask for the same runs
 def spent_by_hand(seed, groups, size, c, *, age=9, rounds=3000):
     """Return rounds, seconds and loads to an error of 0.1, and the errors; only draws are shared.
