@@ -479,8 +479,8 @@ def _compared_rows(taken: Sequence[_Taken]) -> Iterator[Row]:
     problem = (
         "the problem of the first author's script with the paper's rule: labels by random true "
         f"parameters, and a random start, to a mean squared error of {LEVEL:g}. It is the "
-        f"geometric mean of {_draws(taken)}, in brackets the least and the largest; its standard error is "
-        "{error}"
+        f"geometric mean of {_draws(taken)}, in brackets the least and the largest; its standard "
+        "error is {error}"
     )
     for at, what in enumerate(METRICS):
         ratios = _ratios(taken, "CADA", "G-CADA", at)
