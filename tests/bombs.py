@@ -31,7 +31,6 @@ import numpy as np
 from fastgc import checkpoint, data, history
 from fastgc.codes import catalogue
 from fastgc.delays import Empirical
-from fastgc.planning import Recording
 
 MOST_BYTES, MOST_MEMORY, MOST_SECONDS = 2**16, 2**28, 2.0
 TIMES = np.random.default_rng(0).random((6, 4))
@@ -70,13 +69,6 @@ def sealed(content):
     return content[:-32] + hashed.digest()
 
 
-def of_fit(path):
-    """Read a file as `fastgc fit` does."""
-    from fastgc.cli.plan import _recorded
-
-    return _recorded(path, None)
-
-
 def of_columns(path):
     """Read all columns of a table, as ``--columns`` does."""
     return Empirical.read(path, columns=[1, 2, 3, 4])
@@ -87,25 +79,23 @@ def of_matrix(path):
 
 
 IDX = b"\0\0\x08\x03" + struct.pack(">3I", 6, 2, 2) + bytes(24)
-RECORDING = {"times": TIMES.tolist(), "cost": 0.01, "source": "a test"}
 ROUND = history.Record(1, 0.1, 0.1, 0.0, (0, 2), 2, 0, 1.5, 0.25)
 RUN = history.History(name="a", code="c", data="b", delays="none", seed=0, rounds=[ROUND])
 HEAD = {"round": 1, "values": {"a": 1}, "arrays": [["theta", "<f8", [3]]]}
 
 # For each file: its name, its content, and the functions that read it.
 FILES = [
-    ("a.csv", in_lines(","), (Empirical.read, of_fit)),
-    ("a.csv", b'round,"a","b"\n0,"1.5","2"\n1,"2","3"\n', (Empirical.read, of_fit)),
+    ("a.csv", in_lines(","), (Empirical.read,)),
+    ("a.csv", b'round,"a","b"\n0,"1.5","2"\n1,"2","3"\n', (Empirical.read,)),
     ("a.csv", b'"";"a";"b"\n"1";0,5;1,25\n"2";2,5;3\n', (Empirical.read,)),
     ("a.tsv", in_lines("\t"), (Empirical.read,)),
     ("a.txt", in_lines(" "), (Empirical.read,)),
-    ("a.json", json.dumps(TIMES.tolist()).encode(), (Empirical.read, of_fit)),
-    ("a.json", json.dumps(RECORDING).encode(), (Recording.read, of_fit)),
+    ("a.json", json.dumps(TIMES.tolist()).encode(), (Empirical.read,)),
     ("a.json", json.dumps([history.json_ready(RUN.to_dict())]).encode(), (history.read_json,)),
-    ("a.npy", saved(np.save, TIMES), (Empirical.read, of_fit)),
+    ("a.npy", saved(np.save, TIMES), (Empirical.read,)),
     ("a.npy", saved(np.save, np.eye(6)), (of_matrix,)),
     ("a.npz", saved(np.savez, TIMES), (Empirical.read,)),
-    ("a.npz", saved(np.savez_compressed, TIMES), (Empirical.read, of_fit)),
+    ("a.npz", saved(np.savez_compressed, TIMES), (Empirical.read,)),
     ("a.npz", saved(np.savez_compressed, X=TIMES, y=np.arange(6) % 2), (data.load,)),
     ("a-images-idx3-ubyte", IDX, (data.read_idx,)),
     ("a-images-idx3-ubyte", gzip.compress(IDX), (data.read_idx,)),
@@ -179,7 +169,7 @@ def _of_arrays(chance):
         made = made.replace(
             struct.pack("<I", size + len(npy(descr, shape))), struct.pack("<I", 900)
         )
-    return "a.npz", made, (data.load,) if "times" not in names else (Empirical.read, of_fit)
+    return "a.npz", made, (data.load,) if "times" not in names else (Empirical.read,)
 
 
 def _of_nothing(chance):
@@ -190,7 +180,7 @@ def _of_nothing(chance):
         chance.choice([(n,), (0, n), (n, 0)]),
     )
     if chance.random() < 0.5:
-        return "a.npy", npy(descr, shape), (Empirical.read, of_fit, of_matrix)
+        return "a.npy", npy(descr, shape), (Empirical.read, of_matrix)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("X.npy", npy(descr, (n, 0)))
@@ -261,7 +251,7 @@ def _of_texts(chance):
     unit = b"".join(chance.choices(pieces, k=chance.choice([1, 2, 3, 8])))
     head = chance.choice([b"", b"1,", b"a,b\n", b"0,1\n", b"a;b\n", b"a b\n"])
     name = chance.choice(["a.csv", "a.txt", "a.tsv"])
-    return name, (head + unit * MOST_BYTES)[:MOST_BYTES], (Empirical.read, of_fit)
+    return name, (head + unit * MOST_BYTES)[:MOST_BYTES], (Empirical.read,)
 
 
 def _of_json(chance):
@@ -277,11 +267,8 @@ def _of_json(chance):
         [
             texts,
             [texts, texts[::-1]],
-            {**RECORDING, "times": texts},
-            {**RECORDING, "times": [texts]},
-            {**RECORDING, "times": deep},
-            {**RECORDING, "times": [[10**400] * 9]},
-            {**RECORDING, "cost": texts},
+            {"times": texts},
+            [[10**400] * 9],
             deep,
             [[[]] * 10_000],
             [round_, {**round_, "rounds": [{"round": texts}]}],
@@ -290,7 +277,7 @@ def _of_json(chance):
         ]
     )
     made = wild if chance.random() < 0.5 else json.dumps(held).encode()
-    return "a.json", made, (Empirical.read, Recording.read, of_fit, history.read_json)
+    return "a.json", made, (Empirical.read, history.read_json)
 
 
 def _of_checkpoint(chance):

@@ -53,7 +53,7 @@ FIRST = secrets.randbelow(2**32) if MORE else 0  # seed
 
 DOCUMENTED = (TypeError, ValueError, fastgc.UnstableRoundError, MemoryError)
 # These read files from disk, or raise for a coefficient beyond float64.
-TARGETS_OF_FILES = {"data.load", "data.read_idx", "Recording.read", "Empirical.read"}
+TARGETS_OF_FILES = {"data.load", "data.read_idx", "Empirical.read"}
 OVERFLOWS = {"decoding_vector", "decode", "best_vector", "trust", "gradient", "best", "fill"}
 
 
@@ -588,7 +588,6 @@ METHODS = {
         {"q": [0.0, 0.5]},
     ),
     "Grouped.repetition": (fastgc.Grouped, {"n": 6, "groups": 2, "k": 6}),
-    "Recording.read": (planning.Recording, {"path": "nowhere.json", "cost": 0.1, "unit": "ms"}),
     "Empirical.read": (delays.Empirical, {"path": "nowhere.csv", "unit": "ms"}),
 }
 
@@ -665,7 +664,6 @@ FUNCTIONS = {
     "Nesterov": {"lr": 0.1, "momentum": 0.5},
     "AMSGrad": {"lr": 0.1},
     "DecodeCost": {"seconds": 1e-6, "order": "f2"},
-    "Recording": {"times": np.ones((3, 2)), "cost": 0.25, "source": "x"},
     "planning.equal_time_loads": {"times": [1.0, 2.0, 3.0], "k": 7, "stragglers": 1},
     "planning.coverage_bounds": {"delays": MIXED, "k": 6},
     "planning.generalised_bcc": {"delays": MIXED, "k": 6},

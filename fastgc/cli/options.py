@@ -12,8 +12,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import typer
 
+from .._base.text import duration
 from ..codes import catalogue
 from ..coding.arguments import check_stragglers
 from ..delays.interface import described
@@ -21,8 +23,9 @@ from ..delays.text import COMMON, FORMS
 from .common import Options, argument, echo, is_given, option
 
 if TYPE_CHECKING:
+    from .._base.arrays import Floats
     from ..delays import DelayModel
-    from ..planning import Recording
+    from ..delays.interface import Per
     from ..planning.simulation import Simulation
 
 DELAYS = "pareto:scale=0.005,shape=1.5"
@@ -285,8 +288,8 @@ class Recorded(Options):
     recorded: Path | None = option(
         None,
         "Take the times in this file instead of --delays: a table of rounds and workers (csv, txt, "
-        "npy, npz), or a recording (json). The file says how many workers there are. For a table, "
-        "--cost says how many seconds of each time one partition takes.",
+        "npy, npz, json, parquet). It says how many workers there are; --cost says how many "
+        "seconds of each time one partition takes.",
         metavar="FILE",
     )
     unit: str | None = unit()
@@ -303,6 +306,22 @@ class Simulated(Options):
 
     cost: float = cost()
     finish: bool = finish()
+
+
+class Recording(NamedTuple):
+    """Times of all workers in rounds that waited for all of them, for one partition each."""
+
+    times: Floats  # (rounds, n) seconds, from handing out the parameters to the worker's answer
+    cost: float  # seconds that another partition adds; 0 if times are per computation
+    source: str
+    per: Per
+
+    @property
+    def delays(self) -> DelayModel:
+        """The times without `cost`, as a model that draws whole rounds."""
+        from ..delays import Empirical
+
+        return Empirical((self.times - self.cost).clip(min=0.0), self.per)
 
 
 class Source(NamedTuple):
@@ -357,7 +376,6 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
                 raise ValueError(f"--{name} describes a table: name the table by --recorded")
         return None
     from ..delays.interface import check_per
-    from ..planning import Recording
 
     for name in names:
         if is_given(context, name):
@@ -365,7 +383,38 @@ def read_recorded(context: typer.Context, what: Any, *names: str) -> Recording |
     per: Any = what.per.lower()
     check_per(per)
     cost = what.cost if is_given(context, "cost") else None
-    return Recording.read(what.recorded, cost, what.unit, per, listed_columns(what.columns))
+    return recording_of(what.recorded, cost, what.unit, per, listed_columns(what.columns))
+
+
+def recording_of(
+    file: Path, cost: float | None, unit: str | None, per: Per, columns: list[str] | None
+) -> Recording:
+    """Read recorded times; raise ValueError if they need a cost and have none, or too large a one.
+
+    Further errors are those of `fastgc.delays.Empirical.read`.
+    """
+    from ..delays import Empirical
+
+    times = Empirical.read(file, unit, per, columns).samples
+    if times.ndim != 2:
+        raise ValueError(
+            f"{file}: to plan, there must be times of several rounds and workers, not a single row "
+            f"or column of {times.size}"
+        )
+    if cost is None and per == "round":
+        raise ValueError(
+            f"{file}: give --cost, how many seconds of each time compute one partition (0 if "
+            "none), or --per computation if all do"
+        )
+    if cost and per == "computation":
+        raise ValueError(f"{file}: times per computation have no further cost, not {cost:g}")
+    if cost and cost > (middle := float(np.median(times))):
+        raise ValueError(
+            f"{file}: a cost of {duration(cost)} is more than half of the times take, whose median "
+            f"is {duration(middle)}: is their unit {unit or 's'}, the cost in seconds?"
+        )
+    rounds, workers = times.shape
+    return Recording(times, cost or 0.0, f"{rounds} rounds of {workers} workers, {file.name}", per)
 
 
 def say_unknown(model: DelayModel | None, found: Iterable[tuple[str, Simulation]]) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from .._base.files import read_json
 from ..codes import catalogue
 from ..coding.arguments import arguments_of
 from ..training.history import left_out
@@ -208,7 +207,7 @@ class Fitted(Options):
 
     file: Path = argument(
         ...,
-        "Times (csv, txt, npy, npz, json, parquet), or a recording with its cost.",
+        "Times (csv, txt, npy, npz, json, parquet).",
         metavar="FILE",
     )
     unit: str | None = options.unit()
@@ -220,11 +219,13 @@ class Fitted(Options):
 def fit(what: Fitted, output: Tables) -> None:
     """Fit delay models to recorded times, and say how well they fit."""
     from .. import plotting
+    from ..delays import Empirical
     from ..delays import fit as fit_models
     from ..delays.text import written
 
     output.check(what.plot, read=[what.file])
-    times = _recorded(what.file, what.unit, what.columns)
+    columns = options.listed_columns(what.columns)
+    times = Empirical.read(what.file, what.unit, columns=columns).samples
     fits = fit_models(times)
     about = f"{times.size} times of {what.file.name}"
     figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
@@ -245,12 +246,3 @@ def fit(what: Fitted, output: Tables) -> None:
 
     picture = Picture(what.plot, lambda: plotting.fit_curves(times, fits, caption=about))
     output.deliver(figures, figures, show, picture)
-
-
-def _recorded(file: Path, unit: str | None, columns: str | None = None) -> Any:
-    from ..delays import Empirical
-    from ..planning import Recording
-
-    if file.suffix == ".json" and isinstance(read_json(file, "readable .json file"), dict):
-        return Recording.read(file).delays.samples
-    return Empirical.read(file, unit, columns=options.listed_columns(columns)).samples

@@ -19,7 +19,6 @@ from .options import Source
 from .output import Column, Picture, Tables, milliseconds
 
 if TYPE_CHECKING:
-    from ..planning import Recording
     from ..planning.simulation import Simulation
     from ..sequential import Compared
 
@@ -300,7 +299,7 @@ def _drawn(what: Schemes) -> tuple[Floats, dict[str, Any]]:
     return late, {"load_slope": what.cost, "at_load": 0.0}
 
 
-def _times(recording: Recording) -> tuple[Floats, dict[str, Any]]:
+def _times(recording: options.Recording) -> tuple[Floats, dict[str, Any]]:
     times, cost = recording.times, recording.cost
     if recording.per == "computation":
         return np.zeros_like(times), {"load_slope": times, "at_load": 0.0}

@@ -95,11 +95,11 @@ def read_times(
         raise ValueError(f"{file}: {error}") from error
     times = times / per_second
     times = times.ravel() if 1 in times.shape else times  # it does not tell workers from rounds
-    say(file, times, _said(table, kept))
+    _say(file, times, _said(table, kept))
     return times
 
 
-def say(file: Path, times: Floats, more: str) -> None:
+def _say(file: Path, times: Floats, more: str) -> None:
     """Log what was read: how many seconds, from which to which, and `more`."""
     *rounds, last = times.shape
     shape = f"{plural(rounds[0], 'round')} of {plural(last, 'worker')}" if rounds else ""
@@ -255,8 +255,6 @@ def _only(names: Sequence[str]) -> Sequence[str]:
 
 
 def _listed(held: Any) -> _Table:
-    if isinstance(held, dict) and "times" in held:
-        raise ValueError("it is a recording, which fastgc.planning.Recording.read reads")
     if not isinstance(held, list) or any(isinstance(row, dict) for row in held):
         raise ValueError("it must be a list of times, or a list of lists, one for each round")
     for number, row in enumerate(held, 1):

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from commands import RECORDED, SMALL, done, refused
+from commands import COST, RECORDED, SMALL, done, refused
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastgc import delays
-from fastgc.cli.options import counts, named, pairs, repeated, size_of
+from fastgc.cli.options import counts, named, pairs, recording_of, repeated, size_of
 from fastgc.delays.text import FORMS
 
 TOLERATING = [name for name in SMALL if name != "sequential"]  # commands that take stragglers
@@ -158,10 +158,10 @@ def test_what_recorded_times_tell_is_not_said(command, tmp_path):
     assert "--delays and --recorded exclude each other" in said
     assert "name the table by --recorded" in refused(command, "--unit", "ms")
     assert "name the table by --recorded" in refused(command, "--per", "round")
-    assert "leave out cost, unit, per and columns" in refused(command, *times, "--cost", "1")
+    assert "more than half of the times take" in refused(command, *times, "--cost", "1")
     table = tmp_path / "times.csv"
     table.write_text("1,2\n3,4\n")
-    assert "give cost (--cost)" in refused(command, "--recorded", table)
+    assert "give --cost, how many seconds" in refused(command, "--recorded", table)
     assert "no such file" in refused(command, "--recorded", tmp_path / "none.csv")
 
 
@@ -176,14 +176,12 @@ def test_repeated_less_often_for_many_workers():
         assert repeated(asked, 2000, n) == expected, (asked, n)
 
 
-def test_recorded_times_in_milliseconds_are_those_of_a_recording(tmp_path):
-    from fastgc.planning import Recording
-
-    held, path = Recording.read(RECORDED), tmp_path / "times.csv"
-    np.savetxt(path, 1e3 * held.times, delimiter=",", fmt="%.17g")
+def test_recorded_times_in_milliseconds(tmp_path):
+    path = tmp_path / "times.csv"
+    np.savetxt(path, 1e3 * np.loadtxt(RECORDED, delimiter=","), delimiter=",", fmt="%.17g")
     asked = "simulate", "rs", "-s", "3", "--rounds", "50", "--json", "--recorded"
-    whole = json.loads(done(*asked, RECORDED).stdout)
-    table = json.loads(done(*asked, path, "--unit", "ms", "--cost", repr(held.cost)).stdout)
+    whole = json.loads(done(*asked, RECORDED, "--cost", COST).stdout)
+    table = json.loads(done(*asked, path, "--unit", "ms", "--cost", COST).stdout)
     assert table["rs"]["mean"] == pytest.approx(whole["rs"]["mean"])
     # A time of one computation is the delay of each partition, and nothing is added.
     each = json.loads(done(*asked, path, "--unit", "ms", "--per", "COMPUTATION").stdout)
@@ -191,7 +189,7 @@ def test_recorded_times_in_milliseconds_are_those_of_a_recording(tmp_path):
 
 
 def test_what_is_read_is_said(tmp_path):
-    """Also of tables deep in a text, and of recordings; standard output has figures alone."""
+    """Also of tables deep in a text; standard output has figures alone."""
     path = tmp_path / "a.csv"
     path.write_text("round,w0,w1,w2\n" + "".join(f"{i},{i % 3 + 5.5},7.5,35.5\n" for i in range(9)))
     read = (
@@ -210,5 +208,39 @@ def test_what_is_read_is_said(tmp_path):
     one = done("fit", path, "--unit", "ms", "--columns", "w0,3").stderr
     assert "5.5 ms … 7.5 ms, columns w0 … w1; left out: round, w2" in one
     assert "column w0; left" in done("fit", path, "--unit", "ms", "--columns", "w0").stderr
-    said = done(*asked, "--recorded", RECORDED).stderr
-    assert f"{RECORDED}: 200 rounds of 12 workers, 5.53 ms … 2.81 s, another" in said
+    said = done(*asked, "--recorded", RECORDED, "--cost", COST).stderr
+    assert f"{RECORDED}: 200 rounds of 12 workers, 5.53 ms … 2.81 s" in said
+
+
+TIMES = np.random.default_rng(0).random((7, 4)) + 1
+
+
+def test_recording_of(tmp_path):
+    path = tmp_path / "times.csv"
+    np.savetxt(path, TIMES, delimiter=",", fmt="%.17g")
+    read = recording_of(path, 0.25, None, "round", None)
+    assert np.array_equal(read.times, TIMES)
+    assert (read.cost, read.per, read.source) == (0.25, "round", "7 rounds of 4 workers, times.csv")
+    assert np.allclose(read.delays.samples, TIMES - 0.25)
+    read = recording_of(path, None, "ms", "computation", None)
+    assert (read.cost, read.per, read.delays.per) == (0, "computation", "computation")
+    assert np.array_equal(read.times, TIMES / 1000)
+    for cost, per, unit, says in (
+        (None, "round", None, r"times\.csv: give --cost, how many seconds of each time compute"),
+        (0.1, "computation", None, "times per computation have no further cost, not"),
+        (3.0, "round", None, "a cost of 3 s is more than half of the times take"),
+        (0.1, "round", "ms", "is their unit ms"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            recording_of(path, cost, unit, per, None)
+    path.write_text("1,2,3")
+    with pytest.raises(ValueError, match="not a single row or column of 3"):
+        recording_of(path, 0.0, None, "round", None)
+
+
+def test_recording_of_times_below_the_cost(tmp_path):
+    """They are no negative delays."""
+    path = tmp_path / "times.csv"
+    path.write_text("0.001,0.02\n0.01,0.005\n")
+    read = recording_of(path, 0.005, None, "round", None)
+    np.testing.assert_allclose(read.delays.samples, [[0, 0.015], [0.005, 0]], atol=1e-15)

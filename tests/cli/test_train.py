@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import RECORDED, done, figures, refused, run
+from commands import COST, RECORDED, done, figures, refused, run
 
 import fastgc
 from fastgc.delays import parse
@@ -320,7 +320,7 @@ def test_ranks_that_are_asked_for_are_those_that_are_needed(ranks, says, monkeyp
         monkeypatch.setenv("WORLD_SIZE", ranks)
     monkeypatch.setattr("fastgc.data.load", None)  # the error comes before any work
     of_20 = () if ranks == "1" else ("-n", "20")
-    for size, needed in (of_20, 21), (("--recorded", RECORDED), 13):
+    for size, needed in (of_20, 21), (("--recorded", RECORDED, "--cost", COST), 13):
         line = refused("train", "rs", "--engine", "torch", *size)
         assert f"{needed - 1} workers need {needed} ranks, one of them the master, and " in line
         assert says in line
@@ -354,13 +354,13 @@ def test_options_of_engines_are_passed_on(prepared):
 
 def test_train_takes_recorded_times(prepared):
     """Simulated workers take the recorded cost; real ones compute for as long as they do."""
-    held = fastgc.planning.Recording.read(RECORDED)
-    asked = "rs", "-s", "3", "-k", "24", "--recorded", RECORDED
+    asked = "rs", "-s", "3", "-k", "24", "--recorded", RECORDED, "--cost", COST
     made = prepared(*asked, "--engine", "simulated")[1]["engine"]
-    assert made.keywords == {"cost": held.cost / 2, "interrupted": False}
+    assert made.keywords == {"cost": COST / 2, "interrupted": False}
     options = prepared(*asked)[1]
     assert options["engine"] == "local"
-    assert options["options"].delays == held.delays
+    times = np.loadtxt(RECORDED, delimiter=",")
+    assert options["options"].delays == fastgc.delays.Empirical(np.maximum(times - COST, 0))
 
 
 # ------------------------------------------------------------------------------- nothing is lost

@@ -59,7 +59,6 @@ def test_rounds_say_who_came_and_who_was_corrupt():
         lambda: CODE.decode(range(3), np.ones((3, 6)), partial="best"),
         lambda: simulation.simulate(CODE, LATE, rounds=100),
         lambda: planning.plan(8, LATE, codes=["rs", "binary", "lcc"], rounds=50, memory=3),
-        lambda: planning.Recording(np.ones((50, 40)), 0.1, "here"),
         lambda: fastgc.SimulatedCluster(CODE, [0] * 8, lambda theta, shard, out: out.fill(1), 5),
     ],
 )

@@ -129,7 +129,7 @@ def test_read_pools_one_line_or_column(tmp_path, name, text):
         ("a.json", "[[1, 2], [3]]", "row 2 is not as long as the first one"),
         ("a.json", "[1, [2]]", "row 2 is not as long as the first one"),
         ("a.json", "7", "it must be a list of times"),
-        ("a.json", '{"times": [[1]]}', r"Recording\.read reads"),
+        ("a.json", '{"times": [[1]]}', "it must be a list of times"),
         ("a.pkl", "nothing", r"\.npy, \.npz, \.json, \.csv, \.tsv, \.txt, \.parquet"),
     ],
 )

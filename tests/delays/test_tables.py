@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fastgc.delays import Empirical
-from fastgc.planning import Recording
 
 TIMES = np.array([[0.5, 0.6], [0.8, 0.9], [0.7, 0.4]])
 ROWS = [f"{a:g},{b:g}" for a, b in TIMES]
@@ -426,12 +425,3 @@ def test_read_times_of_numbered_columns(tmp_path):
     assert Empirical.read(table(tmp_path / "a.csv", "1,2", *ROWS)).samples.shape == (4, 2)
     with pytest.raises(ValueError, match="its first line may number the columns"):
         Empirical.read(table(tmp_path / "a.csv", "0,1", "20,30", "25,35"))
-
-
-def test_recording_refuses_a_cost_above_its_times(tmp_path):
-    path = table(tmp_path / "a.csv", "a,b", *ROWS)
-    assert Recording.read(path, 0.1).cost == 0.1
-    with pytest.raises(ValueError, match="a cost of 1 s is more than half of the times take"):
-        Recording.read(path, 1.0)
-    with pytest.raises(ValueError, match="is their unit ms"):
-        Recording.read(path, 0.1, "ms")
