@@ -417,12 +417,6 @@ class Computation(Protocol):
     ) -> object:
         """Write one partial gradient, for engines that ask for it (`SimulatedCluster`)."""
 
-    def finish(self, sums: Array, message: Array) -> None:
-        """Change an encoded message in place (`SimulatedCluster`).
-
-        `message` was rounded from `sums`.
-        """
-
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:
         """Prepare a worker's messages, in its process; they are written to `out`."""
 

@@ -233,11 +233,7 @@ class SimulatedCluster(RoundLoop):
         encoder.reset()
         for j in self._code.partitions(worker, index).tolist():
             encoder.add(j, self._compute(self._theta, j), self._cancelled_in(j))
-        message = encoder.message()
-        finish = getattr(self._task.gradient, "finish", None)
-        if finish is not None:
-            finish(encoder.sums, message)
-        return message, encoder.energy
+        return encoder.message(), encoder.energy
 
     def _compute(self, theta: Array, partition: int) -> Array:
         task = self._task

@@ -335,8 +335,6 @@ class Encoded:
             _check_returned(self._gradient(theta, part, partial), partial)
             encoder.add(partition, partial, self._cancelled(theta, partition, part))
         message = encoder.message()
-        if (finish := getattr(self._task.gradient, "finish", None)) is not None:
-            finish(encoder.sums, message)
         if math.isnan(encoder.energy):
             self._find_unwritten(theta, index)
         self.partition = -1

@@ -27,7 +27,7 @@ import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import BatchSampler, IterableDataset
+from torch.utils.data import IterableDataset
 
 from .._base.arrays import Ints, at_least
 from ..engines.memory import Memory
@@ -43,9 +43,9 @@ class Batches:
     """Batches of a dataset's indices: each epoch is a permutation; an incomplete end is left out.
 
     A batch has `size` samples, for `partitions` parts. `seed` draws the permutations. A `sampler`
-    replaces them: it is iterated again and again, each time after ``sampler.set_epoch(epoch)`` if
-    it has this method. `take` also returns the next `ahead` batches. A TypeError says that the
-    dataset has no indices or no length, a ValueError that it or a batch is too small.
+    replaces them: each epoch takes all that it gives, after ``sampler.set_epoch(epoch)`` if it has
+    this method. `take` also returns the next `ahead` batches. A TypeError says that the dataset has
+    no indices or no length, a ValueError that it or a batch is too small.
     """
 
     def __init__(
@@ -79,60 +79,52 @@ class Batches:
                 if self._samples >= partitions
                 else f"the dataset has {self._samples} samples, too few for {partitions} partitions"
             )
-        self._seed = at_least("seed", seed, 0)
-        self._permutes = sampler is None
-        self._sampler: Any = _Permuted(self._seed, self._samples) if sampler is None else sampler
-        self._ahead = ahead
+        self._seed, self._sampler, self._ahead = at_least("seed", seed, 0), sampler, ahead
         self._begin(0)
 
     def _begin(self, step: int) -> None:
         self.step = step  # batches taken so far
         self._coming: deque[Ints] = deque()
-        self._wrong: Exception | None = None  # why there are no batches after these
-        epoch, skipped = divmod(step, self.per_epoch) if self._permutes else (0, step)
-        self._batches = itertools.islice(self._drawn(epoch), skipped, None)
+        # Without a sampler the epochs before need not be drawn again.
+        count = self._samples // self.size
+        self._epoch, self._skipped = divmod(step, count) if self._sampler is None else (0, step)
 
     @property
     def per_epoch(self) -> int:
         """Batches of an epoch."""
+        if self._sampler is None:
+            return self._samples // self.size
         if not isinstance(self._sampler, Sized):
             raise TypeError(f"the sampler, {type(self._sampler).__name__}, has no length")
         return len(self._sampler) // self.size
 
     def take(self) -> Ints:
-        """Return the indices of the next batch and of those that come after it, a row each.
-
-        Rows of -1 stand for batches that a sampler does not give.
-        """
-        while len(self._coming) <= self._ahead and self._wrong is None:
-            try:
-                self._coming.append(next(self._batches))
-            except (TypeError, ValueError) as error:
-                self._wrong = error
-        if not self._coming:
-            assert self._wrong is not None
-            raise self._wrong
-        found = np.full((1 + self._ahead, self.size), -1)
-        found[: len(self._coming)] = self._coming
+        """Return the indices of the next batch and of those that come after it, a row each."""
+        while len(self._coming) <= self._ahead:
+            drawn = self._drawn()
+            self._coming.extend(drawn[self._skipped :])
+            self._skipped = max(0, self._skipped - len(drawn))
+        found = np.array(list(itertools.islice(self._coming, 1 + self._ahead)))
         self._coming.popleft()
         self.step += 1
         return found
 
-    def _drawn(self, first: int) -> Iterator[Ints]:
-        """Return the batches of this epoch and of all after it."""
-        for epoch in itertools.count(first):
+    def _drawn(self) -> Ints:
+        """Return the batches of the next epoch, a row each."""
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        if self._sampler is None:
+            indices = np.random.default_rng((self._seed, epoch)).permutation(self._samples)
+        else:
             if hasattr(self._sampler, "set_epoch"):
                 self._sampler.set_epoch(epoch)
-            taken: list[Any] = []
-            for taken in BatchSampler(self._sampler, self.size, drop_last=True):
-                indices = np.array(taken)
-                if indices.ndim != 1 or indices.dtype.kind not in "iu":
-                    raise TypeError(
-                        f"the sampler must give indices, one at a time, not {taken[0]!r}"
-                    )
-                yield indices
-            if not taken:
+            taken: list[Any] = list(self._sampler)
+            if len(taken) < self.size:
                 raise ValueError(f"the sampler gives fewer than batch_size = {self.size} indices")
+            indices = np.array(taken)
+            if indices.ndim != 1 or indices.dtype.kind not in "iu":
+                raise TypeError(f"the sampler must give indices, one at a time, not {taken[0]!r}")
+        count = len(indices) // self.size
+        return indices[: count * self.size].reshape(count, self.size)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position for `load_state_dict`."""
@@ -147,23 +139,6 @@ class Batches:
             if name != "step" and state[name] != own:
                 raise ValueError(f"the state is of a run with {name} = {state[name]}, not {own}")
         self._begin(at_least("step", state["step"], 0))
-
-
-class _Permuted:
-    """The order of samples without a sampler: another permutation in each epoch."""
-
-    def __init__(self, seed: int, samples: int) -> None:
-        self._seed, self._samples, self._epoch = seed, samples, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    def __len__(self) -> int:
-        return self._samples
-
-    def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng((self._seed, self._epoch)).permutation(self._samples)
-        return iter(order.tolist())
 
 
 class Feed:

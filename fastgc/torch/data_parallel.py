@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from .._base.arrays import Ints, at_least, check_dtype, check_word, is_half
+from .._base.arrays import Ints, at_least, check_word
 from ..codes import Code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords
@@ -30,8 +30,6 @@ from .job import (
     weights_losses,
 )
 from .parameters import Unsent, apart, trainable
-
-_PARTS = 3  # parts of a number that is sent in halves: three bfloat16 have 24 bits
 
 
 class Result(NamedTuple):
@@ -180,12 +178,10 @@ class CodedDataParallel:
             sums,
             self._batches.size,
             ahead,
-            _parts(code, options.get("message_dtype")),
         )
         dtype = self._parameters[0].detach().numpy().dtype
         self._theta = np.zeros(layout.theta_size, dtype)
-        # The first vector is for gradients that become .grad, a second one for those added to it.
-        self._outs = [np.empty(layout.message_size, dtype)]
+        self._out = np.empty(layout.message_size, dtype)
         what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
         job, shards = Job(*what, device, threads), [None] * code.scheme.data.shards
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
@@ -193,7 +189,7 @@ class CodedDataParallel:
         self._last: tuple[int, Ints] | None = None
         self._views = apart(self._theta, self._parameters)
         self._sent = apart(self._theta[self._layout.parameters :], self._buffers)
-        self._grads = [apart(self._outs[0], self._parameters)]
+        self._grads = apart(self._out, self._parameters)
         self._unsent = Unsent(self._module, [*self._parameters, *self._buffers])
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
@@ -269,11 +265,10 @@ class CodedDataParallel:
                     p.data = view.copy_(p)
             for buffer, sent in zip(self._buffers, self._sent, strict=True):
                 sent.copy_(buffer)
-        at = int(any(p.grad is not None for p in self._parameters))
-        if at == len(self._outs):
-            self._outs.append(np.empty_like(self._outs[0]))
-            self._grads.append(apart(self._outs[1], self._parameters))
-        out = self._outs[at]
+        out, grads = self._out, self._grads
+        if any(p.grad is not None for p in self._parameters):  # which may lie in that vector
+            out = np.empty_like(out)
+            grads = apart(out, self._parameters)
         self._layout.put(self._theta, step, indices)
         try:
             report = self._cluster.step(self._theta, out)
@@ -284,15 +279,15 @@ class CodedDataParallel:
                 "numbers of torch, NumPy or random",
                 error.suspects,
             ) from error
-        tail = self._layout.numbers_of(out)
+        tail = out[self._layout.parameters :].astype(np.float64)
         with torch.no_grad():
-            self._give(tail[1 + self._layout.sums :], self._grads[at])
+            self._give(tail[1 + self._layout.sums :], grads)
         sums = tail[1 : 1 + self._layout.sums]
         return Result(float(tail[0]), tuple(sums.tolist()), report)
 
     def _give(self, tail: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
         """Put the decoded gradients into ``.grad``, or add them; add the changes to the buffers."""
-        layout, added = self._layout, grads is not self._grads[0]
+        layout = self._layout
         # The number of partitions that used each parameter. If losses are weighted, a message has
         # one flag for all its partitions, and the number is exact only if all used the parameter.
         count = tail[: layout.tensors]
@@ -304,7 +299,7 @@ class CodedDataParallel:
             if there and p.grad is not None:
                 p.grad.add_(grad)
             elif there:
-                p.grad = grad.clone() if added else grad
+                p.grad = grad
         if self._buffers:
             changes = apart(tail[layout.tensors :], self._buffers)
             for buffer, change in zip(self._buffers, changes, strict=True):
@@ -387,12 +382,6 @@ def _check_code(code: Any) -> None:
             f"{type(code).__name__} codes the data, for gradients that are polynomials, which "
             f"those of a module are not: take BinaryCode({code.n}, stragglers=...)"
         )
-
-
-def _parts(code: Code, message_dtype: Any) -> int:
-    """Return the number of parts in which losses are sent, to be as precise as in float32."""
-    rounded = message_dtype is not None and is_half(check_dtype(message_dtype, True))
-    return _PARTS if rounded else 1
 
 
 def _warn_of_complex(code: Code) -> None:

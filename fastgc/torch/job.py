@@ -37,9 +37,7 @@ class Layout(NamedTuple):
     the indices of the batch and of batches to come.
 
     A message: the gradients, the loss, further sums, whether each parameter was used, and the
-    changes of the buffers. All but the gradients may be sent in several parts, for precision: each
-    part is the rounding error of the sum of those before it. Parts begin at even positions, where
-    packed complex numbers do.
+    changes of the buffers.
     """
 
     parameters: int
@@ -48,7 +46,6 @@ class Layout(NamedTuple):
     sums: int
     batch: int
     ahead: int  # batches
-    parts: int
 
     @property
     def theta_size(self) -> int:
@@ -58,35 +55,12 @@ class Layout(NamedTuple):
     @property
     def message_size(self) -> int:
         """Length of a decoded message."""
-        return self._begin + self.parts * self._each
+        return self.parameters + self.numbers
 
     @property
     def numbers(self) -> int:
-        """How many numbers besides gradients a message holds, not counting their parts."""
+        """How many numbers besides gradients a message holds."""
         return 1 + self.sums + self.tensors + self.buffers
-
-    @property
-    def _begin(self) -> int:
-        return self.parameters + (self.parameters % 2 if self.parts > 1 else 0)
-
-    @property
-    def _each(self) -> int:
-        return self.numbers + (self.numbers % 2 if self.parts > 1 else 0)
-
-    def put_numbers(self, message: Array, numbers: Array) -> None:
-        """Write the numbers besides gradients."""
-        left = np.zeros(self._each)
-        with np.errstate(over="ignore", invalid="ignore"):  # others find what is not finite
-            left[: len(numbers)] = numbers
-            for at in range(self._begin, self._begin + self.parts * self._each, self._each):
-                message[at : at + self._each] = left
-                left -= message[at : at + self._each].astype(np.float64)
-
-    def numbers_of(self, message: Array) -> Array:
-        """Return these numbers of a sum of messages, or of the sums that a message rounds."""
-        parts = message[self._begin :][: self.parts * self._each].reshape(self.parts, self._each)
-        found: Array = parts.sum(axis=0, dtype=np.float64)
-        return found
 
     def _integers(self, theta: Array) -> Ints:
         tail: Ints = theta[self.parameters + self.buffers :].view(np.int64)
@@ -202,18 +176,12 @@ class Job:
     device: Device
     threads: int
     default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)
-    _own: _Replica | None = None
-    _taken: bool = False  # whether a worker in this process computes with the module itself
+    _own: _Replica | None = None  # in the process of a worker
 
     @property
     def parameters(self) -> int:
         """Length of the vector that the master sends."""
         return self.layout.theta_size
-
-    def finish(self, sums: Array, message: Array) -> None:
-        """Write the numbers besides gradients again, from `sums`, which are not yet rounded."""
-        if self.layout.parts > 1:
-            self.layout.put_numbers(message, self.layout.numbers_of(sums))
 
     def __call__(
         self, theta: Array, shard: object, out: Array, *, partition: int, round: int
@@ -226,31 +194,33 @@ class Job:
     def worker(self, number: int, task: Task, out: Sequence[Array] | None) -> Messages:
         """Return an object that computes the messages of worker `number`.
 
-        The first one in a process uses the module itself. Further ones use copies of it, and fetch
-        their samples themselves.
+        All in a process use one module; the first one's samples are fetched ahead.
         """
-        code, first, self._taken = task.code, not self._taken, True
-        torch.set_num_threads(self.threads)
-        # The loader forks its processes before this touches a device: forks cannot use one.
-        ahead = self.layout.ahead if first else 0
-        loader = Loader(self.feed, self.seed, ahead) if ahead else None
-        device = self.device(number) if callable(self.device) else self.device
-        module = self.module if first else copy.deepcopy(self.module)
+        code, weighted = task.code, weights_losses(task.code)
         messages = range(int(code.scheme.messages.counts[number]))
         held = [code.partitions(number, index).tolist() for index in messages]
-        if not weights_losses(code):
-            writes = [[(j, 1.0)] for each in held for j in each]
-            partial: Any = _Replica(self, module, device, loader, writes)
-            data = [[(j, None) for j in each] for each in held]
-            return Encoded(number, replace(task, gradient=partial), data, out)
-        weights = [code.coefficients(number, index).tolist() for index in messages]
+        weights = [
+            code.coefficients(number, index).tolist() if weighted else [1.0] * len(held[index])
+            for index in messages
+        ]
         jobs = [list(zip(*each, strict=True)) for each in zip(held, weights, strict=True)]
-        return _Weighted(jobs, _Replica(self, module, device, loader, jobs), task, out)
+        if self._own is None:
+            torch.set_num_threads(self.threads)
+            # The loader forks its processes before this touches a device: forks cannot use one.
+            ahead = self.layout.ahead
+            loader = Loader(self.feed, self.seed, ahead) if ahead else None
+            device = self.device(number) if callable(self.device) else self.device
+            writes = jobs if weighted else [[each] for job in jobs for each in job]
+            self._own = _Replica(self, self.module, device, loader, writes)
+        if weighted:
+            return _Weighted(jobs, self._own, task, out)
+        data = [[(j, None) for j in each] for each in held]
+        return Encoded(number, replace(task, gradient=self._own), data, out)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         buffers: list[pickle.PickleBuffer] = []
         apart = buffers.append if protocol.__index__() >= 5 else None  # engines may share these
-        state = self.__dict__ | {"_own": None, "_taken": False}
+        state = self.__dict__ | {"_own": None}
         return _load, (pickled(state, apart), buffers)
 
 
@@ -266,7 +236,7 @@ class _Weighted:
     def __init__(
         self, jobs: list[Jobs], replica: _Replica, task: Task, out: Sequence[Array] | None
     ) -> None:
-        self._jobs, self._replica, self._finish = jobs, replica, replica.finish
+        self._jobs, self._replica = jobs, replica
         self._form = form = task.code.scheme.format(task.size, task.dtype, task.message_dtype)
         if out is None:
             out = [np.empty(task.message_size, task.message_dtype) for _ in jobs]
@@ -286,7 +256,6 @@ class _Weighted:
         self._replica.write(slot if sums is None else sums, self._jobs[index])
         if sums is not None:
             self._form.finish(sums, slot)
-            self._finish(sums, slot)
         return slot, math.nan
 
 
@@ -308,7 +277,6 @@ class _Replica:
         writes: Sequence[Jobs] = (),
     ) -> None:
         self._job, self._module, self._loader, self._writes = job, module, loader, writes
-        self.finish = job.finish
         self._layout = job.layout
         self._parameters = trainable(module)
         self._device = torch.device("cpu" if device is None else device)
@@ -381,7 +349,7 @@ class _Replica:
             return
         self._loader.begin(self.step)
         for step, batch in enumerate(self._batches, self.step):
-            if batch[0] < 0 or (step > self.step and self._alone is None):
+            if step > self.step and self._alone is None:
                 break
             for jobs in self._writes:
                 for group in self._passes(jobs):
@@ -410,8 +378,8 @@ class _Replica:
             flat[: layout.parameters].copy_(self._flat[1])
         weights = sum(weight for _, weight in jobs)
         tail[1 + layout.sums :][: layout.tensors] = np.multiply(self._used, weights)
-        out[layout.parameters :] = 0.0
-        layout.put_numbers(out, tail)
+        with np.errstate(over="ignore", invalid="ignore"):  # others find what is not finite
+            out[layout.parameters :] = tail
         self.partition = -1
 
     def _backward(self, jobs: Jobs, tail: Array) -> bool:

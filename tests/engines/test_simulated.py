@@ -279,24 +279,6 @@ def test_rounds_that_ask_are_those_of_simulations(code, per, interrupted):
                 assert (np.diff(report.arrivals) >= 0).all()
 
 
-def test_a_gradient_may_finish_messages():
-    """It is given the sums that a message was rounded from."""
-
-    class Doubled:
-        def __call__(self, theta, shard, out, *, partition, round):
-            np.multiply(theta, shard, out=out)
-
-        def finish(self, sums, message):
-            assert np.array_equal(sums.astype(np.float32), message)
-            message *= 2
-
-    out = np.empty(2, np.float64)
-    options = {"message_dtype": "float32"}
-    with SimulatedCluster(fastgc.Uncoded(2), [0.1, 0.2], Doubled(), 2, **options) as cluster:
-        cluster.step(np.ones(2), out)
-    np.testing.assert_allclose(out, 0.6, rtol=1e-6)
-
-
 # ---------------------------------------------------------------------- what goes another way
 
 

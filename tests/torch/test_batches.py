@@ -260,8 +260,6 @@ def test_batches_ahead():
         assert np.array_equal(ahead.take(), expected[step : step + 4])
     ahead.load_state_dict({**ahead.state_dict(), "step": 2})
     assert np.array_equal(ahead.take(), expected[2:6])
-    ends = Batches(Noisy(), 15, 3, 0, iter(range(20)), ahead=1)
-    assert np.array_equal(ends.take(), [range(15), [-1] * 15])
 
 
 # ---------------------------------------------------------------------- datasets that lie in memory
@@ -402,12 +400,10 @@ def test_loader_by_any_code(code):
     assert alike(gradients(Noisy(), code=code, num_workers=2), gradients(Noisy(), code=code))
 
 
-def test_loader_by_a_sampler_that_ends_with_the_last_step():
+def test_loader_by_a_sampler():
     taken = [*range(60)]
-    expected = gradients(Noisy(), steps=4, sampler=taken)
-    assert alike(gradients(Noisy(), steps=4, sampler=iter(taken), num_workers=2), expected)
-    with pytest.raises(ValueError, match="fewer than batch_size"):
-        gradients(Noisy(), steps=5, sampler=iter(taken), num_workers=2)
+    expected = gradients(Noisy(), sampler=taken)
+    assert alike(gradients(Noisy(), sampler=taken, num_workers=2), expected)
 
 
 @pytest.mark.parametrize("count", [0, 2])

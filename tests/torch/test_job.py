@@ -268,7 +268,7 @@ def test_a_worker_that_fails_says_where():
     [BinaryCode(4, stragglers=1), CyclicRepetition(4, stragglers=1), ReedSolomon(4, stragglers=1)],
     ids=repr,
 )
-def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
+def test_losses_and_sums_are_rounded_to_halves_as_gradients_are(code, dtype, engine):
     pytest.importorskip("ml_dtypes")
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((200, 5)), rng.standard_normal((200, 1)) + 5.0
@@ -292,7 +292,9 @@ def test_losses_and_sums_are_not_rounded_to_halves(code, dtype, engine):
         numbers = [result.loss, *result.sums, *module[0].running_mean, *module[0].running_var]
         found.append((grads, np.array([float(each) for each in numbers])))
     (grads, exact), (rounded, numbers) = found
-    np.testing.assert_allclose(numbers, exact, rtol=1e-5, atol=1e-6)
+    # Complex codes combine two numbers at a time, so that errors are those of the larger one.
+    atol = 1e-3 if np.isrealobj(code.coefficients(0)) else 0.01 * np.abs(exact).max()
+    np.testing.assert_allclose(numbers, exact, rtol=0.02, atol=atol)
     assert 0 < float((rounded - grads).abs().max()) < 0.05 * float(grads.abs().max())
 
 
