@@ -3,15 +3,10 @@
 Run as ``python benches/calls.py``, on an idle machine. Reed-Solomon codes, float64, C, one thread.
 np.matmul is given computed coefficients, and an `out`. Calls take turns, and the median of each
 counts. The time of `Round.receive` is that of a round, with `reset`, divided by its messages.
-
-With ``--callers 2`` it counts the calls in a second of one caller and of two together. These are
-Python's threads, which share the codes and have their own arrays. The best of some turns counts.
 """
 
 from __future__ import annotations
 
-import argparse
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +20,6 @@ from fastgc.kernels import threads
 SIZES = ((20, 4), (80, 12))
 LENGTHS = (10, 1000)
 TURNS, CALLS = 801, 20  # turns, and calls of each kind in a turn
-LONG_TURNS, LONG_CALLS = 9, 10_000  # those of several callers
 
 Call = Callable[[], Any]
 
@@ -84,56 +78,9 @@ def medians(each: list[Call]) -> list[float]:
     return np.median(times, axis=0).tolist()
 
 
-def rate(each: list[Call]) -> float:
-    """Return the calls in a second of callers that make one of these calls each, all together."""
-
-    def make(call: Call) -> None:
-        start.wait()
-        for _ in range(LONG_CALLS):
-            call()
-
-    least = np.inf
-    for _ in range(LONG_TURNS):
-        start = threading.Barrier(len(each) + 1)
-        callers = [threading.Thread(target=make, args=(call,)) for call in each]
-        for caller in callers:
-            caller.start()
-        start.wait()
-        begun = time.perf_counter()
-        for caller in callers:
-            caller.join()
-        least = min(least, time.perf_counter() - begun)
-    return len(each) * LONG_CALLS / least
-
-
-def print_rates(most: int) -> None:
-    """Print the calls in a second of one caller, and of `most` callers."""
-    body = []
-    for n, s in SIZES:
-        code = fastgc.ReedSolomon(n, stragglers=s)
-        for p in LENGTHS:
-            each = zip(*(calls(code, p) for _ in range(most)), strict=True)
-            for kinds in each:
-                name, rows, _, share = kinds[0]
-                mine = [call for _, _, call, _ in kinds]
-                alone, together = (share * rate(some) / 1e6 for some in (mine[:1], mine))
-                line = [name, f"{n}/{s}", str(rows), f"{p:,}", f"{alone:.3f}", f"{together:.3f}"]
-                body.append([*line, f"{together / alone:.2f}"])
-    head = ["million calls/s", "n/s", "rows", "p", "1 caller", f"{most} callers", "times as many"]
-    print(markdown_table("", head, body, 2).strip())
-
-
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--callers", type=int, help="count the calls of so many of Python's threads"
-    )
-    options = parser.parse_args()
     threads.set_num_threads(1)
-    if options.callers:
-        print_rates(options.callers)
-        return
     head, lines = ["call"], {}
     for n, s in SIZES:
         code = fastgc.ReedSolomon(n, stragglers=s)

@@ -1,6 +1,6 @@
 """Steps of `ReactiveDataParallel` beside DistributedDataParallel (gloo), deaths, and joins.
 
-    python benches/torch_deaths.py [--quick] [--seconds 170]
+    python benches/torch_deaths.py [--seconds 170]
 
 Four processes with one thread each train a multilayer perceptron by SGD with momentum.
 
@@ -35,9 +35,9 @@ from fastgc.torch import ReactiveDataParallel
 from fastgc.torch.coordinator import Server
 
 RANKS, BATCH, INPUTS, CLASSES = 4, 64, 256, 10
-WIDTHS = {"0.7M": 690, "9M": 2870}
+NETWORKS = {"0.7M": (690, 150), "9M": (2870, 60)}  # width, and steps beside DDP
 BLOCK = 5  # steps of one kind in a row
-APART = 8  # steps from one death to the next
+DEATHS, APART = 12, 8  # and steps from one to the next
 LATE = 0.1  # seconds by which a rank that dies in the sum is later than the others
 
 
@@ -245,73 +245,55 @@ def ranks(run: Callable[..., None], until: float, again: bool = False) -> list[A
     return told
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="in 30 seconds: few steps and deaths")
-    parser.add_argument("--seconds", type=float, help="time after which it ends")
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    optimizer_of(network(4))  # imports what each rank would
-    end = time.monotonic() + (given.seconds or (28.0 if given.quick else 170.0))
+def beside_ddp(end: float) -> str:
+    """Return the table of steps without faults."""
     rows = []
-    for name, width in list(WIDTHS.items())[: 1 if given.quick else None]:
-        steps = 20 if given.quick else {"0.7M": 150, "9M": 60}[name]
+    for name, (width, steps) in NETWORKS.items():
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
 
         def run(rank, life, found, width=width, steps=steps, port=port):
             beside(rank, width, steps, port, found)
 
-        told = ranks(run, min(end, time.monotonic() + (9.0 if given.quick else 60.0)))
-        times: list[list[float]] = [[], []]
-        for _, _, (plain, own) in (each for each in told if each[0] == "beside"):
-            times[0] += plain[BLOCK:]
-            times[1] += own[BLOCK:]
-        if times[0]:
-            least = [1e3 * min(each) for each in times]
-            median = [1e3 * statistics.median(each) for each in times]
-            rows.append(
-                [
-                    f"{name} parameters",
-                    *(f"{each:.1f}" for each in (*median, *least)),
-                    f"{median[1] / median[0]:.2f}",
-                    f"{least[1] / least[0]:.2f}",
-                ]
-            )
+        told = _of(ranks(run, min(end, time.monotonic() + 60.0)), "beside")
+        plain, own = ([t for _, _, both in told for t in both[at][BLOCK:]] for at in (0, 1))
+        if plain:
+            times = [f(each) for f in (statistics.median, min) for each in (plain, own)]
+            ratios = times[1] / times[0], times[3] / times[2]
+            cells = [f"{1e3 * each:.1f}" for each in times] + [f"{each:.2f}" for each in ratios]
+            rows.append([f"{name} parameters", *cells])
     head = ["network", "DDP, median ms", "ours", "DDP, least ms", "ours", "of DDP's", "of least"]
-    print(markdown_table(f"A step without faults; {RANKS} ranks in turn.", head, rows), flush=True)
+    return markdown_table(f"A step without faults; {RANKS} ranks in turn.", head, rows)
 
-    deaths = 3 if given.quick else 12
+
+def while_ranks_die(end: float) -> str:
+    """Return the table of deaths."""
     told = ranks(
-        lambda rank, life, found: dying(rank, 400, deaths, found),
-        min(end, time.monotonic() + (10.0 if given.quick else 45.0)),
+        lambda rank, life, found: dying(rank, 400, DEATHS, found),
+        min(end, time.monotonic() + 45.0),
         again=True,
     )
     waited = [1e3 * value for _, _, (_, value) in _of(told, "waited")]
     errors = [error for _, _, (_, error) in _of(told, "error")]
     ends = [value for _, _, value in _of(told, "end")]
-    rows = [
-        [
-            str(len({number for _, _, (number, _) in _of(told, "waited")})),
-            f"{statistics.median(waited):.0f}" if waited else "–",
-            f"{max(waited):.0f}" if waited else "–",
-            str(len(ends)),
-            str(sum(APART * (deaths + 1) - step for step, _ in ends)),
-            f"{max(errors, default=float('nan')):.1e}",
-            "yes" if len({total for _, total in ends}) == 1 else "no",
-        ]
+    row = [
+        str(len({number for _, _, (number, _) in _of(told, "waited")})),
+        f"{statistics.median(waited):.0f}" if waited else "–",
+        f"{max(waited):.0f}" if waited else "–",
+        str(len(ends)),
+        str(sum(APART * (DEATHS + 1) - step for step, _ in ends)),
+        f"{max(errors, default=float('nan')):.1e}",
+        "yes" if len({total for _, total in ends}) == 1 else "no",
     ]
     head = ["deaths", "to the new sum, ms", "longest", "ranks at the end", "steps lost"]
     head += ["largest error", "copies the same"]
-    print(markdown_table("Deaths that all others wait for.", head, rows), flush=True)
+    return markdown_table("Deaths that all others wait for.", head, [row])
 
-    told = ranks(
-        lambda rank, life, found: joined(
-            rank, life, WIDTHS["9M"] if not given.quick else WIDTHS["0.7M"], 60, found
-        ),
-        end,
-        again=True,
-    )
+
+def while_one_joins(end: float) -> str:
+    """Return the table of memory."""
+    width = NETWORKS["9M"][0]
+    told = ranks(lambda rank, life, found: joined(rank, life, width, 60, found), end, again=True)
     rows = [
         [
             str(rank) + (", joined" if life else ""),
@@ -322,11 +304,21 @@ def main() -> None:
         for _, rank, (life, before, after) in sorted(_of(told, "memory"))
     ]
     head = ["rank", "before, MiB", "after the join", "times"]
-    print(markdown_table("The most memory of each rank, before and after a join.", head, rows))
+    return markdown_table("The most memory of each rank, before and after a join.", head, rows)
 
 
 def _of(told: list[Any], what: str) -> list[Any]:
     return [each for each in told if each[0] == what]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=170.0, help="time after which it ends")
+    end = time.monotonic() + parser.parse_args().seconds
+    torch.set_num_threads(1)
+    optimizer_of(network(4))  # imports what each rank would
+    for table in (beside_ddp, while_ranks_die, while_one_joins):
+        print(table(end), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":
