@@ -276,8 +276,9 @@ def test_rows_of_what_was_trained():
     assert f"first in {firsts} of 7 runs" in rows[5].note
     swapped = list(halbawi._target_rows([ran[1], ran[0], *ran[2:]], target, 4, "data"))
     assert (rows[5].ours, swapped[5].ours) == (1, 2)
+    places = [row for row in halbawi._error_rows(ran, 0.05) if "from which" not in row.what]
     for row, (kind, time) in zip(
-        halbawi._error_rows(ran, 0.05),
+        places,
         itertools.product((0, 1), 0.05 * np.array(halbawi.SHARES)),
         strict=True,
     ):
@@ -292,6 +293,31 @@ def test_rows_of_what_was_trained():
             after = np.median(each.errors[7 * kind : 7 * kind + 7, done[0]])
             assert f"{count / max(done[0], 1):.1f} times as many rounds as RS" in row.note
             assert f"is at {100 * after:.1f} %" in row.note
+
+
+@pytest.mark.parametrize(("floor", "leads"), [(0.5, True), (0.0, False)])
+def test_time_from_which_rs_leads(floor, leads):
+    """Errors of exact schemes fall by a fifth in each round, the others' faster to a floor."""
+    delays = [halbawi.drawn(np.random.default_rng(run), 70) for run in range(7)]
+    exact = np.tile(0.8 ** np.arange(71), (14, 1))
+    ran = [
+        Ready(scheme, delays, 0.1, exact if scheme.exact else np.maximum(exact**2, floor))
+        for scheme in halbawi._schemes()
+    ]
+    rows = [row.ours for row in halbawi._error_rows(ran, 0.1) if "from which" in row.what]
+    for kind, found in enumerate(rows):
+        first = math.inf
+        for time in 0.1 * np.geomspace(1, 0.01, 61):
+            own = []
+            for each in ran:
+                counts = [int((ends <= time).sum()) for ends in each.ends[kind]]
+                errors = each.errors[7 * kind : 7 * kind + 7]
+                own.append(np.median(errors[np.arange(7), counts]))
+            if min(own[1:]) < own[0]:
+                break
+            first = time
+        assert found == pytest.approx(first)
+        assert (0.005 < first < 0.09) == leads
 
 
 def test_what_is_evaluated_after_a_run_is_of_its_last_round():
