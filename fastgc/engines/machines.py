@@ -8,12 +8,12 @@ them chooses the order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
 
 import numpy as np
 
-from .._base.text import listed, plural
+from .._base.text import listed
 from ..codes import Code
 from ..coding.rules import Rule, Waiting
 from ..coding.scheme import Scheme
@@ -24,8 +24,6 @@ from ..errors import warn_caller
 # A search begins with STRIDES orders at most, and improves the IMPROVED best of them, for which it
 # computes the loss of about LOOKED_AT sets of workers.
 LOOKED_AT, STRIDES, IMPROVED = 2000, 64, 4
-
-Members = Mapping[Hashable, Sequence[int]]
 
 
 def placement(code: Code, domains: Sequence[Hashable]) -> list[int]:
@@ -101,49 +99,6 @@ def members_of(labels: Sequence[Hashable]) -> dict[Hashable, list[int]]:
     for rank, label in enumerate(labels):
         found.setdefault(label, []).append(rank)
     return found
-
-
-def losses(machines: Members, machine: str, lost: str) -> str:
-    """Return a sentence that says that any one of the machines may be lost, by these words."""
-    sizes = sorted({len(workers) for workers in machines.values()})
-    of = f"{sizes[0]} to {sizes[-1]} workers" if sizes[1:] else plural(sizes[0], "worker")
-    one = "any one of " if len(machines) > 1 else ""
-    return f"{one}{plural(len(machines), machine)} may be {lost}, of {of}"
-
-
-def warn_of_machines(
-    code: object,
-    n: int,
-    machines: Mapping[str, Sequence[int]],
-    enough: Callable[[list[int]], bool],
-    *,
-    what: str = "workers",
-    outage: str = "is lost, the others cannot go on",
-) -> None:
-    """Warn of machines without which the other machines cannot go on, in one sentence.
-
-    Another order of the workers is to help. So the warning leaves out a machine with all workers, a
-    machine with one worker, and a machine none of whose workers can be spared alone.
-    ``enough(workers)`` says whether these workers of the code can go on without the others. In the
-    sentence, `what` is the word for workers, and `outage` what happens to a machine and to the
-    others.
-    """
-
-    def spared(gone: Iterable[int]) -> bool:
-        left = set(range(n)).difference(gone)
-        return enough(sorted(left))
-
-    needed = [
-        f"{name} ({what} {listed(those)})"
-        for name, those in machines.items()
-        if 1 < len(those) < n and not spared(those) and any(spared([one]) for one in those)
-    ]
-    if needed:
-        warn_caller(
-            f"if {' or '.join(needed)} {outage}: they lack what only these hold of {code!r}. Deal "
-            "its workers out to the machines by fastgc.engines.placement",
-            UserWarning,
-        )
 
 
 class _Loss:

@@ -17,10 +17,10 @@ from .._base.arrays import Array, Ints
 from .._base.deadline import LONGEST
 from .._base.text import listed, plural
 from ..codes import Round, Share
-from ..errors import NotDecodableError, WorkerFailedError
+from ..errors import NotDecodableError, WorkerFailedError, warn_caller
 from .interface import Event, Kind, Question, Task, Transport
 from .loop import RoundLoop, Run
-from .machines import losses, members_of, warn_of_machines
+from .machines import members_of
 
 __all__ = ["Master"]
 
@@ -94,7 +94,7 @@ class Master(RoundLoop):
 
     _least_wait = 0.1
     # Where machines are named: what an outage of one does.
-    _outage = "lost", "the others cannot go on"
+    _outage = "is lost, the others cannot go on"
 
     def _start_workers(self) -> None:
         self._starting, self._live = set(self._everyone), set[int]()
@@ -117,7 +117,7 @@ class Master(RoundLoop):
         self._close = weakref.finalize(self, _end, self._round, self.transport)
         try:
             self._await_all()
-            self._tell_of_machines()
+            self._warn_of_machines()
         except BaseException:
             self.close()
             raise
@@ -137,26 +137,24 @@ class Master(RoundLoop):
         """
         return list(getattr(self.transport, "hosts", [""] * self._code.n))
 
-    def _tell_of_machines(self) -> None:
-        """Log that any one machine may be lost, or warn of those that the others cannot spare.
+    def _warn_of_machines(self) -> None:
+        """Warn of machines that the others cannot spare, where another order of workers may help.
 
-        With the master's own all is lost.
+        It leaves out the master's own, with which all is lost, a machine with all workers, a
+        machine with one worker, and a machine none of whose workers can be spared alone.
         """
-        code, on = self._code, members_of(self.hosts)
-        machines = {host: workers for host, workers in on.items() if host}
-        if not machines or self._options.partial != "raise":
-            return
-        if all(self._can_spare(workers) for workers in machines.values()):
-            machine = "machine" if len(machines) == len(on) else "other machine"
-            said = losses(machines, machine, self._outage[0])
-            _LOG.info("%s%s", said[0].upper(), said[1:])
-        else:
-            warn_of_machines(
-                code,
-                code.n,
-                {str(host): workers for host, workers in machines.items()},
-                lambda workers: self._can_spare(self._everyone.difference(workers)),
-                outage=f"is {', '.join(self._outage)}",
+        needed = [
+            f"{host} (workers {listed(those)})"
+            for host, those in members_of(self.hosts).items()
+            if host and 1 < len(those) < self._code.n and not self._can_spare(those)
+            if any(self._can_spare([one]) for one in those)
+        ]
+        if needed and self._options.partial == "raise":
+            warn_caller(
+                f"if {' or '.join(needed)} {self._outage}: they lack what only these hold of "
+                f"{self._code!r}. Deal its workers out to the machines by "
+                "fastgc.engines.placement",
+                UserWarning,
             )
 
     def _can_spare(self, workers: Iterable[int]) -> bool:

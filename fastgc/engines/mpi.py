@@ -145,7 +145,7 @@ class MPICluster(Master):
         self._comm = comm
         super().__init__(code, shards, gradient, size, dtype, options=options, **keywords)
 
-    _outage = "late", "the others wait"  # a rank that dies ends the job
+    _outage = "is late, the others wait"  # a rank that dies ends the job
 
     def _open(self, task: Task) -> _Ranks:
         return _Ranks(_job(self._comm, self._options.start_timeout), task)

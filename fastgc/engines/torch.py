@@ -90,7 +90,7 @@ class TorchCluster(Master):
     ...         report = cluster.step(theta, out=g)
     """
 
-    _outage = "late", "the others wait"  # a rank that dies ends the job
+    _outage = "is late, the others wait"  # a rank that dies ends the job
 
     def _open(self, task: Task) -> _Ranks:
         rank, _ = _place()

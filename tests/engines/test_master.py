@@ -1,7 +1,6 @@
 """Workers that die, stop and come back. No test depends on how fast anything is."""
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import signal
@@ -20,7 +19,6 @@ from fastgc import (
     CyclicRepetition,
     FractionalRepetition,
     Grouped,
-    RandomAssignment,
     Reactive,
     ReedSolomon,
     Uncoded,
@@ -36,7 +34,6 @@ from fastgc.errors import (
     UnverifiedError,
 )
 from fastgc.stability import StabilityTracker
-from fastgc.training.tables import training_bar
 
 
 def pid_of(worker):
@@ -746,38 +743,8 @@ def said_of_machines(code, hosts, **options):
     return [str(each.message) for each in caught]
 
 
-def test_what_may_be_lost_is_said_where_all_is_well(caplog, capsys):
-    """One sentence, shown only beside a bar; none where a machine ends training, or is alone."""
-    caplog.set_level(logging.INFO, "fastgc")
-    spare, exact = ReedSolomon(6, stragglers=2), Uncoded(6)
-    copies = Grouped([RandomAssignment(3, load=2, seed=1)] * 2)  # its workers send two messages
-    for code, hosts, says in (
-        (spare, ["a", "a", "b", "b", "c", "c"], "Any one of 3 machines may be lost, of 2 workers"),
-        (spare, ["a", "b", "b", "c", "", ""], "Any one of 3 other machines may be lost, of 1 to 2"),
-        (spare, ["a", "", "", "", "", ""], "1 other machine may be lost, of 1 worker"),
-        (spare, ["a", "a", "a", "", "", ""], None),
-        (spare, ["a"] * 6, None),
-        (spare, [""] * 6, None),
-        (exact, ["a", "a", "b", "b", "c", "c"], None),
-        (BinaryCode(6, stragglers=1), ["a", "a", "b", "b", "", ""], None),  # it is warned of
-        (copies, ["a", "", "", "", "", ""], "1 other machine may be lost"),
-        (Reactive(6, holders=3), ["a", "a", "b", "b", "", ""], "Any one of 2 other machines"),
-    ):
-        caplog.clear()
-        said_of_machines(code, hosts)
-        told = [record.getMessage() for record in caplog.records if record.name == "fastgc"]
-        assert len(told) == (says is not None), (code, hosts, told)
-        assert not told or told[0].startswith(says), told
-    assert capsys.readouterr().err == ""
-    logging.getLogger("fastgc").setLevel(logging.NOTSET)  # as for who has set nothing
-    hosts = ["a", "a", "b", "b", "c", "c"]
-    said_of_machines(spare, hosts)
-    assert capsys.readouterr().err == ""
-    with training_bar("x", 5, 6):
-        said_of_machines(spare, hosts)
-    assert "Any one of 3 machines may be lost, of 2 workers\n" in capsys.readouterr().err
-    assert logging.getLogger("fastgc").level == logging.NOTSET
-    assert not logging.getLogger("fastgc").handlers
+def kept_without(lost, hosts):
+    return [worker for worker, host in enumerate(hosts) if host != lost]
 
 
 def test_machines_that_the_others_cannot_spare_are_warned_of():
@@ -800,8 +767,18 @@ def test_machines_that_the_others_cannot_spare_are_warned_of():
         assert said_of_machines(fine, hosts) == [], fine
     [said] = said_of_machines(Reactive(6, holders=2), hosts)  # neighbours hold each other's shares
     assert "if a (workers 0, 1) or b (workers 2, 3) is lost" in said
-    for hosts in (["a"] * 6, ["a", "b", "c", "d", "e", "f"], [""] * 6):
+    for hosts in (["a"] * 6, ["a", "b", "c", "d", "e", "f"], [""] * 6, ["a", "", "", "", "", ""]):
         assert said_of_machines(code, hosts) == [], hosts
+    copies = FractionalRepetition(4, stragglers=1)
+    for hosts, needed in (
+        (["a", "b", "a", "b"], ["a (workers 0, 2)", "b (workers 1, 3)"]),
+        (["a", "a", "b", "b"], ["a (workers 0, 1)", "b (workers 2, 3)"]),
+        (["a", "a", "b", "c"], ["a (workers 0, 1)"]),
+    ):
+        lost = [host for host in needed if not copies.decodable(kept_without(host[0], hosts))]
+        said = said_of_machines(copies, hosts)
+        assert len(said) == bool(lost), (hosts, said)
+        assert not lost or said[0].startswith(f"if {' or '.join(lost)} is lost")
 
 
 def test_a_fork_that_uses_the_cluster_is_refused():
