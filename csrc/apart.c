@@ -6,6 +6,7 @@
  * vectors of 100 doubles take 2.3 us this way, and 16 us with a buffer for each. The struct is part of
  * NumPy's binary interface, and fastgc/kernels/c/calls.py checks it at import. NumPy's own headers would need
  * full access to Python's objects; the extension uses the limited API, so that one wheel serves all. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,15 @@ static int64_t count_used(const double *coef, int64_t step, int64_t count)
     return used;
 }
 
+/* Move the sums of squares of the rows that were used to their places; those of others are NaN. The one of the
+ * output, which is behind them, ends behind all. */
+static void place_squares(const double *coef, int64_t step, int64_t count, int64_t used, double *squares)
+{
+    squares[count] = squares[used];
+    for (int64_t r = count - 1; r >= 0; r--)
+        squares[r] = is_used(coef + step * r, step) ? squares[--used] : NAN;
+}
+
 /* Keep the rows whose coefficient is not zero, and these coefficients. */
 static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t *rows, double *kept)
 {
@@ -122,8 +132,9 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
             if (used < count)                                                                                \
                 keep_used(plan->coef, step, count, chosen, kept);                                            \
             const double *const coef = used < count ? kept : plan->coef;                                     \
-            const int bad = fgc_combine_rows_##kind(plan, chosen, coef, used, out);                          \
-            status = bad ? FGC_NOT_FINITE : FGC_OK;                                                          \
+            status = fgc_combine_rows_##kind(plan, chosen, coef, used, plan->flags, out, plan->squares);     \
+            if (plan->squares && used < count)                                                               \
+                place_squares(plan->coef, step, count, used, plan->squares);                                 \
         }                                                                                                    \
         free(work);                                                                                          \
         return status;                                                                                       \
@@ -138,8 +149,12 @@ FGC_KINDS(COMBINE)
         if (misplaced(&it, (uintptr_t)row))                                                                  \
             return FGC_MISPLACED;                                                                            \
         const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);                       \
-        *energy += fgc_add_row_##kind(plan, coef, weight[at], row, flags, out);                              \
-        return FGC_OK;                                                                                       \
+        const uintptr_t one = (uintptr_t)row;                                                                \
+        double squares[2];                                                                                   \
+        const fgc_status status = fgc_combine_rows_##kind(plan, &one, coef, 1, flags, out, squares);         \
+        if (status == FGC_OK)                                                                                \
+            *energy += weight[at] * squares[0];                                                              \
+        return status;                                                                                       \
     }
 FGC_KINDS(ADD)
 

@@ -55,6 +55,7 @@ typedef struct {
     const double *x, *y;
     int64_t count;
     int stride;
+    double *square; /* sum of squares of each row, to be added to; or NULL */
 } terms;
 
 typedef float vector_float __attribute__((vector_size(FGC_VECTOR)));

@@ -139,6 +139,8 @@ typedef struct {
     const double *coef; /* as for fgc_combine_part_double */
     int64_t in_len, out_len;
     const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
+    double *squares;        /* NULL, or where sums of squares go: of each row, NaN if it is not read, and
+                             * then of the output */
     int64_t stride;         /* bytes from one row to the next; 0: rows lie anywhere */
     int64_t head; /* 0; or rows are those of Python's array objects, whose addresses are given, and each
                        has an fgc_array so many bytes behind its address; stride is 0 then */
@@ -155,7 +157,7 @@ FGC_KINDS(FGC_COMBINE)
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
  * times its sum of squares to *energy, in one pass. The row is checked as by FGC_APART. Not for
- * FGC_REAL_PART. Returns FGC_MISPLACED or FGC_OK. */
+ * FGC_REAL_PART. Returns FGC_MISPLACED, FGC_NO_MEMORY or FGC_OK. */
 #define FGC_ADD(kind, read, real)                                                                            \
     fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
                               const void *row, int64_t at, int flags);

@@ -15,13 +15,11 @@ enum { FGC_PIECES = 1024 };
  * one call. `work`: about how many nanoseconds they take one thread. */
 void fgc_pool_run(fgc_job job, void *data, int pieces, int64_t work);
 
-/* Combine rows at these addresses, all of which are read; return whether one that FGC_CHECK asks for is not
- * finite. And do fgc_add for a row that is well placed; return its sum of squares times `weight`. */
-#define FGC_ROWS(kind, read, real)                                                                           \
-    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows, const double *coef,      \
-                                int64_t count, real *out);                                                   \
-    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,                \
-                              const void *row, int flags, real *out);
+/* Combine rows at these addresses, all of which are read. Sums of squares as for fgc_combine_part, unless
+ * `squares` is NULL. Returns FGC_NOT_FINITE by FGC_CHECK, or FGC_NO_MEMORY, with nothing written. */
+#define FGC_ROWS(kind, read, real)                                                                             \
+    fgc_status fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows, const double *coef, \
+                                       int64_t count, int flags, real *out, double *squares);
 FGC_KINDS(FGC_ROWS)
 #undef FGC_ROWS
 

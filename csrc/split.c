@@ -33,8 +33,10 @@ typedef struct {
     int64_t count, extent, in_len, out_len, part;
     void *out;
     atomic_int bad;
-    double *sum; /* of each piece */
+    double *squares; /* NULL, or for each piece the sums of squares of its rows and of the output */
 } combination;
+
+enum { FEW_SUMS = 512 }; /* that lie on the stack */
 
 /* Return how many elements of rows and output a combination goes over: whole pairs, if packed. */
 static int64_t extent_of(const fgc_combination *plan)
@@ -66,28 +68,45 @@ static int cut(combination *it)
     return pieces_of(it->extent, it->part);
 }
 
-#define COMBINE(kind, read, real)                                                                            \
-    static void combine_pieces_##kind(void *data, int from, int to)                                          \
-    {                                                                                                        \
-        combination *const it = data;                                                                        \
-        if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, from * it->part,                \
-                                    end_of(it, to), it->in_len, it->out_len, it->flags, it->out))            \
-            atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                                        \
-    }                                                                                                        \
-    int fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows, const double *coef,      \
-                                int64_t count, real *out)                                                    \
-    {                                                                                                        \
-        combination it = {.mode = plan->mode,                                                                \
-                          .flags = plan->flags,                                                              \
-                          .rows = rows,                                                                      \
-                          .coef = coef,                                                                      \
-                          .count = count,                                                                    \
-                          .extent = extent_of(plan),                                                         \
-                          .in_len = plan->in_len,                                                            \
-                          .out_len = plan->out_len,                                                          \
-                          .out = out};                                                                       \
-        fgc_pool_run(combine_pieces_##kind, &it, cut(&it), work_of(&it));                                    \
-        return it.bad;                                                                                       \
+#define COMBINE(kind, read, real)                                                                              \
+    static void combine_pieces_##kind(void *data, int from, int to)                                            \
+    {                                                                                                          \
+        combination *const it = data;                                                                          \
+        for (int next; from < to; from = next) {                                                               \
+            next = it->squares ? from + 1 : to; /* each piece has sums of its own */                           \
+            double *const squares = it->squares ? it->squares + from * (it->count + 1) : NULL;                 \
+            if (fgc_combine_part_##kind(it->mode, it->rows, it->coef, it->count, from * it->part,              \
+                                        end_of(it, next), it->in_len, it->out_len, it->flags, it->out,         \
+                                        squares))                                                              \
+                atomic_store_explicit(&it->bad, 1, memory_order_relaxed);                                      \
+        }                                                                                                      \
+    }                                                                                                          \
+    fgc_status fgc_combine_rows_##kind(const fgc_combination *plan, const uintptr_t *rows, const double *coef, \
+                                       int64_t count, int flags, real *out, double *squares)                   \
+    {                                                                                                          \
+        combination it = {.mode = plan->mode,                                                                  \
+                          .flags = flags,                                                                      \
+                          .rows = rows,                                                                        \
+                          .coef = coef,                                                                        \
+                          .count = count,                                                                      \
+                          .extent = extent_of(plan),                                                           \
+                          .in_len = plan->in_len,                                                              \
+                          .out_len = plan->out_len,                                                            \
+                          .out = out};                                                                         \
+        double few[FEW_SUMS];                                                                                  \
+        const int pieces = cut(&it);                                                                           \
+        const int64_t sums = pieces * (count + 1);                                                             \
+        if (squares && !(it.squares = sums > FEW_SUMS ? malloc((size_t)sums * sizeof *squares) : few))         \
+            return FGC_NO_MEMORY;                                                                              \
+        fgc_pool_run(combine_pieces_##kind, &it, pieces, work_of(&it));                                        \
+        for (int64_t r = 0; squares && r <= count; r++) {                                                      \
+            squares[r] = 0;                                                                                    \
+            for (int piece = 0; piece < pieces; piece++)                                                       \
+                squares[r] += it.squares[piece * (count + 1) + r];                                             \
+        }                                                                                                      \
+        if (it.squares != few)                                                                                 \
+            free(it.squares);                                                                                  \
+        return it.bad ? FGC_NOT_FINITE : FGC_OK;                                                               \
     }
 FGC_KINDS(COMBINE)
 
@@ -98,52 +117,6 @@ static double total(const double *sum, int pieces)
         all += sum[piece];
     return all;
 }
-
-/* So many elements of a row are still in the first cache when their squares are added up. */
-enum { NEAR = 4096 };
-
-#define ADD_ROW(kind, read, real)                                                                            \
-    static void add_piece_##kind(combination *it, int piece)                                                 \
-    {                                                                                                        \
-        int64_t lo = piece * it->part;                                                                       \
-        const int64_t hi = end_of(it, piece + 1);                                                            \
-        double sum = 0;                                                                                      \
-        for (int64_t to; lo < hi; lo = to) {                                                                 \
-            to = hi - lo < NEAR ? hi : lo + NEAR;                                                            \
-            fgc_combine_part_##kind(it->mode, it->rows, it->coef, 1, lo, to, it->in_len, it->out_len,        \
-                                    it->flags, it->out);                                                     \
-            void *const from = (read *)it->rows[0] + lo;                                                     \
-            sum += fgc_square_sum_part_##kind(&from, NULL, (to < it->in_len ? to : it->in_len) - lo);        \
-        }                                                                                                    \
-        it->sum[piece] = sum;                                                                                \
-    }                                                                                                        \
-    static void add_pieces_##kind(void *data, int from, int to)                                              \
-    {                                                                                                        \
-        for (int piece = from; piece < to; piece++)                                                          \
-            add_piece_##kind(data, piece);                                                                   \
-    }                                                                                                        \
-    double fgc_add_row_##kind(const fgc_combination *plan, const double *coef, double weight,                \
-                              const void *row, int flags, real *out)                                         \
-    {                                                                                                        \
-        double sum[FGC_PIECES];                                                                              \
-        const uintptr_t one = (uintptr_t)row;                                                                \
-        const int64_t extent = extent_of(plan);                                                              \
-        combination it = {.mode = plan->mode,                                                                \
-                          .flags = flags,                                                                    \
-                          .rows = &one,                                                                      \
-                          .coef = coef,                                                                      \
-                          .count = 1,                                                                        \
-                          .extent = extent,                                                                  \
-                          .in_len = plan->in_len,                                                            \
-                          .out_len = plan->out_len,                                                          \
-                          .part = part_of(extent, LEAST_OF_SUMS),                                            \
-                          .out = out,                                                                        \
-                          .sum = sum};                                                                       \
-        const int pieces = pieces_of(it.extent, it.part);                                                    \
-        fgc_pool_run(add_pieces_##kind, &it, pieces, 2 * work_of(&it));                                      \
-        return weight * total(sum, pieces);                                                                  \
-    }
-FGC_KINDS(ADD_ROW)
 
 /* A projection has at most so many pieces, whose sums fit the stack. Each is whole rows. */
 enum { PROJECTED = 64, SUMS = 1 + 2 * FGC_SIDE * FGC_SIDE };

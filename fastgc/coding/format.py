@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from .. import kernels
 from .._base.arrays import (
     Array,
+    Floats,
     Output,
     at_least,
     check_dtype,
@@ -205,19 +206,25 @@ class Format:
             return np.empty(self.gradient_size, self.gradient_dtype)
         return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
 
-    def combine(self, rows: kernels.Rows, vector: Array, out: Array, check: bool = False) -> bool:
+    def combine(
+        self,
+        rows: kernels.Rows,
+        vector: Array,
+        out: Array,
+        check: bool = False,
+        squares: Floats | None = None,
+    ) -> bool:
         """Decode messages to `out`; False if `check` finds NaN or Inf there.
 
-        Rows with coefficients of 0 are not read.
+        Rows with coefficients of 0 are not read. `squares`, as long as the vector and one more,
+        gets the squared norms of messages, NaN for those not read, and of the gradient.
         """
-        if np.count_nonzero(vector) < vector.size:
-            (used,) = np.nonzero(vector)
-            vector, rows = vector[used], rows.select(used)
         sums = out
         if self.decoded_dtype != self.gradient_dtype:
             sums = np.empty(self.gradient_size, self.decoded_dtype)
         mode = self.decode_mode
-        good = kernels.unchecked.combine(mode, rows, vector, self.reals(sums, mode), check=check)
+        reals = self.reals(sums, mode)
+        good = kernels.unchecked.combine(mode, rows, vector, reals, False, check, True, squares)
         if sums is not out:
             store(sums, out)
         return good
@@ -248,13 +255,6 @@ def not_finite(worker: int, at: int, element: object) -> NonFiniteMessageError:
     return NonFiniteMessageError(
         f"the message of worker {worker} is not finite: element {at} is {element}", worker
     )
-
-
-def square_norm(vector: Array) -> float:
-    """Squared 2-norm of a gradient or message of any dtype, in double precision."""
-    if vector.dtype.kind == "c":
-        vector = vector.view(vector.real.dtype)
-    return float(kernels.unchecked.square_sum(vector))
 
 
 def real_of(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from .. import kernels
 from .._base.arrays import (
     Array,
+    Floats,
     Ints,
     Output,
     as_array,
@@ -43,7 +44,8 @@ from .trust import Approximation, expected_trust, nearest_vector
 class Plan:
     """How messages of one format are decoded, with everything prepared, for one thread at a time.
 
-    With `check_finite` gradients are searched for NaN and Inf.
+    With `check_finite` gradients are searched for NaN and Inf. `run` writes squared norms to
+    `squares`, as `Format.combine` does.
 
     Attributes
     ----------
@@ -54,14 +56,17 @@ class Plan:
 
     __slots__ = ("check", "decoder", "form", "run", "scheme", "shape")
 
-    def __init__(self, decoder: Decoder, form: Format, check_finite: bool) -> None:
+    def __init__(
+        self, decoder: Decoder, form: Format, check_finite: bool, squares: Floats | None = None
+    ) -> None:
         self.decoder, self.scheme, self.form = decoder, decoder.scheme, form
         self.check, self.shape = check_finite, (form.gradient_size,)
         self.run: kernels.rows.CombineApart | None = None
         whole = form.decoded_dtype == form.gradient_dtype
         if whole and not self.scheme.gate.waits:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
-            self.run = _bind(form, form.decode_mode, decoder.vector, row, sums, check_finite)
+            vector = decoder.vector
+            self.run = _bind(form, form.decode_mode, vector, row, sums, check_finite, squares)
 
     def decode(self, survivors: ArrayLike, messages: Any, out: Output | None, method: str) -> Any:
         """Decode the gradient. Returns `out`, or a new array."""
@@ -425,6 +430,7 @@ def _bind(
     row: tuple[np.dtype[Any], int],
     out: tuple[np.dtype[Any], int],
     check: bool = False,
+    squares: Floats | None = None,
 ) -> kernels.rows.CombineApart:
     """Prepare combinations of rows to an output; `row` and `out` are (dtype, elements)."""
     (dtype, length), (_, size) = (
@@ -432,7 +438,7 @@ def _bind(
         for kind, count in (row, out)
         for reals in [form.reals(np.empty(0, kind), mode).dtype]
     )
-    return kernels.unchecked.bind_apart(mode, coef, length, dtype, size, check)
+    return kernels.unchecked.bind_apart(mode, coef, length, dtype, size, check, squares)
 
 
 class BoundEncoder:

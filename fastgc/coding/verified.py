@@ -318,10 +318,10 @@ class VerifiedRound(Round):
         full[self._places()] = self._vector(method)
         return f
 
-    def _combine(self, vector: Array, out: Any) -> Any:
+    def _combine(self, vector: Array, out: Any, method: str = "") -> Any:
         full = np.zeros(self._rows.count, dtype=vector.dtype)
         full[self._places()] = vector
-        return super()._combine(full, out)
+        return super()._combine(full, out, method)
 
     def _drop(self, workers: Sequence[int]) -> None:
         """Drop all messages of these workers."""

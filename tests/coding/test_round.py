@@ -23,8 +23,8 @@ from fastgc import (
     Uncoded,
 )
 from fastgc.codes import ReactiveRound
-from fastgc.coding import round as rounds
 from fastgc.coding.round import Chosen, Host
+from fastgc.stability import StabilityTracker
 
 # -------------------------------------------------------------------------------------- round
 
@@ -120,20 +120,32 @@ def test_messages_that_are_not_used_are_not_read():
     assert rnd.trust() == clean.trust()
 
 
-def test_trust_reads_each_message_once(monkeypatch):
-    code, read, norm = ReedSolomon(5, stragglers=2), [], rounds.square_norm
-    monkeypatch.setattr(rounds, "square_norm", lambda row: read.append(row) or norm(row))
-    rnd, message = code.round(6), np.ones(6)
-    for worker in range(4):
-        rnd.receive(worker, message)
-    assert not read
-    first = rnd.trust()
-    assert len(read) == 5  # with the gradient
-    assert rnd.trust() == first
-    assert len(read) == 6
-    rnd.receive(4, message)
-    rnd.trust()
-    assert len(read) == 8
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("verify", [False, 1])
+@pytest.mark.parametrize("message_dtype", [np.float32, np.float64])
+def test_trust_after_gradient_reads_no_message(message_dtype, verify, tracked):
+    """Once it has been asked for, decoding notes the norms."""
+    code = ReedSolomon(6, stragglers=3, packed=True)
+    tracker = StabilityTracker() if tracked else None
+    rnd = code.round(9, np.float32, message_dtype, verify=verify, tracker=tracker)
+    partials = partial_gradients(code, 9).astype(np.float32)
+    trusted = []
+    for turn in range(3):
+        messages = encoded(code, partials, message_dtype=message_dtype)
+        rnd.reset()
+        for worker in (5, 0, 3, 2):
+            rnd.receive(worker, messages[worker], energy=9.0)
+        if turn:
+            rnd.gradient(method="lookup" if turn == 1 else "auto")
+            if turn == 2:
+                for message in messages:
+                    message.fill(np.nan)
+        trusted.append(rnd.trust()[:2])
+    assert trusted == 3 * trusted[:1]
+    if not verify:
+        rnd.receive(4, messages[4], energy=9.0)
+        with pytest.raises(NonFiniteMessageError, match="worker "):
+            rnd.trust()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -167,13 +167,25 @@ _sums = _functions("combine", "add")
 
 
 def combine(
-    mode: int, rows: Rows, coef: Array, out: Array, accumulate: bool = False, check: bool = False
+    mode: int,
+    rows: Rows,
+    coef: Array,
+    out: Array,
+    accumulate: bool = False,
+    check: bool = False,
+    used: bool = False,
+    squares: Floats | None = None,
 ) -> bool:
-    """Call C for `fastgc.kernels.combine`."""
+    """Call C for `fastgc.kernels.combine`.
+
+    If `used`, rows whose coefficient is 0 are not read. `squares` as in `bind_apart`.
+    """
     kind, function, _ = _sums[rows.kind]
     coefficients = ffi.from_buffer("double[]", coef)
-    flags = accumulate + 2 * check  # FGC_ACCUMULATE, FGC_CHECK
-    plan = [(mode, flags, coefficients, rows.length, out.size)]  # a struct on C's stack
+    flags = accumulate + 2 * check + 4 * used  # FGC_ACCUMULATE, FGC_CHECK, FGC_USED
+    plan: list[Any] = [(mode, flags, coefficients, rows.length, out.size)]  # a struct on C's stack
+    if squares is not None:
+        plan = [(*plan[0], ffi.NULL, ffi.from_buffer("double[]", squares))]
     status = function(
         plan, rows.c or _addresses(rows), ffi.from_buffer(kind, out), len(rows.arrays)
     )
@@ -254,7 +266,13 @@ _HEAD = _layout()
 
 
 def bind_apart(
-    mode: int, coef: Array, length: int, dtype: np.dtype[Any], size: int, check: bool = False
+    mode: int,
+    coef: Array,
+    length: int,
+    dtype: np.dtype[Any],
+    size: int,
+    check: bool = False,
+    squares: Floats | None = None,
 ) -> CombineApart:
     """Prepare ``out = sum_r coef[r] * rows[r]`` for rows and an `out` that each call is given.
 
@@ -281,11 +299,14 @@ def bind_apart(
         numbers that stand for two reals each may be given as they are.
     size : int
         Numbers in `out`, as `combine` takes it.
+    squares : (capacity + 1,) float64 array, optional
+        Written in the same pass: the sum of squares of each row, NaN if it is not read, and then
+        that of `out`. For rows of float64 this takes 1.0 to 1.5 times the time.
     """
     fields = mode, coef, length, size, 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
-    stack = _plan(*fields, stride=length * dtype.itemsize)
+    stack = _plan(*fields, squares=squares, stride=length * dtype.itemsize)
     head = _HEAD
-    anywhere, given = _plan(*fields), _plan(*fields, head=head)
+    anywhere, given = _plan(*fields, squares=squares), _plan(*fields, squares=squares, head=head)
     kind, function, _ = _sums[kind_of(dtype)]
     real, ids = ffi.typeof(kind), ffi.typeof("uintptr_t[]")
     buffer, array, misplaced = ffi.from_buffer, np.ndarray, int(Status.MISPLACED)

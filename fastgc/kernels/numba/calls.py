@@ -33,9 +33,12 @@ __all__ = [
 ]
 
 
-def combine(mode, rows, coef, out, accumulate=False, check=False):
-    if mode not in (REAL, PACKED) or rows.kind not in ("float", "double"):
-        return c.combine(mode, rows, coef, out, accumulate, check)
+def combine(mode, rows, coef, out, accumulate=False, check=False, used=False, squares=None):
+    if mode not in (REAL, PACKED) or rows.kind not in ("float", "double") or squares is not None:
+        return c.combine(mode, rows, coef, out, accumulate, check, used, squares)
+    if used:
+        at = np.flatnonzero(coef)
+        rows, coef = rows.select(at), coef[at]
     return combine_at(
         mode == PACKED,
         rows.addresses,
@@ -53,9 +56,8 @@ def bind_combine(mode, rows, numbers, coef, out, accumulate=False, check=False):
         return c.bind_combine(mode, rows, numbers, coef, out, accumulate, check)
 
     def run(count):
-        used = np.flatnonzero(coef[:count])  # a row whose coefficient is 0 is not read
-        chosen = rows.select(numbers[used])
-        finite = combine(mode, chosen, coef[used], out, accumulate, check)
+        chosen = rows.select(numbers[:count])
+        finite = combine(mode, chosen, coef[:count], out, accumulate, check, used=True)
         return Status.OK if finite else Status.NOT_FINITE
 
     return run

@@ -149,6 +149,43 @@ def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split
             assert np.isnan(energy[0])
 
 
+@pytest.mark.few(8)
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    [*ENCODING, *(pytest.param(kernels.REAL_PART, d, id=d) for d in ("complex64", "complex128"))],
+)
+def test_bind_apart_tells_squares(mode, dtype, threads, at_each_level, split_over):
+    """They are those of the rows that are read and of `out`, whose bits they do not change."""
+    rng = np.random.default_rng(7)
+    split_over(threads)
+    dtype = np.dtype(dtype)
+    sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
+    sums = np.empty(0, sums).real.dtype if mode == kernels.REAL_PART else sums
+    for size in (1, 2, 7, 8, 33, 1000, 16385, 40001):
+        for count in (1, 4, 5, 9, 33, 70):
+            if size * count > 200_000:
+                continue
+            X = rng.standard_normal((count, size)) * (1e-30 if size % 2 and dtype != "e" else 1)
+            rows = (X * (1 + 1j if dtype.kind == "c" else 1)).astype(dtype)
+            coef = rng.standard_normal(count) * (1 if mode == kernels.REAL else 1 + 2j)
+            coef[1:3] = 0
+            cut = mode == kernels.PACKED and size % 2 == 0
+            for length in (size, size - 1) if cut else (size,):
+                plan = mode, coef, size, dtype, length, True
+                for _ in at_each_level():
+                    squares, (out, plain) = np.full(count + 1, 7.0), np.empty((2, length), sums)
+                    run = kernels.unchecked.bind_apart(*plan, squares)
+                    assert run(list(rows), out, count) == Status.OK
+                    kernels.unchecked.bind_apart(*plan)(list(rows), plain, count)
+                    np.testing.assert_array_equal(out, plain)
+                    wide = np.vstack([rows.astype(complex), np.resize(out, size).astype(complex)])
+                    wide[-1, length:] = 0
+                    true = (wide.real**2 + wide.imag**2).sum(axis=1)
+                    true[1:count][:2] = np.nan
+                    np.testing.assert_allclose(squares, true, rtol=1e-13)
+
+
 @pytest.mark.every_backend
 def test_bind_combine_keeps_its_rows():
     numbers, coef, out = np.arange(3), np.ones(3), np.empty(5)
