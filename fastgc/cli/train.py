@@ -21,7 +21,7 @@ from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
 from .common import TRAINING, Options, command, echo, is_given, option, status_of
-from .options import Recorded, Size, Source, complete_codes, completes, named, size_of, source_of
+from .options import Recorded, Size, Source, completes, named, size_of, source_of
 from .output import Output, Picture
 
 if TYPE_CHECKING:
@@ -60,17 +60,12 @@ class Codes(Options, panel=CODE):
     """The codes to train with."""
 
     names: list[str] | None = options.codes(
-        "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones are compared "
-        f"with it. Names: {', '.join(catalogue.BUILT_IN)}. With --groups each group "
+        "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones, and methods, "
+        "are compared with it, on the same delays. "
+        f"Names: {', '.join(catalogue.BUILT_IN)}. With --groups each group "
         "has this code; it may then also be repetition, where every member has all the data of its "
-        "group.",
-        "rs; uncoded for sgd and adam; repetition for cada and gcada",
-    )
-    compare: str | None = option(
-        None,
-        "Codes and methods to train with as well, on the same delays, such as "
-        "uncoded,ignore,bcc:load=5,adam. (default: none; adam for cada and gcada)",
-        autocompletion=complete_codes,
+        "group. A method's name stands for it with its usual code.",
+        "rs; uncoded for sgd and adam; repetition and adam for cada and gcada",
     )
 
 
@@ -482,8 +477,6 @@ def _runs(job: _Job) -> dict[str, _Run]:
     """Return runs by name: the main run, then those to compare it with."""
     asked, n, s, _ = job
     k, groups, method, seed = asked.partitions, asked.groups, asked.method, asked.seed
-    codes = named(asked.names)
-    code, further = codes[0] if codes else None, codes[1:]
     partials = [each.strip() for each in asked.partial.split(",")]
     for each in partials:
         if each not in PARTIALS:
@@ -491,26 +484,20 @@ def _runs(job: _Job) -> dict[str, _Run]:
                 f'--partial must be "raise", "best" or "unbiased", or several of them, not {each!r}'
             )
     check_word("--method", method, *METHODS)
-    if code in METHODS:
-        raise ValueError(f"{code} is a method, not a code: name it by --method {code}")
-    compare = asked.compare
-    if compare is None:
-        compare = "adam" if method in ADAPTIVE and not further else ""
-    others = [*further, *catalogue.split(compare)]
-    if groups is not None and code is None and "gcada" not in (method, *others):
+    items = named(asked.names) or [method, *(["adam"] if method in ADAPTIVE else [])]
+    if groups is not None and "gcada" not in items and METHODS.keys() >= set(items):
         raise ValueError("--groups needs the method gcada, or a code to use in each group")
-    main = METHODS[method] if code is None else code
-    chosen = [(method, main)]
-    chosen += [(item, METHODS[item]) if item in METHODS else (method, item) for item in others]
-    single = len({how for how, _ in chosen}) == 1 and (code is not None or method == "nesterov")
+    hows = {item if item in METHODS else method for item in items}
+    single = len(hows) == 1 and ("nesterov" in hows or not METHODS.keys() >= set(items))
     runs: dict[str, _Run] = {}
-    for how, text in chosen:
+    for item in items:
+        how, text = (item, METHODS[item]) if item in METHODS else (method, item)
         name = text if single else how if text == METHODS[how] else f"{how} {text}"
         if how == "cada":
             if text != "repetition":
                 raise ValueError("cada asks single workers, without a code: use gcada")
             made: Code = Grouped.repetition(n, n, k)
-        elif how == "gcada" or (groups is not None and code is not None):
+        elif how == "gcada" or (groups is not None and item not in METHODS):
             fours = max((g for g in range(1, n) if n % g == 0 and n >= 4 * g), default=1)
             made = _grouped(text, n, k, s, groups or fours, seed)
         else:

@@ -67,7 +67,7 @@ def test_completion_is_offered():
     found = programs.run(programs.python("-m", "fastgc"), env=environment)
     assert set(found.stdout.split()) == {"rs-clustered"}, found.stderr
     for words, names in (
-        ("fastgc train --compare rs,unc", {"rs,uncoded"}),
+        ("fastgc train rs,unc", {"rs,uncoded"}),
         ("fastgc train --engine s", {"simulated"}),
         ("fastgc train --method ca", {"cada"}),
         ("fastgc sequential m-", {"m-sgc"}),

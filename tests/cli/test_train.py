@@ -51,7 +51,7 @@ def test_compare_writes_table_history_and_plot(tmp_path, drawn):
     """With the same delays and exact gradients, all methods reach the same model."""
     history = tmp_path / "runs.json"
     small = ("-n", "4", "-s", "1", "--rounds", "3", "--delays", "pareto:scale=0.001,shape=1.1")
-    compared = "--compare", "uncoded, ignore", "--plot", "runs.svg", "--json", history
+    compared = "rs, uncoded, ignore", "--plot", "runs.svg", "--json", history
     compared += "--target", "0.5"
     result = done("train", *small, *compared)
     runs = read(history)
@@ -74,7 +74,7 @@ def test_by_label(tmp_path):
     late = "4 of exponential:mean=0.001; 1 of exponential:mean=10"
     small = "-n", "5", "-s", "1", "--delays", late, "--engine", "simulated", "--rounds", "20"
     history = tmp_path / "runs.json"
-    asked = "--by-label", "--compare", "uncoded,ignore", "--json", history
+    asked = "rs,uncoded,ignore", "--by-label", "--json", history
     result = done("train", *asked, *small)
     assert "digits by label: " in result.stderr
     assert f"delays: {late}, seed 0" in result.stderr
@@ -85,7 +85,7 @@ def test_by_label(tmp_path):
 
 APPROXIMATE = (
     *("train", "-n", "6", "-s", "2", "--rounds", "8", "--engine", "simulated"),
-    *("fractional:load=2,wait=3", "--compare", "uncoded", "--model", "least-squares"),
+    *("fractional:load=2,wait=3", "uncoded", "--model", "least-squares"),
     *("--method", "sgd", "--delays", "exponential:mean=0.01"),
 )
 
@@ -158,7 +158,7 @@ def targets(tmp_path):
 def test_regression_is_told_in_rmse(targets, drawn):
     history, data = targets / "runs.json", targets / "floats.npz"
     result = done(
-        *("train", "--data", data, "lcc:load=2", "-n", "4", "--rounds", "20", "--compare", "rs"),
+        *("train", "--data", data, "lcc:load=2", "rs", "-n", "4", "--rounds", "20"),
         *("--json", history, "--plot", "runs.svg", *SIMULATED),
     )
     y = fastgc.data.load(data).y_test
@@ -217,8 +217,8 @@ def test_models_are_as_told(targets, prepared):
 def test_gcada_prints_what_was_spent_and_plots_it(tmp_path, drawn):
     history = tmp_path / "runs.json"
     result = done(
-        *("train", "--method", "gcada", "-n", "8", "--groups", "2", "--rounds", "12", "--batch"),
-        *("5", *SIMULATED, "--compare", "cada,adam,sgd", "--c", "1", "--max-age", "4"),
+        *("train", "gcada,cada,adam,sgd", "-n", "8", "--groups", "2", "--rounds", "12"),
+        *("--batch", "5", *SIMULATED, "--c", "1", "--max-age", "4"),
         *("--loss", "1.5", "--json", history, "--plot", "runs.svg"),
     )
     names = ["gcada", "cada", "adam", "sgd"]
@@ -249,14 +249,13 @@ def test_adaptive_methods_are_compared_with_adam_unless_told():
     names = [each["name"] for each in figures("train", "--method", "gcada", *small)]
     assert names == ["gcada", "adam"]
     names = [each["name"] for each in figures("train", "--method", "gcada", "rs", *small)]
-    assert names == ["gcada rs", "adam"]
-    result = done("train", "--method", "cada", "--compare", "", *small)
+    assert names == ["rs"]
+    result = done("train", "cada", *small)
     assert "to a training loss of" in result.stdout
     names = [each["name"] for each in figures("train", "--method", "adam", "rs", "bcc", *small)]
     assert names == ["rs", "bcc"]
-    names = [each["name"] for each in figures("train", "--method", "adam", "--compare", "bcc",
-                                              *small)]  # fmt: skip
-    assert names == ["adam", "adam bcc"]
+    names = [each["name"] for each in figures("train", "--method", "adam", "sgd,bcc", *small)]
+    assert names == ["sgd", "adam bcc"]
 
 
 @pytest.mark.parametrize("method", ["nesterov", "sgd", "adam", "cada", "gcada"])
@@ -286,7 +285,7 @@ def test_optimizers_are_as_told(method, lr, prepared):
 
 def test_simulated_without_delays():
     """Such a run takes no time, and nothing is divided by it."""
-    asked = "--method", "adam", "--compare", "sgd", "-n", "3", "--rounds", "3"
+    asked = "adam", "sgd", "-n", "3", "--rounds", "3"
     result = done("train", *asked, "--engine", "simulated", "--delays", "none")
     assert "to a training loss of" in result.stdout
 
@@ -391,7 +390,7 @@ def test_each_run_compared_has_a_folder(tmp_path):
     folder, history = tmp_path / "runs", tmp_path / "runs.json"
     np.save(tmp_path / "B.npy", fastgc.BinaryCode(4, stragglers=1).matrix())
     apart = f"linear:B={tmp_path / 'B.npy'}"
-    command = ("train", *RESUMED, "--compare", f"bcc:load=2,{apart}", "--checkpoint", folder)
+    command = ("train", *RESUMED, f"rs,bcc:load=2,{apart}", "--checkpoint", folder)
     for rounds in ("3", "5"):
         done(*command, "--rounds", rounds, "--json", history)
     names = ["rs", "bcc:load=2", apart]
@@ -495,14 +494,14 @@ def test_runs_are_replayed(tmp_path):
     done("train", *small, *late, "rs,bcc:load=2", "--replay", first, "--json", again)
     for one, other in zip(read(again), read(first), strict=True):
         assert [r["received"] for r in one["rounds"]] == [r["received"] for r in other["rounds"]]
-    line = refused("train", *small, "--replay", first, "--compare", "uncoded")
+    line = refused("train", *small, "--replay", first, "rs,uncoded")
     assert "has no run 'uncoded', but 'rs', 'bcc:load=2'" in line
     assert "nowhere.json" in refused("train", *small, "--replay", "nowhere.json")
 
 
 def test_training_can_be_tracked(tmp_path, drawn):
     track = tmp_path / "rounds.jsonl"
-    small = ("-n", "4", "-s", "1", "--rounds", "3", *SIMULATED, "--compare", "binary")
+    small = ("-n", "4", "-s", "1", "--rounds", "3", *SIMULATED, "rs,binary")
     asked = "--track", track, "--measure-every", "2", "--plot", "runs.svg"
     result = done("train", *small, *asked)
     assert "rounding" in result.stdout
@@ -530,7 +529,6 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["adam"], "adam is a method, not a code: name it by --method adam"),
         (["--method", "lion"], "--method must be .* or \"gcada\", not 'lion'"),
         (["--model", "resnet"], '--model must be "auto"'),
         (["--model", "softmax", "lcc"], "use --model least-squares"),
@@ -539,14 +537,14 @@ NINE = ",".join(f"rs:stragglers={s}" for s in range(9))
         (["--data", "floats.npz", "--model", "softmax"], "targets, and softmax is for classes"),
         (["--cost", "0.1", "--engine", "local"], "--cost is for --engine simulated: .* 'local'"),
         (["--partial", "best,worst"], "--partial must be .*, not 'worst'"),
-        (["--partial", "best", "--compare", "gcada"], "gcada keeps gradients for later rounds"),
+        (["--partial", "best", "rs,gcada"], "gcada keeps gradients for later rounds"),
         (["--timeline", "runs.png", "--plot", "./runs.png"], "must name different files"),
         (["--timeline", "runs.png", NINE], "at most 8 runs in one picture, not 9"),
         (["--measure-every", "2"], "--measure-every needs --track"),
         (["--on-error", "raise"], "--on-error needs --max-error"),
         (["--max-error", "1", "--on-error", "panic"], '--on-error must be "warn", "raise" or'),
         (["--c", "1"], "--c is for the methods cada and gcada"),
-        (["--max-age", "5", "--compare", "adam"], "--max-age is for the methods cada and gcada"),
+        (["--max-age", "5", "adam"], "--max-age is for the methods cada and gcada"),
         (["--method", "cada", "rs"], "cada asks single workers, without a code"),
         (["--groups", "2"], "--groups needs the method gcada, or a code to use in each group"),
         (["--method", "gcada", "--max-error", "1"], "precision of gcada cannot be tracked"),
