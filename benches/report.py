@@ -75,7 +75,7 @@ SECTIONS = {
     "Near-exact decoding vectors": Section("python benches/near_exact.py", VECTORS),
     "Every verb of codes with many workers": Section("python benches/scale.py", VECTORS),
     "Precision": Section(
-        "fastgc stability rs:root=1,rs@spread,rs,rs-clustered,binary -n 256/32 --equal load "
+        "fastgc stability rs:root=1,rs@spread,rs,rs-clustered,binary -n 256/31 "
         "--patterns random,neighbouring --markdown",
         PRECISION,
     ),

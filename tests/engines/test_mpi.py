@@ -270,7 +270,7 @@ def test_command(tmp_path):
     job = Job(
         5,
         *("-m", "fastgc", "train", "--engine", "mpi", "-s", "1", "--rounds", "3"),
-        *("--compare", "uc-mmc:load=2", "--json", str(file)),
+        *("rs", "uc-mmc:load=2", "--json", str(file)),
     ).end()
     assert job.process.returncode == 0, job.err
     assert job.out.count("3 rounds each") == 1
