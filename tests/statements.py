@@ -565,7 +565,9 @@ class Played:
         form, scheme = self.rnd.form, self.code.scheme
         own = fastgc.coding.verify.unit_roundoff(form.message_dtype)
         sums = fastgc.coding.verify.unit_roundoff(form.sum_dtype) * (math.sqrt(scheme.load) + 2)
-        honest = [(self._norm(m), math.sqrt(e) / self.size) for m, e in self.honest]
+        # Squares that a thread flushed to zero are in no energy.
+        lost_squares = np.finfo(float).tiny * self.p * scheme.load
+        honest = [(self._norm(m), math.sqrt(e + lost_squares) / self.size) for m, e in self.honest]
         largest = [max(each) for each in zip(*honest, strict=True)]
         lost = fastgc.coding.verify.least_number(form.message_dtype) / self.size
         least = own * 1e-6 * largest[0] + lost * math.sqrt(self.p * scheme.load)
@@ -574,6 +576,7 @@ class Played:
             message, energy = self.sent[n]
             size = min(self._norm(message), largest[0])
             assumed = size / math.sqrt(fastgc.coding.verify.default_limit(form))
-            inside = assumed if math.isnan(energy) else math.sqrt(energy) / self.size
+            told = math.sqrt(energy + lost_squares) / self.size
+            inside = assumed if math.isnan(energy) else told
             found.append(own * size + sums * inside + least)
         return np.array(found)
