@@ -314,7 +314,8 @@ class Inspector:
     ``sum_j |B_ij|^2 ||g_j||^2``; if partial gradients cancel, this is more than the norm suggests.
 
     `liars` is the number of workers that may be corrupt, e, beside those found so far. `projection`
-    is the one by which the round's messages are projected as they come.
+    is the one by which the round's messages are projected as they come. `unsure` tells which of the
+    messages last inspected have infinite energies that are believed: these are in no check.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
@@ -413,7 +414,12 @@ class Inspector:
         """Apply the checks to messages; `survivors` are their numbers."""
         scheme, senders = self._scheme, self._senders[survivors]
         values, sizes, inside, self._zero = sketch
-        parity = scheme.parity(survivors, self._most)
+        self.unsure = (inside == math.inf) & (not scheme.data.coded)
+        sure = np.flatnonzero(~self.unsure)
+        parity = scheme.parity(survivors[sure], self._most)
+        if sure.size < survivors.size:  # whose errors may be of any size would spoil checks
+            rest = Parity.none(), np.flatnonzero(self.unsure)
+            parity = Parity.beside([(parity, sure), rest])
         found = self._compared = Compared.empty(survivors, senders, parity, values)
         self._basis: tuple[Array, Array] | None = None
         unchecked.check_messages(
@@ -525,7 +531,7 @@ class Inspector:
         rule = self._scheme.rule
         if not isinstance(rule, Blocks) or self._scheme.messages.count != self._scheme.n:
             return np.zeros_like(survivors)
-        came = np.bincount(rule.block[survivors], minlength=rule.need.size)
+        came = np.bincount(rule.block[survivors[~self.unsure]], minlength=rule.need.size)
         spare: Ints = (came - rule.need)[rule.block[survivors]]
         return spare
 

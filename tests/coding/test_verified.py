@@ -451,6 +451,21 @@ def test_energies_without_end_hide_no_others(size, energy):
     np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=0, atol=1e-3 * size)
 
 
+@pytest.mark.parametrize("liar", [None, 0, 1, 3, 4, 5, 6, 7])
+def test_honest_energies_beyond_float64(liar):
+    """The messages without the one whose energy is too large suffice, and name the liar."""
+    rows, rng = ReedSolomon(8, stragglers=3).matrix(), np.random.default_rng(0)
+    code = LinearCode(rows * np.where(np.arange(8) == 2, 100, 1)[:, None])
+    rnd, g = code.round(10, verify=1), rng.standard_normal((8, 10))
+    for worker in range(8):
+        message, energy = streamed(code, worker, 1e152 * g)
+        assert np.isinf(energy) == (worker == 2)
+        rnd.receive(worker, message * (1 + 1e-3 * (worker == liar)), energy=energy)
+    assert rnd.corrupt == ([] if liar is None else [liar])
+    assert rnd.verified
+    np.testing.assert_allclose(rnd.gradient() / 1e152, g.sum(axis=0), rtol=1e-9)
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
 def test_floating_point_errors_that_raise(size):
     """A round verifies whatever the program does about overflow and underflow."""
