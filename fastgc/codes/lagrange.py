@@ -96,6 +96,10 @@ class LagrangeCode(Code):
 
     Notes
     -----
+    Rounds decode by interpolation, from 2 K - 1 messages. Fewer may determine the gradient, as it
+    is real: with roots of unity, 3 instead of 5 at K = 3, and 5 instead of 7 at K = 4. `residual`
+    says so, but rounds wait.
+
     This is what waiting gains for n = 100 workers with 10 messages each, whose speed varies from
     round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
     199 messages decode with a typical relative error of 2e-3, and of 1e+12 at worst. The default

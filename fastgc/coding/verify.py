@@ -145,7 +145,8 @@ DUST = 16 * DOUBLE
 COARSEST = 200.0
 
 # Messages are not compared more finely than this part of the rounding of a message as large as
-# those that e + 1 workers sent: else checks that differ by so little depend on each other.
+# those that e + 1 workers sent: a check that is the difference of two others, so much coarser, is
+# known up to DEPENDENT.
 LEAST = DOUBLE / DEPENDENT
 
 # Singular values of orthonormal checks below this say that checks see next to nothing.
