@@ -105,6 +105,32 @@ def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return sum(2 + max(map(len, column)) for column in cells)
 
 
+def folded(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield a table's columns in parts that fit the terminal, each with the first column.
+
+    So numbers are whole in terminals of any width. Names longer than half of it fold.
+    """
+    room = Console().width
+    broken = [heading.replace(" ", "\n") for heading in head]
+    names = [[row[0][: room // 2], *row[1:]] for row in rows]
+    begin = 1
+    while begin == 1 or begin < len(head):
+        end = begin + 1
+        while end < len(head) and _width(*_part(broken, names, begin, end + 1)) <= room:
+            end += 1
+        yield _part(head, rows, begin, end)
+        begin = end
+
+
+def _part(
+    head: Sequence[str], rows: Sequence[Sequence[str]], begin: int, end: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return the first column of a table, and those from `begin` to `end`."""
+    return [head[0], *head[begin:end]], [[row[0], *row[begin:end]] for row in rows]
+
+
 def rich_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Return rows of text as a table for the terminal; the first column is left-aligned.
 

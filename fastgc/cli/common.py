@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import typer
@@ -29,6 +31,8 @@ _ORDER = (
     *("stability", "info"),
 )
 
+EXPLAINED = 4  # panels that a short help explains
+
 F = TypeVar("F", bound=Callable[..., None])
 
 
@@ -43,7 +47,6 @@ app = typer.Typer(
     help="Gradient coding: the exact gradient from whichever workers answered first.",
     epilog="Run fastgc --install-completion once to let the Tab key complete commands, options and "
     "names of codes.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
@@ -55,8 +58,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _begin(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -64,6 +68,10 @@ def _begin(
         ),
     ] = False,
 ) -> None:
+    if context.invoked_subcommand is None:
+        context.get_help()  # prints it
+        raise typer.Exit
+
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         echo(f"fastgc: warning: {message}", err=True)
 
@@ -187,8 +195,47 @@ def _parameters(group: type[Options], panel: str | None = None) -> Iterator[Para
             yield Parameter(name, Parameter.KEYWORD_ONLY, default=told, annotation=hints[name])
 
 
+def help_all() -> Any:
+    """Declare ``--help-all``; the command's ``--help`` then explains the first panels alone."""
+
+    def show(context: typer.Context, wanted: bool) -> None:
+        if wanted:
+            context.meta["help_all"] = True
+            context.get_help()  # prints it
+            raise typer.Exit
+
+    told = "Show this message with all options explained, and exit."
+    return option(False, told, "--help-all", callback=show, is_eager=True)
+
+
 class _Command(TyperCommand):
     """A command that accepts ``--json`` and ``--csv`` without a file, and no option twice."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help; a short one if the command has ``--help-all``."""
+        panels: dict[str, list[Any]] = {}
+        for each in self.params:
+            panel = getattr(each, "rich_help_panel", None)
+            if panel and each.name != "help_all":
+                panels.setdefault(panel, []).append(each)
+        if "help_all" in ctx.meta or all(each.name != "help_all" for each in self.params):
+            super().format_help(ctx, formatter)
+            return
+        lines = [ctx.get_usage(), "", str(self.help), ""]
+        for at, (panel, options) in enumerate(panels.items()):
+            if at < EXPLAINED:
+                lines.append(f"{panel}:")
+            names = [", ".join(reversed(each.opts)) for each in options]
+            for name, each in zip(names, options, strict=True):
+                if at < EXPLAINED:
+                    said = re.split(r"(?<=\.) ", each.help)[0]
+                    if len(said) > 2 * 59:  # lines
+                        said = f"{said.partition('; ')[0]}; …"
+                    lines += wrap(f"  {name:<17} {said}", 79, subsequent_indent=" " * 20)
+            if at >= EXPLAINED:
+                lines += wrap(f"{panel}: {', '.join(names)}", 79, subsequent_indent="  ")
+        lines += [f"{ctx.command_path} --help-all explains all of them.", str(self.epilog).strip()]
+        echo("\n".join(lines))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; ``--json`` or ``--csv`` without a file prints."""

@@ -207,7 +207,7 @@ class Output(Options):
         below stands what those of the `marks` mean that it has. In Markdown, `several` tables have
         empty lines between.
         """
-        from .._base.progress import latex_table, markdown_table, rich_table
+        from .._base.progress import folded, latex_table, markdown_table, rich_table
 
         def named(rows: Iterable[Sequence[str]]) -> list[list[str]]:
             return [[describe(row[0]), *row[1:]] for row in rows]
@@ -224,7 +224,8 @@ class Output(Options):
         else:
             console = Console()
             with console.capture() as text:  # to print, Console ends the program if a pipe closes
-                console.print(rich_table(title, heads, rows))
+                for at, part in enumerate(folded(heads, rows)):
+                    console.print(rich_table("" if at else title, *part))
             echo(text.get(), nl=False)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:

@@ -20,7 +20,7 @@ from .._base.arrays import check_word
 from ..codes import Code, Grouped, Uncoded, catalogue
 from ..coding.verify import MOST_LIARS
 from . import options
-from .common import TRAINING, Options, command, echo, is_given, option, status_of
+from .common import TRAINING, Options, command, echo, help_all, is_given, option, status_of
 from .options import Recorded, Size, Source, completes, named, size_of, source_of
 from .output import Output, Picture
 
@@ -59,6 +59,7 @@ def _engines() -> Iterable[str]:
 class Codes(Options, panel=CODE):
     """The codes to train with."""
 
+    help_all: bool = help_all()
     names: list[str] | None = options.codes(
         "The code, such as rs or bcc:load=5 or rs:clusters=auto,root=1; further ones, and methods, "
         "are compared with it, on the same delays. "

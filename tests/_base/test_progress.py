@@ -12,7 +12,7 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from fastgc._base import progress
-from fastgc._base.progress import logged_above, rich_table, share_bar, task_bar
+from fastgc._base.progress import folded, logged_above, rich_table, share_bar, task_bar
 
 NAMES = ["own:Ring:load=3", "own:Code:kind=[bold]", "[/]"]
 
@@ -123,6 +123,25 @@ def test_rich_table_folds_long_names(monkeypatch):
     assert [each.min_width for each in rich_table("", ["code", "time"], []).columns] == [None, 0]
     with pytest.raises(ValueError, match="zip"):  # a row lacks a number
         rich_table("", ["code", "time"], [["rs"]])
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 200])
+def test_folded_tables_have_all_numbers_whole(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    head = ["code", *("load", "mean time ms", "99%", "workers", "sent", "amplif.", "error")]
+    rows = [[name, *(f"{at}.{'1' * at}" for at in range(1, 8))] for name in ("rs", "binary-code")]
+    parts = list(folded(head, rows))
+    assert [heading for part, _ in parts for heading in part[1:]] == head[1:]
+    for at, row in enumerate(rows):
+        assert [cell for _, body in parts for cell in body[at][1:]] == row[1:]
+        assert all(body[at][0] == row[0] for _, body in parts)
+    assert (len(parts) == 1) == (width >= 80)
+    for part in parts:
+        console = Console()
+        with console.capture() as text:
+            console.print(rich_table("", *part))
+        assert all(len(line.rstrip()) <= width for line in text.get().splitlines())
+        assert all(cell in text.get() for row in part[1] for cell in row[1:])
 
 
 def test_latex_table():

@@ -34,10 +34,27 @@ def test_version_and_help():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_helps_are_whole_at_80_columns(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = done(command, "--help").stdout
+    shown = done(command, "--help-all" if command == "train" else "--help").stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
     assert "Example: fastgc" in shown
+
+
+def test_a_long_help_fits_a_screen():
+    """It names all options, and explains those of the first panels."""
+    shown = done("train", "--help").stdout
+    assert len(shown.splitlines()) <= 50
+    assert max(map(len, shown.splitlines()[:-2])) <= 80
+    options = [each.opts[0] for each in COMMANDS["train"].params if each.opts[0].startswith("-")]
+    assert len(options) > 40
+    for option in options:
+        assert re.search(rf"(?<!\S){option}(?![\w-])", shown), option
+    assert "\n  --rounds          Gradient steps.\n" in shown
+    assert shown.count("\n") < 0.3 * done("train", "--help-all").stdout.count("\n")
+
+
+def test_the_command_alone_prints_its_help():
+    assert done().stdout.rstrip() == done("--help").stdout.rstrip()
 
 
 @pytest.mark.few(5)
