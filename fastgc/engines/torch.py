@@ -268,9 +268,9 @@ class _Ranks(Answering):
     def listen(self, seconds: float) -> list[Event]:
         self._begin()
         events: list[Event] = []
-        for key, ready in self._selector.select(
-            min(seconds, _LOOK if self._job.strangers else seconds)
-        ):
+        if self._job.strangers:  # who have not said who they are
+            seconds = min(seconds, _LOOK)
+        for key, ready in self._selector.select(seconds):
             if (worker := key.data) is None:
                 continue
             if ready & selectors.EVENT_WRITE:
@@ -309,9 +309,11 @@ class _Ranks(Answering):
         if running:
             names = ", ".join(str(worker + 1) for worker in sorted(running))
             sys.stderr.write(f"fastgc: ranks {names} hang, and are killed\n")
-        for worker in list(self._links):
-            self._hang_up(worker)
         self._selector.close()
+        for worker, link in self._links.items():
+            if worker in running:
+                link.kill()
+            link.close()
         self._job.open = False
 
 

@@ -8,29 +8,28 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import mmap
 import multiprocessing
 import os
 import pickle
 import random
 import signal
 import traceback
-import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
-from multiprocessing import reduction
-from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, Self, cast
+from multiprocessing import util
+from typing import Any, NamedTuple, Self
 
 import cloudpickle
 import numpy as np
 import torch
+import torch.multiprocessing  # processes send tensors in shared memory
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset
 
 from .._base.arrays import Ints, at_least
-from ..engines.memory import Memory
 from ..engines.processes import end_with
 
 
@@ -181,64 +180,70 @@ class _Order(NamedTuple):
 
 
 class Loader:
-    """Fetch samples ahead, in processes that are forked from this one.
+    """Fetch samples ahead, in `count` processes that are forked from this one, and end with it.
 
     A batch is the same as if this process had fetched it, and leaves the same states of random
-    generators. The `count` processes end with this one, however it ends. A process that ends
-    earlier is replaced.
+    generators. If a process ends earlier, all are replaced.
     """
 
     def __init__(self, feed: Feed, seed: int, count: int) -> None:
-        self._feed, self._seed = feed, seed
-        # Processes skip samples of steps before this one.
-        self._oldest = np.frombuffer(mmap.mmap(-1, 8), np.int64)
+        self._feed, self._seed, self._count = feed, seed, count
         self._life = os.pipe()
-        self._processes: dict[Connection, Any] = {}
-        self._asked: dict[Connection, list[_Order]] = {}  # in the order of answers to come
-        self._ready: dict[_Order, Any] = {}
-        self._ended: Counter[_Order] = Counter()  # processes that ended at an order
-        weakref.finalize(self, _end, self._life, self._processes)
-        for _ in range(count):
-            self._start()
+        self._asked: dict[_Order, Future[Any]] = {}
+        self._ended: Counter[_Order] = Counter()  # processes that ended before an order was done
+        # Before multiprocessing waits for the processes, at the end of this one.
+        util.Finalize(self, _end, self._life, exitpriority=100)
+        self._start()
 
     def _start(self) -> None:
-        line, theirs = multiprocessing.Pipe()
-        work = self._feed, self._seed, self._oldest, self._life, theirs, line
-        context = multiprocessing.get_context("fork")
-        self._processes[line] = process = context.Process(target=_serve, args=work, daemon=True)
-        process.start()
-        theirs.close()
-        self._asked[line] = []
+        """Start processes, now: once this process has used a device, forks could not."""
+        begin = self._life, self._feed, self._seed
+        fork = multiprocessing.get_context("fork")
+        self._pool = ProcessPoolExecutor(self._count, fork, _begin, begin)
+        self._pool.submit(os.getpid)
+        for order in self._asked:
+            self._asked[order] = self._pool.submit(_fetched, order)
 
     def begin(self, step: int) -> None:
         """Forget the samples of earlier steps."""
-        self._oldest[0] = step
-        self._ready = {order: found for order, found in self._ready.items() if order.step >= step}
+        for order in [order for order in self._asked if order.step < step]:
+            self._asked.pop(order).cancel()
 
     def ask(self, step: int, partition: int, indices: Ints) -> _Order:
         """Ask a process for samples that will be taken, unless one was asked; return the order."""
         order = _Order(step, partition, indices.tobytes())
-        if order not in self._ready and not any(order in asked for asked in self._asked.values()):
-            self._hand(order)
+        if order not in self._asked:
+            self._asked[order] = Future()
+            try:
+                self._asked[order] = self._pool.submit(_fetched, order)
+            except BrokenProcessPool:
+                self._start()
         return order
-
-    def _hand(self, order: _Order) -> None:
-        line = min(self._asked, key=lambda line: len(self._asked[line]))
-        self._asked[line].append(order)
-        with contextlib.suppress(OSError):  # it has ended: `_hear` will find out
-            line.send(order)
 
     def take(self, step: int, partition: int, indices: Ints) -> Any:
         """Wait for a batch of samples, set the generators to their states after it, return it.
 
-        It waits as long as the process lives: a dataset may take long, and whoever waits for this
+        It waits as long as the processes live: a dataset may take long, and whoever waits for this
         worker takes it for a straggler meanwhile.
         If the dataset raised, raise RuntimeError with its traceback.
         """
         order = self.ask(step, partition, indices)
-        while order not in self._ready:
-            self._hear()
-        batch, drawn, error = self._ready.pop(order)
+        while True:
+            try:
+                batch, drawn, error = self._asked[order].result()
+                break
+            except BrokenProcessPool:
+                self._ended[order] += 1
+                if self._ended[order] == _OFTEN:
+                    raise RuntimeError(
+                        f"{_OFTEN} processes that were to fetch samples {order.samples} have "
+                        "ended, by a signal or by exiting"
+                    ) from None
+                self._start()
+            except Exception as failed:  # the batch cannot be sent
+                error = f"{type(failed).__name__}: {failed}"
+                break
+        del self._asked[order]
         if error:
             raise RuntimeError(f"in a process that fetches samples:\n{error}")
         seed_all(self._seed, step, partition)
@@ -246,77 +251,36 @@ class Loader:
             drawn.restore()
         return batch
 
-    def _hear(self) -> None:
-        """Wait for answers and keep them; replace processes that have ended."""
-        for each in wait(list(self._asked)):
-            line = cast(Connection, each)
-            try:
-                size, file = line.recv(), reduction.recv_handle(line)
-            except (EOFError, OSError, RuntimeError):
-                self._replace(line)
-                continue
-            order, found = self._asked[line].pop(0), Memory(size, file, "copy").load()
-            os.close(file)  # the mapping has its own
-            if found is not None and order.step >= self._oldest[0]:
-                self._ready[order] = found
 
-    def _replace(self, line: Connection) -> None:
-        process, asked = self._processes.pop(line), self._asked.pop(line)
-        _end((), {line: process})
-        self._ended.update(asked[:1])
-        if asked and self._ended[asked[0]] == _OFTEN:
-            code = process.exitcode or 0
-            raise RuntimeError(
-                f"{_OFTEN} processes that were to fetch samples {asked[0].samples} have ended, the "
-                f"last of them {f'by signal {-code}' if code < 0 else f'with exit status {code}'}"
-            )
-        self._start()
-        for order in asked:
-            self._hand(order)
-
-
-def _end(files: Sequence[int], processes: dict[Connection, Any]) -> None:
+def _end(*files: int) -> None:
     for file in files:
         os.close(file)
-    for line, process in processes.items():
-        line.close()
-        process.kill()
-        process.join()
 
 
-def _serve(
-    feed: Feed,
-    seed: int,
-    oldest: Ints,
-    life: tuple[int, int],
-    line: Connection,
-    other: Connection,
-) -> None:
-    """Run a process that fetches samples."""
-    other.close()
+_feed: Feed  # in a process that fetches samples
+_seed: int
+
+
+def _begin(life: tuple[int, int], feed: Feed, seed: int) -> None:
+    """Begin as a process that fetches samples."""
+    global _feed, _seed
     os.close(life[1])
     end_with(life[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the worker
     torch.set_num_threads(1)
-    with contextlib.suppress(EOFError):
-        while True:
-            order = line.recv()
-            late = order.step < oldest[0]
-            with Memory.of(None) if late else _fetched(feed, seed, order) as memory:
-                line.send(memory.nbytes)
-                reduction.send_handle(line, memory.fd, os.getppid())
+    _feed, _seed = feed, seed
 
 
-def _fetched(feed: Feed, seed: int, order: _Order) -> Memory:
+def _fetched(order: _Order) -> tuple[Any, Drawn | None, str]:
     """Return a batch, the generators' states after it if it used them, and a traceback."""
     try:
-        seed_all(seed, order.step, order.partition)
+        seed_all(_seed, order.step, order.partition)
         before = Drawn.now()
-        batch = feed(order.samples)
+        batch = _feed(order.samples)
         after = Drawn.now()
-        return Memory.of((batch, after if after != before else None, ""), Pickler)
-    except Exception:
-        return Memory.of((None, None, traceback.format_exc()))
+        return batch, (after if after != before else None), ""
+    except Exception:  # as a text: some exceptions cannot be sent
+        return None, None, traceback.format_exc()
 
 
 @cache

@@ -100,7 +100,7 @@ WAITS = {
         engines/processes: _end_at_end_of
         engines/torch: _Wire._receive _Wire.tell _serve _watch
         guard: _Guard._live
-        torch/batches: Loader._hear _serve
+        torch/batches: Loader.take
         torch/member: Member.there _close_groups
         torch/reactive: ReactiveDataParallel._rehearse
     """,
@@ -110,14 +110,13 @@ WAITS = {
         engines/torch: _Job.meet _Link.come _peeked
         engines/processes: _Server.runs _drop end_with
         guard: _Guard._stop
-        torch/batches: _end
         torch/coordinator: Server._accept Server._read
         training/checkpoint: Checkpoint.__init__
     """,
 }
 CALLS = """
     Improbe Recv Split_type Wait accept acquire allgather connect_to_new_process
-    create_connection flock join poll recv recv_handle recv_into select sendall sleep wait
+    create_connection flock join poll recv recv_into result select sendall sleep wait
     waitpid
 """
 
