@@ -89,7 +89,7 @@ REASONS = {
     "as Round, and tests/coding/test_reactive.py": "ReactiveRound ReactiveRound.receive",
     "as Round.receive, and tests/coding/test_verified.py": "VerifiedRound.receive",
     "for the whole process: tests/codes, tests/_base, tests/kernels/test_pool.py": (
-        "codes.register kernels.threads.set_spin kernels.threads.set_num_threads"
+        "codes.register kernels.threads.set_num_threads"
     ),
     "takes a function": "delays.register StabilityTracker.enough kernels.threads.attach",
     "of histories, which fastgc.train makes: tests/training": (

@@ -1,4 +1,4 @@
-"""The number of threads that the C kernels use, and how long threads stay awake.
+"""The number of threads that the C kernels use.
 
 The threads are C's own (csrc/pool.c). Kernels of other backends use one thread.
 """
@@ -12,25 +12,20 @@ from pathlib import Path
 
 from .._base.arrays import at_least
 
-__all__ = ["attach", "get_num_threads", "get_spin", "set_num_threads", "set_spin"]
+__all__ = ["attach", "get_num_threads", "set_num_threads"]
 
 MOST = 256  # more do not help: threads share the channels of one memory
 MOST_BY_DEFAULT = 16
-SPIN = 50  # microseconds
 _OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
-_threads = 0  # 0, and NaN below: not known yet
-_spin = math.nan
-_tell: Callable[[int, int], None] | None = None
+_threads = 0  # not known yet
+_tell: Callable[[int], None] | None = None
 
 
-def attach(tell: Callable[[int, int], None]) -> None:
-    """Call ``tell(threads, spin)``, `spin` in nanoseconds, now and at each change.
-
-    A number that does not change is given as 0 threads, or as a spin of -1.
-    """
+def attach(tell: Callable[[int], None]) -> None:
+    """Call ``tell(threads)`` now, and at each change."""
     global _tell
-    tell(get_num_threads(), round(1000 * get_spin()))
+    tell(get_num_threads())
     _tell = tell
 
 
@@ -43,7 +38,10 @@ def get_num_threads() -> int:
     global _threads
     if not _threads:
         asked = os.environ.get("FASTGC_NUM_THREADS")
-        _threads = _checked(_parse("FASTGC_NUM_THREADS", asked)) if asked else _available()
+        try:
+            _threads = _checked(int(asked)) if asked else _available()
+        except ValueError:
+            raise ValueError(f"FASTGC_NUM_THREADS must be 1 to {MOST}, not {asked!r}") from None
     return _threads
 
 
@@ -55,36 +53,7 @@ def set_num_threads(threads: int) -> None:
     global _threads
     _threads = _checked(threads)
     if _tell is not None:
-        _tell(_threads, -1)
-
-
-def get_spin() -> float:
-    """Microseconds for which threads stay awake after a call: ``FASTGC_SPIN_US``, or 50."""
-    global _spin
-    if math.isnan(_spin):
-        asked = os.environ.get("FASTGC_SPIN_US")
-        _spin = float(_checked_spin(_parse("FASTGC_SPIN_US", asked))) if asked else SPIN
-    return _spin
-
-
-def set_spin(microseconds: float) -> None:
-    """Let threads stay awake for so long after a call, waiting for the next one.
-
-    Awake threads keep their processors busy, and begin the next call within a microsecond. A
-    sleeping thread takes up to 50 microseconds. With 0, threads go to sleep at once, and only calls
-    that take 60 microseconds or more wake them.
-    """
-    global _spin
-    _spin = float(_checked_spin(microseconds))
-    if _tell is not None:
-        _tell(0, round(1000 * _spin))
-
-
-def _parse(name: str, asked: str) -> int:
-    try:
-        return int(asked)
-    except ValueError:
-        raise ValueError(f"{name} must be an integer, not {asked!r}") from None
+        _tell(_threads)
 
 
 def _checked(threads: int) -> int:
@@ -92,14 +61,6 @@ def _checked(threads: int) -> int:
     if threads > MOST:
         raise ValueError(f"the number of threads must be at most {MOST}, not {threads}")
     return threads
-
-
-def _checked_spin(microseconds: float) -> float:
-    if not 0 <= microseconds <= 1e6:
-        raise ValueError(
-            f"threads can stay awake for 0 to 1000000 microseconds, not {microseconds}"
-        )
-    return microseconds
 
 
 def _available() -> int:

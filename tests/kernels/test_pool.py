@@ -92,8 +92,7 @@ def field(task, name):
 @pytest.mark.parametrize("spin", [0, 50, 2000])
 def test_idle_threads_sleep(split_over, spin):
     split_over(3)
-    before = threads.get_spin()
-    threads.set_spin(spin)
+    compiled.set_spin(1000 * spin)
     try:
         for _ in range(3):
             assert square_sum() == ONES.size
@@ -101,7 +100,7 @@ def test_idle_threads_sleep(split_over, spin):
             wait_until(lambda: {field(task, "State") for task in helpers()} == {"S"})
             assert square_sum() == ONES.size  # wakes the threads
     finally:
-        threads.set_spin(before)
+        compiled.set_spin()
 
 
 @linux
@@ -177,6 +176,7 @@ import sys, threading
 import numpy as np
 from fastgc.kernels import c, unchecked
 c.set_least(0)
+c.set_spin({})
 x, begun = np.ones(50_000), threading.Barrier(4)
 def call():
     unchecked.square_sum(x)
@@ -191,40 +191,31 @@ sys.exit(0)
 """
 
 
-@pytest.mark.parametrize("spin", ["0", "100000"])
+@pytest.mark.parametrize("spin", [0, 10**8])
 def test_a_process_ends_while_threads_work_or_spin(spin):
     for _ in range(much(10, 2)):
-        assert fresh(EXITS, FASTGC_NUM_THREADS="3", FASTGC_SPIN_US=spin) == 50_000
+        assert fresh(EXITS.format(spin), FASTGC_NUM_THREADS="3") == 50_000
 
 
-def test_threads_and_spin_by_the_environment(monkeypatch):
-    """C is told of both settings, except refused ones."""
+def test_threads_by_the_environment(monkeypatch):
+    """C is told of the number, except of refused ones."""
     told = []
-    for name in ("_threads", "_spin", "_tell"):
-        monkeypatch.setattr(threads, name, {"_threads": 0, "_spin": float("nan")}.get(name))
+    monkeypatch.setattr(threads, "_threads", 0)
+    monkeypatch.setattr(threads, "_tell", None)
     monkeypatch.setenv("FASTGC_NUM_THREADS", "3")
-    monkeypatch.setenv("FASTGC_SPIN_US", "20")
-    threads.attach(lambda *numbers: told.append(numbers))
-    assert (threads.get_num_threads(), threads.get_spin()) == (3, 20.0)
+    threads.attach(told.append)
+    assert threads.get_num_threads() == 3
     threads.set_num_threads(5)
-    threads.set_spin(0)
-    assert (threads.get_num_threads(), threads.get_spin()) == (5, 0.0)
-    assert told == [(3, 20_000), (5, -1), (0, 0)]
+    assert threads.get_num_threads() == 5
     for wrong, words in [(0, "at least 1"), (257, "at most 256")]:
         with pytest.raises(ValueError, match=words):
             threads.set_num_threads(wrong)
-    for wrong in (-1, 1e7, float("nan")):
-        with pytest.raises(ValueError, match="0 to 1000000 microseconds"):
-            threads.set_spin(wrong)
-    assert len(told) == 3
-    for name, kept, asked in [
-        ("FASTGC_NUM_THREADS", "_threads", threads.get_num_threads),
-        ("FASTGC_SPIN_US", "_spin", threads.get_spin),
-    ]:
-        monkeypatch.setattr(threads, kept, 0 if kept == "_threads" else float("nan"))
-        monkeypatch.setenv(name, "many")
-        with pytest.raises(ValueError, match=f"{name} must be an integer, not 'many'"):
-            asked()
+    assert told == [3, 5]
+    for wrong in ("many", "0", "257"):
+        monkeypatch.setattr(threads, "_threads", 0)
+        monkeypatch.setenv("FASTGC_NUM_THREADS", wrong)
+        with pytest.raises(ValueError, match=f"FASTGC_NUM_THREADS must be 1 to 256, not '{wrong}'"):
+            threads.get_num_threads()
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,7 @@ from .. import threads as _threads
 from .._cffi import ffi as _ffi
 from .._cffi import lib as _lib
 
-
-def _tell(count: int, spin: int) -> None:
-    _lib.fgc_pool_set(count, spin, -1)
-
-
-_threads.attach(_tell)
+_threads.attach(lambda count: _lib.fgc_pool_set(count, -1, -1))
 
 
 def counts() -> tuple[int, int]:
@@ -27,6 +22,11 @@ def counts() -> tuple[int, int]:
 def set_least(nanoseconds: int = _lib.FGC_LEAST) -> None:
     """Split calls that are estimated to take so long, by default as at first. For tests."""
     _lib.fgc_pool_set(0, -1, nanoseconds)
+
+
+def set_spin(nanoseconds: int = _lib.FGC_SPIN) -> None:
+    """Let threads stay awake for so long after a call, by default as at first. For tests."""
+    _lib.fgc_pool_set(0, nanoseconds, -1)
 
 
 def simd() -> str:
