@@ -13,6 +13,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Sent:
             self.energies.append(encoder.energy)
         self.orders = [rng.permutation(messages.count).tolist() for _ in range(20)]
         self.out = np.empty(p)
+        self.encoder, self.held = code.encoder(0, p), code.partitions(0, 0).tolist()
 
     def play(self, rnd: Any, order: list[int], energies: bool = True) -> None:
         """Receive messages in this order, and decode."""
@@ -77,9 +79,10 @@ class Sent:
         raise AssertionError("the round never ends")
 
     def stream(self) -> None:
-        """Add up the message of worker 0."""
-        encoder = self.code.encoder(0, self.p)
-        for j in self.code.partitions(0, 0).tolist():
+        """Add up the message of worker 0, as a worker does in each round."""
+        encoder = self.encoder
+        encoder.reset()
+        for j in self.held:
             encoder.add(j, self.partials[j])
         encoder.message()
         assert encoder.energy >= 0
@@ -88,7 +91,7 @@ class Sent:
 def compared(sent: Sent) -> Iterator[tuple[str, list[tuple[Call, Call]]]]:
     """Yield for each feature calls with it and without it, once for each turn."""
     code, p = sent.code, sent.p
-    plain, verified = code.round(p), code.round(p, verify=1)
+    plain, trusted, verified = code.round(p), code.round(p), code.round(p, verify=1)
     tracked = code.round(p, tracker=fastgc.stability.StabilityTracker())
     few = [sent.needed(plain, order) for order in sent.orders]
     many = [sent.needed(verified, order) for order in sent.orders]
@@ -105,7 +108,7 @@ def compared(sent: Sent) -> Iterator[tuple[str, list[tuple[Call, Call]]]]:
         return [(round_of(rnd, order, then), round_of(plain, order)) for order in orders]
 
     yield "verify=1", pairs(verified, many)
-    yield "rnd.trust()", pairs(plain, few, "trust")
+    yield "rnd.trust()", pairs(trusted, few, "trust")
     yield "rnd.residual()", pairs(plain, few, "residual")
     yield "tracker=", pairs(tracked, few)
     without = [round_of(plain, order, energies=False) for order in few]
@@ -116,8 +119,9 @@ def compared(sent: Sent) -> Iterator[tuple[str, list[tuple[Call, Call]]]]:
         decode = (lambda F, M: lambda: code.decode(F, M, out=sent.out, p=p))(numbers, rows)
         decoding.append((round_of(plain, order), decode))
     yield "a round, beside decode", decoding
-    held = [sent.partials[j] for j in code.partitions(0, 0).tolist()]
-    yield "streamed, beside encode", [(sent.stream, lambda: code.encode(0, held, index=0))] * 20
+    held, message = [sent.partials[j] for j in sent.held], np.empty_like(sent.messages[0])
+    encoding = partial(code.encode, 0, held, out=message, index=0)
+    yield "streamed, beside encode", [(sent.stream, encoding)] * 20
 
 
 def ratio(pairs: list[tuple[Call, Call]], repeats: int) -> tuple[float, float]:

@@ -32,6 +32,15 @@ static int finite_doubles(const fgc_arrivals *a, const void *row)
     return 1;
 }
 
+fgc_status fgc_arrive_array(const fgc_arrivals *a, int64_t number, uintptr_t object, double energy)
+{
+    enum { USABLE = 0x101 }; /* NumPy's flags of contiguous and of aligned arrays */
+    const fgc_array *const it = (const fgc_array *)(object + (uintptr_t)a->head);
+    const int fits = a->head && it->type == a->type && it->dtype == a->dtype && it->dimensions == 1 &&
+                     it->shape[0] == a->size && (it->flags & USABLE) == USABLE;
+    return fits ? fgc_arrive(a, number, it->data, energy) : FGC_MISPLACED;
+}
+
 fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy)
 {
     if (number < 0 || number >= a->messages)

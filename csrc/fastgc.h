@@ -195,11 +195,17 @@ typedef struct {
     double *values;             /* and its projections, by these numbers; rows are read to find NaN, too */
     const double *left, *right; /* as for fgc_project, and so is this: */
     int paired;
+    int64_t head, size;       /* for fgc_arrive_array: as in fgc_combination, or 0; elements of a message, */
+    const void *type, *dtype; /* and its type and dtype */
 } fgc_arrivals;
 
 /* Take a message. Returns FGC_OK if the messages taken suffice, FGC_TOO_FEW if they do not. It is not
  * taken if FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_NOT_FINITE is returned. */
 fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy);
+
+/* Take a message that is Python's object at this address, or return FGC_MISPLACED: it is no contiguous vector of
+ * the type, dtype and size that are said. */
+fgc_status fgc_arrive_array(const fgc_arrivals *a, int64_t number, uintptr_t object, double energy);
 
 /* When the messages of a round suffice. */
 typedef enum {

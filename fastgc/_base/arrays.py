@@ -51,6 +51,7 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
     return 2.0**-8 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps) / 2
 
 
+@lru_cache(maxsize=16)
 def least_number(dtype: np.dtype[Any]) -> float:
     """Return the smallest positive real number of the dtype that every thread keeps.
 

@@ -299,8 +299,9 @@ class Round(Gathering):
         # Squared norms of messages and gradient, from decoding, once `trust` has been asked for.
         self._squares: Floats | None = None
         self._directly = self._bind()
-        # Whether messages can be taken where they lie.
-        self._plain = form.message_dtype.char in "fd" and scheme.messages.count == scheme.n
+        # Whether C can take messages: workers send one each, and its elements are reals.
+        self._plain = form.message_dtype.kind != "c" and scheme.messages.count == scheme.n
+        self._accept = self._arrivals.accept
         self.reset()
 
     def _prepare(self) -> kernels.rows.Projecting | None:
@@ -422,19 +423,9 @@ class Round(Gathering):
         TypeError, ValueError
             If it does not fit, or came before. The round is unchanged.
         """
-        form = self.form
         # The hot path, which nearly every call takes.
-        if (
-            self._plain
-            and index is None
-            and type(worker) is int
-            and type(message) is np.ndarray
-            and message.dtype is form.message_dtype
-            and message.shape == (form.message_size,)
-            and message.flags.carray
-            and not self._lapsed
-        ):
-            status = self._arrivals.arrive(worker, message, energy)
+        if self._plain and index is None and type(worker) is int and not self._lapsed:
+            status = self._accept(worker, id(message), energy)
             if status in _TAKEN:
                 return self._took(worker, message, status)
         return self._receive(worker, message, index, energy)
@@ -473,7 +464,7 @@ class Round(Gathering):
             self._next[worker] = index + 1
         return self._took(number, reals, status)
 
-    def _took(self, number: int, reals: Array, status: int) -> bool:
+    def _took(self, number: int, reals: Any, status: int) -> bool:
         """Note a message that was taken; return whether the round is ready."""
         self._rows.arrays.append(reals)
         self._filled = self._noted = ""

@@ -64,6 +64,9 @@ class Arrivals:
         and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
         far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE`` or ``DUPLICATE`` it is not
         taken, nor with ``NOT_FINITE``: it was read, and holds NaN or Inf.
+    accept : callable
+        ``accept(number, id(message), energy)`` is `arrive` for any object. ``MISPLACED``, and it is
+        not taken, unless it is a NumPy array that `arrive` may be given.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ class Arrivals:
             self.energies,
         )
         values = None if project is None else self.values.view(np.float64)
-        self.arrive = unchecked.bind_arrivals(rows, arrays, values, project)
+        self.arrive, self.accept = unchecked.bind_arrivals(rows, arrays, values, project)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property

@@ -152,3 +152,21 @@ def test_projections(dtype, length, paired):
     finally:
         threads.set_num_threads(one)
     np.testing.assert_array_equal(taken.values, before)
+
+
+def test_accept_takes_no_other_objects():
+    taken, row = arrivals(8, 4, np.float64, reads=False), np.arange(4.0)
+    strided, shifted = np.zeros(8)[::2], np.zeros(40, np.uint8)[3:35].view(np.float64)
+
+    class Own(np.ndarray):
+        pass
+
+    others = row.view(Own), row[:3], row[None], row.astype(np.float32), row.astype(">f8")
+    for other in (*others, strided, shifted, np.float64(1), 4.0, [1.0, 2.0, 3.0, 4.0], None):
+        assert taken.accept(0, id(other), 1.0) == Status.MISPLACED
+    assert taken.count == 0
+    row.flags.writeable = False
+    assert taken.accept(3, id(row), 1.0) == Status.TOO_FEW
+    assert taken.rows.addresses[0] == kernels.rows.address(row)
+    assert taken.accept(3, id(row), 1.0) == Status.DUPLICATE
+    assert taken.accept(8, id(row), 1.0) == Status.OUT_OF_RANGE

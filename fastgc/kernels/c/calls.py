@@ -379,8 +379,8 @@ def bind_arrivals(
     arrays: ArrivalArrays,
     values: Floats | None,
     project: Projecting | None,
-) -> Callable[[int, Any, float], int]:
-    """Prepare a function that takes messages one by one: `Arrivals.arrive`.
+) -> tuple[Callable[[int, Any, float], int], Callable[[int, int, float], int]]:
+    """Prepare functions that take messages one by one: `Arrivals.arrive` and `Arrivals.accept`.
 
     Parameters
     ----------
@@ -399,6 +399,10 @@ def bind_arrivals(
         length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
         values=values,
+        head=_HEAD,
+        size=rows.length,
+        type=ffi.cast("void *", id(np.ndarray)),
+        dtype=ffi.cast("void *", id(rows.dtype)),
         **(project._asdict() if project else {}),
     )
     take, buffer = lib.fgc_arrive, ffi.from_buffer
@@ -406,7 +410,7 @@ def bind_arrivals(
     def arrive(number: int, row: Any, energy: float) -> int:
         return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
 
-    return arrive
+    return arrive, partial(lib.fgc_arrive_array, struct)
 
 
 # --------------------------------------------------------------- delays, and when messages suffice
