@@ -39,7 +39,14 @@ extensions = [
     "commands",
     "formulas",
 ]
-exclude_patterns = ["_build", "_ext", "_templates", "examples", "what_is_gradient_coding.ipynb"]
+exclude_patterns = [
+    "_build",
+    "_ext",
+    "_templates",
+    "examples",
+    "paper",
+    "what_is_gradient_coding.ipynb",
+]
 templates_path = ["_templates"]
 nitpicky = True
 

@@ -243,6 +243,12 @@ def test_the_help_of_a_command_is_all_in_its_page():
     )
 
 
+def test_the_paper_cites_what_its_list_has():
+    cited = re.findall(r"@(\w+)", PAGES["docs/paper/paper.md"])
+    listed = re.findall(r"^@\w+\{(\w+),", (DOCS / "paper" / "paper.bib").read_text("utf-8"), re.M)
+    assert sorted({*cited}) == sorted(listed)
+
+
 # ------------------------------------------------------------------------------------- figures
 
 
