@@ -494,19 +494,22 @@ class Played:
         workers = np.unique(senders[kept]).tolist()
         left = self.e - len(set(senders[self.came].tolist()) - set(workers))
         limit = fastgc.coding.verify.default_limit(self.rnd.form)
-        limit = (limit if self.limit is None else self.limit) / BLURRED
+        limit = limit if self.limit is None else self.limit
         gradients = []
         for count in range(left + 1):
             for lost in itertools.combinations(workers, count):
                 explained, gradient, error = self.without(lost, kept)
-                if explained and not error <= limit:
+                if explained and not error <= limit / BLURRED:
                     return
                 if explained:
                     gradients.append(gradient)
         assert gradients, f"{self}: the liars explain what the round knows"
         size = min(map(np.linalg.norm, gradients))
         apart = max(np.linalg.norm(a - gradients[0]) for a in gradients) / size
-        assert apart > limit, f"{self}: raised where nothing is in doubt"
+        # Projections may show more than there is, and what they show may be of more.
+        verify = fastgc.coding.verify
+        least = limit * verify.SEEN / verify.STRETCH
+        assert apart > least, f"{self}: raised where nothing is in doubt"
 
     def without(self, lost, kept):
         """Whether the messages but those of some workers agree, and what they decode to.
