@@ -60,15 +60,18 @@ static FGC_INLINE uint64_t marked(uint64_t x)
         const real *const x = vector[0];                                                                     \
         uint64_t *const total = vector[1];                                                                   \
         const scale to = scale_of(by[0]);                                                                    \
-        int64_t left_out = 0;                                                                                \
+        const double least = by[1], most = by[2];                                                            \
+        const uint64_t keep = by[3] != 0 ? ~UINT64_C(0) : 0;                                                 \
+        int64_t left_out = 0, large = 0;                                                                     \
         INDEPENDENT                                                                                          \
         for (int64_t i = 0; i < len; i++) {                                                                  \
-            const double scaled = (double)x[i] * to.first * to.second;                                       \
-            const int fits = fabs(scaled) < 0x1p62; /* not if it is NaN */                                   \
+            const double scaled = (double)x[i] * to.first * to.second, size = fabs(scaled);                  \
+            const int fits = size < most; /* not if it is NaN */                                             \
             left_out += !fits;                                                                               \
-            total[i] += rounded(fits ? scaled : 0.0);                                                        \
+            large += size >= least;                                                                          \
+            total[i] = (total[i] & keep) + rounded(fits ? scaled : 0.0);                                     \
         }                                                                                                    \
-        return (double)left_out;                                                                             \
+        return left_out ? HUGE_VAL : (double)large;                                                          \
     }
 FGC_REALS(ADD_FIXED)
 

@@ -48,15 +48,25 @@ def exponent_of(modulus: float, terms: int) -> int:
     return most // _STEP * _STEP
 
 
-def add(total: torch.Tensor, term: torch.Tensor, exponent: int) -> int:
+def top_of(exponent: int, terms: int) -> float:
+    """Return the smallest modulus of which `exponent_of` is this exponent."""
+    return math.ldexp(1.0, _BITS - _STEP - (terms - 1).bit_length() - exponent)
+
+
+def add(
+    total: torch.Tensor, term: torch.Tensor, exponent: int, terms: int = 1, keep: bool = True
+) -> float:
     """Add a term, times 2^exponent and rounded to nearest, ties to even, to integers of its shape.
 
-    Elements that are not finite, or too large for the exponent, are left out; return how many.
+    If `keep` is False, the integers count as 0. Return how many elements, as the largest of so many
+    `terms`, have this `exponent_of`; Inf if some are not finite, or too large: they are left out.
     """
     whole = term.detach().cpu().reshape(-1)
     if whole.dtype not in _FLOATS:
         whole = whole.float()
-    return int(unchecked.add_fixed(whole.numpy(), _flat(total), float(exponent)))
+    most = 2.0 ** (_BITS - (terms - 1).bit_length())
+    numbers = float(exponent), most / 2**_STEP, most, float(keep)
+    return float(unchecked.add_fixed(whole.numpy(), _flat(total), *numbers))
 
 
 def put_back(total: torch.Tensor, exponent: int, out: torch.Tensor) -> None:

@@ -23,6 +23,7 @@ from .heads import (
     BOUNDARY,
     LEAVE,
     SUM,
+    TOPS,
     WIDTH,
     Heads,
     Result,
@@ -545,7 +546,9 @@ class ReactiveDataParallel:
         dealt = shares.counts(turn.units, [1.0] * ranks, self._replica.least)
         for part in shares.cut(dealt, [(0, turn.units)]):
             turn.add(part)
-        heads = Heads(self._numbers(SUM, None, turn), 1)
+        numbers = self._numbers(SUM, None, turn)
+        _tell_tops(numbers, 0, turn.tops())
+        heads = Heads(numbers, 1)
         size, dtype = turn.layout(heads)
         result = Result(heads, torch.empty(size, dtype=dtype))
         turn.fill(result.payload, heads)
@@ -672,6 +675,8 @@ class ReactiveDataParallel:
         numbers, kept = self._numbers(kind, view, turn), self._replica.kept
         if kept is not None and kept.view is view:
             return self._ride(view, kept, numbers, turn)
+        if turn is not None:
+            _tell_tops(numbers, view.slot, turn.tops())
         self._member.sum(view, torch.from_numpy(numbers))
         return Heads(numbers, len(view.ranks)), None
 
@@ -722,12 +727,13 @@ class ReactiveDataParallel:
         pieces = numbers[:rows].view(bits)
         flat = self._replica.room(len(ahead.payload) + len(pieces) + used, dtype)
         payload, told, uses = torch.split(flat, [len(ahead.payload), len(pieces), used])
+        if turn is not None and numbers[view.slot * WIDTH + AT["rides"]]:
+            _tell_tops(numbers, view.slot, turn.fill(payload, ahead.heads))
+        else:
+            payload.zero_()
+            _tell_tops(numbers, view.slot, [] if turn is None else turn.tops())
         told.copy_(torch.from_numpy(pieces.astype(np.int64)))
         uses.copy_(torch.from_numpy(numbers[rows:]))
-        if turn is None or not numbers[view.slot * WIDTH + AT["rides"]]:
-            payload.zero_()
-        else:
-            turn.fill(payload, ahead.heads)
         found: list[Any] = []
 
         def then() -> None:
@@ -741,6 +747,11 @@ class ReactiveDataParallel:
 
         self._member.sum(view, flat, then)
         return found[0], found[1]
+
+
+def _tell_tops(numbers: Array, slot: int, tops: list[float]) -> None:
+    for name, top in zip(TOPS, tops, strict=False):
+        numbers[slot * WIDTH + AT[name]] = top
 
 
 def _check_state(modules: Sequence[Any], state: Sequence[Any]) -> None:

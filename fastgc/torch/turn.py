@@ -250,8 +250,12 @@ class Turn:
         )
         return size, torch.float64 if wide else torch.float32
 
-    def fill(self, flat: torch.Tensor, heads: Heads) -> None:
-        """Write this rank's part of a sum: gradients in use, and changes of buffers."""
+    def tops(self) -> list[float]:
+        """Return the largest moduli, from which the units of exact sums follow."""
+        return [0.0] * len(TOPS)
+
+    def fill(self, flat: torch.Tensor, heads: Heads) -> list[float]:
+        """Write this rank's part of a sum: gradients, and changes of buffers; return `tops`."""
         replica = self._replica
         parameters = replica.used(heads)
         for p, view in zip(parameters, views(flat, parameters), strict=True):
@@ -266,6 +270,7 @@ class Turn:
             parts = views(flat[-replica.buffers.size :], changes)
             for view, change in zip(parts, changes, strict=True):
                 view.copy_(change)
+        return self.tops()
 
     def _floats(self, result: Result) -> tuple[torch.Tensor, list[float]]:
         """Return a result as floats: gradients and changes of buffers, and further sums."""
@@ -349,31 +354,42 @@ class ExactTurn(Turn):
         super().discard()
 
     def tell(self, told: dict[str, Any], own: Array, used: Array) -> None:
-        """Write what this rank tells: also the largest moduli, from which the units follow."""
+        """Write what this rank tells."""
         super().tell(told, own, used)
         for grads, changes, _ in self._found:
             used[:-1] += [term is not None for term in grads]
             used[-1] += any(bool(term.any()) for term in changes)
-        for kind, name in enumerate(TOPS):
-            terms = [t for share in self._found for t in share[kind] if t is not None]
-            told[name] = max(map(exact.largest, terms), default=0.0)
+
+    def tops(self) -> list[float]:
+        """Return the largest moduli, from which the units of exact sums follow."""
+        return [self._top(kind) for kind in range(len(TOPS))]
+
+    def _top(self, kind: int) -> float:
+        terms = [t for share in self._found for t in share[kind] if t is not None]
+        return max(map(exact.largest, terms), default=0.0)
 
     def layout(self, heads: Heads) -> tuple[int, torch.dtype]:
         """Return the size of a sum, and its dtype."""
         return super().layout(heads)[0] + 1 + SUMS, torch.int64
 
-    def fill(self, flat: torch.Tensor, heads: Heads) -> None:
-        """Write this rank's part of a sum, in integers."""
-        flat.zero_()
+    def fill(self, flat: torch.Tensor, heads: Heads) -> list[float]:
+        """Write this rank's part of a sum, in integers; return `tops`, or what has their units."""
         kinds = zip(self._split(flat, heads), self._likes(heads), heads.exponents(), strict=True)
-        places = [(views(total, like), exponent) for total, like, exponent in kinds]
-        for grads, changes, sums in self._found:
-            used = [g for g, there in zip(grads, heads.used, strict=False) if there]
-            found: list[Sequence[torch.Tensor | None]] = [used, changes, sums]
-            for terms, (totals, exponent) in zip(found, places, strict=True):
-                for term, total in zip(terms, totals, strict=False):
-                    if term is not None and exponent is not None:
-                        exact.add(total, term, exponent)
+        used, tops = np.flatnonzero(heads.used[:-1]).tolist(), []
+        for kind, (total, like, exponent) in enumerate(kinds):
+            reached = 0.0
+            for at, part in zip(
+                used if kind == 0 else range(len(like)), views(total, like), strict=True
+            ):
+                terms = [t for share in self._found if (t := share[kind][at]) is not None]
+                if exponent is None or not terms:
+                    part.zero_()
+                    continue
+                for i, term in enumerate(terms):
+                    reached += exact.add(part, term, exponent, self.units, keep=i > 0)
+            top = 0.0 if exponent is None else exact.top_of(exponent, self.units)
+            tops.append(top if top and 0 < reached < np.inf else self._top(kind))
+        return tops
 
     def _likes(self, heads: Heads) -> tuple[list[torch.Tensor], ...]:
         """Return tensors of the shapes that a sum consists of, of each kind."""

@@ -5,13 +5,15 @@ import numpy as np
 from .table import LONG, REALS, Kernel, equal, shapes, vectors
 
 
-def add_fixed(x, total, exponent):
-    """``total += rint(x 2^exponent)``; return how many are left out: not below 2^62."""
+def add_fixed(x, total, exponent, least, most, keep):
+    """``total += rint(x 2^exponent)``; return how many reach `least`, Inf if some are left out."""
     with np.errstate(all="ignore"):
         scaled = np.ldexp(x.astype(np.longdouble), int(exponent))
-    fits = np.abs(scaled) < 2.0**62
+        fits, large = np.abs(scaled) < most, np.abs(scaled) >= least
+    if not keep:
+        total[:] = 0
     total[fits] += np.rint(scaled[fits]).astype(np.int64)
-    return float((~fits).sum())
+    return float(large.sum()) if fits.all() else np.inf
 
 
 def from_fixed(out, total, exponent):
@@ -24,12 +26,14 @@ def from_fixed(out, total, exponent):
 # ------------------------------------------------------------ the table
 
 
-def _add(rng, size, count, dtype, exponent):
+def _add(rng, size, count, dtype, exponent, bad, keep):
     x = vectors(rng, size, 1, dtype)[0] * np.exp2(-rng.integers(0, 60, size)).astype(dtype)
     some = rng.integers(0, size, 3)
     x[some] = (np.rint(x[some] * 4) + 0.5) * 2.0**-exponent  # ties
-    x[rng.integers(0, size)] = rng.choice([np.nan, np.inf, -np.inf, 2.0 ** (62 - exponent)])
-    return {"x": x, "total": rng.integers(-(2**60), 2**60, size), "exponent": exponent}
+    if bad:
+        x[rng.integers(0, size)] = rng.choice([np.nan, np.inf, -np.inf, 2.0 ** (62 - exponent)])
+    found = {"x": x, "total": rng.integers(-(2**60), 2**60, size), "exponent": exponent}
+    return found | {"least": 2.0**50, "most": 2.0**62, "keep": keep}
 
 
 def _back(rng, size, count, dtype, exponent):
@@ -44,7 +48,11 @@ ADD = Kernel(
     ("total",),
     shapes(LONG, (1,)),
     REALS,
-    ({"exponent": 58.0}, {"exponent": 30.0}, {"exponent": -20.0}),
+    (
+        {"exponent": 58.0, "bad": True, "keep": 1.0},
+        {"exponent": 50.0, "bad": False, "keep": 0.0},
+        {"exponent": -20.0, "bad": False, "keep": 1.0},
+    ),
     wide=False,
     split=True,
 )

@@ -110,7 +110,7 @@ def test_add_leaves_out_what_does_not_fit(dtype, bad):
         term = torch.ones(9, dtype=dtype)
         term[at] = bad
         total = torch.zeros(9, dtype=torch.int64)
-        assert exact.add(total, term, 0) == 1
+        assert exact.add(total, term, 0) == math.inf
         assert total.tolist() == [int(i != at) for i in range(9)]
         total[at] = 1
         assert total.sum() == 9
@@ -142,6 +142,20 @@ def test_exponent_of_leaves_room_for_all_terms(terms):
         assert terms * each < 2**62
         assert 2**8 * 2 ** math.ceil(math.log2(terms)) * each >= 2**62  # and no more than needed
         assert exponent % 8 == 0
+
+
+@given(st.floats(1e-290, 1e290), st.floats(1e-290, 1e290), st.sampled_from([1, 3, 12, 16, 17]))
+def test_add_tells_whether_a_modulus_has_this_exponent(modulus, other, terms):
+    exponent = exact.exponent_of(modulus, terms)
+    assert exact.exponent_of(exact.top_of(exponent, terms), terms) == exponent
+    assert exact.exponent_of(np.nextafter(exact.top_of(exponent, terms), 0), terms) > exponent
+    for value in (modulus, other, exact.top_of(exponent, terms)):
+        total = torch.full((2,), 7)
+        term = torch.tensor([value, 0.0], dtype=torch.float64)
+        found = exact.add(total, term, exponent, terms, keep=False)
+        wanted = exact.exponent_of(value, terms)
+        assert found == (1 if wanted == exponent else 0 if wanted > exponent else math.inf)
+        assert total[1] == 0
 
 
 @pytest.mark.parametrize(("modulus", "terms"), [(math.nan, 1), (math.inf, 1), (-1.0, 1), (1.0, 0)])
