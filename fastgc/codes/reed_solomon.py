@@ -39,6 +39,7 @@ from ..coding.code import Code
 from ..coding.near_exact import (
     affordable,
     lacking,
+    left_squared,
     longest_kept,
     nearer_vector,
     split,
@@ -282,9 +283,12 @@ class _Precision(Precision):
         if scheme._cells is not None:  # coefficients of a cell may differ by more than a rounding
             return size_of(self.deviation(survivors, vector))
         with np.errstate(over="ignore", invalid="ignore"):
-            found = lacking(scheme.parts, survivors, vector)
-            left = np.linalg.norm(found.real if scheme.layout == "complex" else found)
-        return float(left) / math.sqrt(scheme.k) if left < np.inf else math.inf
+            if len(scheme.parts) == 1 and scheme.layout != "complex":
+                left = math.sqrt(left_squared(scheme.parts[0].alone, survivors, vector))
+            else:
+                found = lacking(scheme.parts, survivors, vector)
+                left = float(np.linalg.norm(found.real if scheme.layout == "complex" else found))
+        return left / math.sqrt(scheme.k) if left < np.inf else math.inf
 
 
 class ReedSolomonScheme(Scheme):

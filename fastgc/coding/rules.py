@@ -199,6 +199,7 @@ class _TilingTally:
     def reset(self) -> None:
         # Only points that are no roots, so that rounds of few messages cost few steps.
         self._parent: dict[int, int] = {}
+        self._first, self._last = 0, self._k  # the roots of both ends
 
     def _root(self, point: int) -> int:
         parent = self._parent
@@ -213,7 +214,9 @@ class _TilingTally:
         start, stop = self._root(self._start[message]), self._root(self._stop[message])
         if start != stop:
             self._parent[start] = stop
-        return self._root(0) == self._root(self._k)
+            self._first = stop if self._first == start else self._first
+            self._last = stop if self._last == start else self._last
+        return self._first == self._last
 
 
 class Parts(NamedTuple):
