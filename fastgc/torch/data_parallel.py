@@ -29,7 +29,7 @@ from .job import (
     plainly,
     weights_losses,
 )
-from .parameters import Unsent, apart, trainable
+from .parameters import Unsent, apart, fingerprint, trainable
 
 
 class Result(NamedTuple):
@@ -85,10 +85,6 @@ class CodedDataParallel:
         The order of samples in an epoch. Default: a new permutation for each epoch.
     collate_fn : callable, optional
         Makes a batch of samples. Default: ``torch.utils.data.default_collate``.
-    buffers : "error" or "mean"
-        What to do about buffers that forward changes, such as BatchNorm's: raise an error, or
-        average them over partitions. With "mean", partitions are computed one by one, and BatchNorm
-        normalises each partition by itself.
     device : torch.device, str or callable
         Where a worker computes, or ``device(worker)`` if it is callable. Default: the CPU.
     threads : int
@@ -138,7 +134,6 @@ class CodedDataParallel:
         reduction: str = "mean",
         sampler: Iterable[int] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        buffers: str = "error",
         device: Any = None,
         threads: int = 1,
         num_workers: int = 0,
@@ -162,19 +157,16 @@ class CodedDataParallel:
                 'compute where device= says, "cuda:0", say'
             )
         check_word("reduction", reduction, "mean", "sum")
-        check_word("buffers", buffers, "error", "mean")
         seed = options.setdefault("seed", 0)
         ahead = at_least("num_workers", num_workers, 0)
         self._batches = Batches(dataset, batch_size, code.k, seed, sampler, ahead)
         self._scale = 1.0 / self._batches.size if reduction == "mean" else 1.0
         self._feed = Feed(dataset, default_collate if collate_fn is None else collate_fn)
         self._loss, self._code, self._weighted = loss, code, weights_losses(code)
-        changed, sums = self._try(buffers)
-        self._buffers = [dict(module.named_buffers())[name] for name in changed]
+        sums = self._try()
         self._layout = layout = Layout(
             sum(p.numel() for p in self._parameters),
             len(self._parameters),
-            sum(b.numel() for b in self._buffers),
             sums,
             self._batches.size,
             ahead,
@@ -182,15 +174,14 @@ class CodedDataParallel:
         dtype = self._parameters[0].detach().numpy().dtype
         self._theta = np.zeros(layout.theta_size, dtype)
         self._out = np.empty(layout.message_size, dtype)
-        what = (module, loss, self._feed, layout, code.k, seed, self._scale, changed)
+        what = (module, loss, self._feed, layout, code.k, seed, self._scale)
         job, shards = Job(*what, device, threads), [None] * code.scheme.data.shards
         self._cluster: Cluster = start(code, shards, job, layout.message_size, dtype, **options)
         # Parameters are views of the vector that is sent; all else must not change.
         self._last: tuple[int, Ints] | None = None
         self._views = apart(self._theta, self._parameters)
-        self._sent = apart(self._theta[self._layout.parameters :], self._buffers)
         self._grads = apart(self._out, self._parameters)
-        self._unsent = Unsent(self._module, [*self._parameters, *self._buffers])
+        self._unsent = Unsent(self._module, self._parameters)
         with torch.no_grad():
             for p, view in zip(self._parameters, self._views, strict=True):
                 p.data = view.copy_(p)
@@ -263,8 +254,6 @@ class CodedDataParallel:
             for p, view in zip(self._parameters, self._views, strict=True):
                 if p.data_ptr() != view.data_ptr():  # another tensor was put in its place
                     p.data = view.copy_(p)
-            for buffer, sent in zip(self._buffers, self._sent, strict=True):
-                sent.copy_(buffer)
         out, grads = self._out, self._grads
         if any(p.grad is not None for p in self._parameters):  # which may lie in that vector
             out = np.empty_like(out)
@@ -286,7 +275,7 @@ class CodedDataParallel:
         return Result(float(tail[0]), tuple(sums.tolist()), report)
 
     def _give(self, tail: np.ndarray[Any, Any], grads: list[torch.Tensor]) -> None:
-        """Put the decoded gradients into ``.grad``, or add them; add the changes to the buffers."""
+        """Put the decoded gradients into ``.grad``, or add them."""
         layout = self._layout
         # The number of partitions that used each parameter. If losses are weighted, a message has
         # one flag for all its partitions, and the number is exact only if all used the parameter.
@@ -300,12 +289,6 @@ class CodedDataParallel:
                 p.grad.add_(grad)
             elif there:
                 p.grad = grad
-        if self._buffers:
-            changes = apart(tail[layout.tensors :], self._buffers)
-            for buffer, change in zip(self._buffers, changes, strict=True):
-                buffer.add_(
-                    change if buffer.is_floating_point() else change.round().to(buffer.dtype)
-                )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position in the order of batches, to save with module and optimizer."""
@@ -323,12 +306,12 @@ class CodedDataParallel:
 
     # ------------------------------------------------------------------------ trials at the start
 
-    def _try(self, buffers: str) -> tuple[list[str], int]:
-        """Try the loss on a few samples; return the buffers it changes, and its number of sums."""
+    def _try(self) -> int:
+        """Try the loss on a few samples; return its number of further sums."""
         with restored(torch.device("cpu")), plainly():
             # By a copy, as workers have it: nothing here is changed.
             module, loss = copied(self._module, self._loss)
-            before = {name: (b, b.clone(), b._version) for name, b in module.named_buffers()}
+            before = fingerprint(module.buffers())
             written = [p._version for p in trainable(module)]
 
             def compute(few: range) -> tuple[torch.Tensor, list[float]]:
@@ -347,22 +330,14 @@ class CodedDataParallel:
                 return len(sums), [p.grad for p in trainable(module)]
 
             sums, first = gradients()
-            # Some kernels, such as BatchNorm's, write without counting a version.
-            changed = [
-                name
-                for name, (now, old, version) in before.items()
-                if now._version != version or not torch.equal(now, old)
-            ]
             if [p._version for p in trainable(module)] != written:
                 raise RuntimeError(
                     "forward changes parameters of the module, which workers only read: do that "
                     "after optimizer.step()"
                 )
-            if changed and buffers == "error":
+            # Some kernels, such as BatchNorm's, write without counting a version.
+            if fingerprint(module.buffers()) != before:
                 raise RuntimeError(CHANGES)
-            with torch.no_grad():
-                for now, old, _ in map(before.__getitem__, changed):
-                    now.copy_(old)
             if not all(map(_alike, first, gradients()[1])):
                 raise RuntimeError(
                     "two computations of the same gradient differ, so workers' gradients would "
@@ -370,7 +345,7 @@ class CodedDataParallel:
                     "random numbers of torch, NumPy or random"
                 )
             check_sum(lambda *few: float(compute(range(*few))[0]), self._batches.size, [module])
-        return changed, sums
+        return sums
 
 
 def _check_code(code: Any) -> None:

@@ -33,16 +33,14 @@ SAMPLES = 8  # number of samples on which a loss is tried
 class Layout(NamedTuple):
     """What the vector of parameters and the messages hold besides a module's parameters.
 
-    The vector of parameters: the module's parameters, buffers that forward changes, the step, and
-    the indices of the batch and of batches to come.
+    The vector of parameters: the module's parameters, the step, and the indices of the batch and of
+    batches to come.
 
-    A message: the gradients, the loss, further sums, whether each parameter was used, and the
-    changes of the buffers.
+    A message: the gradients, the loss, further sums, and whether each parameter was used.
     """
 
     parameters: int
     tensors: int
-    buffers: int
     sums: int
     batch: int
     ahead: int  # batches
@@ -50,7 +48,7 @@ class Layout(NamedTuple):
     @property
     def theta_size(self) -> int:
         """Length of the vector that the master sends."""
-        return self.parameters + self.buffers + 2 * (1 + (1 + self.ahead) * self.batch)
+        return self.parameters + 2 * (1 + (1 + self.ahead) * self.batch)
 
     @property
     def message_size(self) -> int:
@@ -60,14 +58,14 @@ class Layout(NamedTuple):
     @property
     def numbers(self) -> int:
         """How many numbers besides gradients a message holds."""
-        return 1 + self.sums + self.tensors + self.buffers
+        return 1 + self.sums + self.tensors
 
     def _integers(self, theta: Array) -> Ints:
-        tail: Ints = theta[self.parameters + self.buffers :].view(np.int64)
+        tail: Ints = theta[self.parameters :].view(np.int64)
         return tail[: 1 + (1 + self.ahead) * self.batch]
 
     def put(self, theta: Array, step: int, indices: Ints) -> None:
-        """Write a step and indices, a row for each batch, behind parameters and buffers."""
+        """Write a step and indices, a row for each batch, behind the parameters."""
         integers = self._integers(theta)
         integers[0], integers[1:] = step, indices.ravel()
 
@@ -157,9 +155,8 @@ def weights_losses(code: Code) -> bool:
 class Job:
     """What all workers need. It is pickled by value if it cannot be imported.
 
-    `scale` multiplies the loss, and so the gradients. `buffers` names the buffers that forward may
-    change. As many processes fetch samples as batches are sent ahead. All else is as in
-    `fastgc.torch.CodedDataParallel`.
+    `scale` multiplies the loss, and so the gradients. As many processes fetch samples as batches
+    are sent ahead. All else is as in `fastgc.torch.CodedDataParallel`.
     """
 
     modules = ("torch", __name__)  # imported in the process from which workers are forked
@@ -172,7 +169,6 @@ class Job:
     partitions: int
     seed: int
     scale: float
-    buffers: Sequence[str]
     device: Device
     threads: int
     default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)
@@ -280,10 +276,8 @@ class _Replica:
         self._layout = job.layout
         self._parameters = trainable(module)
         self._device = torch.device("cpu" if device is None else device)
-        buffers = dict(module.named_buffers())
-        self._buffers = [buffers[name] for name in job.buffers]
         # Whether partitions are computed one by one; None: it is not known yet.
-        self._alone: bool | None = True if job.buffers else None
+        self._alone: bool | None = None
         self._edges = edges(job.layout.batch, job.partitions)
         self._target: list[torch.Tensor] = []
         self._views: dict[tuple[int, str], tuple[torch.Tensor, list[torch.Tensor]]] = {}
@@ -389,7 +383,6 @@ class _Replica:
             self.partition, weight = group[0]
             seed_all(self._job.seed, self.step, self.partition)
             before = Drawn.now(self._device) if len(group) > 1 else None
-            old = self._set_buffers()
             loss, sums = self._losses(group)
             if before is not None and Drawn.now(self._device) != before:
                 self._alone = True  # from now on
@@ -399,7 +392,6 @@ class _Replica:
             tail[1 : 1 + len(sums)] += np.multiply(sums, weight)
             if weighted.requires_grad:
                 torch.autograd.backward(weighted)
-            self._note_buffers(old, weight, tail)
         self._alone = bool(self._alone)
         return True
 
@@ -411,7 +403,7 @@ class _Replica:
             batch = self._loader.take(self.step, group[0][0], indices)
         versions = [b._version for b in self._module.buffers()]
         found = losses(job.loss, self._module, moved(batch, self._device))
-        if not job.buffers and [b._version for b in self._module.buffers()] != versions:
+        if [b._version for b in self._module.buffers()] != versions:
             raise RuntimeError(CHANGES)
         if len(found[1]) != job.layout.sums:
             raise ValueError(
@@ -419,25 +411,10 @@ class _Replica:
             )
         return found
 
-    @torch.no_grad()
-    def _set_buffers(self) -> torch.Tensor:
-        layout = self._layout
-        old = self._theta[layout.parameters :][: layout.buffers]
-        for buffer, value in zip(self._buffers, views(old, self._buffers), strict=True):
-            buffer.copy_(value)
-        return old
-
-    def _note_buffers(self, old: torch.Tensor, weight: float, tail: Array) -> None:
-        if self._buffers:
-            new = torch.cat([b.detach().reshape(-1).to("cpu", old.dtype) for b in self._buffers])
-            share = weight / self._job.partitions
-            tail[-self._layout.buffers :] += share * (new - old).double().numpy()
-
 
 CHANGES = (
     "forward changes buffers of the module, those of BatchNorm, say, which each worker would "
-    "change by its own samples: use GroupNorm or LayerNorm, or track_running_stats=False, or take "
-    'the mean of what the partitions make of them: buffers="mean"'
+    "change by its own samples: use GroupNorm or LayerNorm, or freeze them by eval()"
 )
 
 

@@ -259,7 +259,6 @@ class Stream(torch.utils.data.IterableDataset):
         ({"code": fastgc.LagrangeCode(N, load=2)}, "codes the data"),
         ({"code": "binary"}, "must be a code"),
         ({"reduction": "none"}, '"mean" or "sum"'),
-        ({"buffers": "drop"}, '"error" or "mean"'),
         ({"engine": "cloud"}, "unknown engine"),
         ({"verfy": True}, "verify"),
     ],

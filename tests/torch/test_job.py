@@ -16,7 +16,6 @@ from coded_nets import (  # noqa: E402
     CLASSES,
     COMPLEX,
     REAL,
-    N,
     coded,
     loss,
     loss_and_hits,
@@ -118,28 +117,11 @@ def test_buffers_that_forward_changes(engine):
         pass
     for name, b in module.named_buffers():
         assert torch.equal(b, before[name])
-    data, plain = samples(), copy.deepcopy(module)
-    with coded(module, data=data, buffers="mean", survivors=stragglers, engine=engine) as made:
-        for _ in range(3):
-            made.backward()
-    for step in range(3):
-        state = {name: b.clone() for name, b in plain.named_buffers()}
-        made_of = {name: [] for name in state}
-        for part in np.split(order(step), N):
-            with torch.no_grad():
-                for name, b in plain.named_buffers():
-                    b.copy_(state[name])
-            (loss(plain, data[part]) / BATCH).backward()
-            for name, b in plain.named_buffers():
-                made_of[name].append(b.clone().double())
-        with torch.no_grad():
-            for name, b in plain.named_buffers():
-                b.copy_(torch.stack(made_of[name]).mean(0))
-    for p, q in zip(module.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-5)
-    for b, c in zip(module.buffers(), plain.buffers(), strict=True):
-        torch.testing.assert_close(b, c, rtol=1e-5, atol=1e-6)
-    assert int(module.norm.num_batches_tracked) == 3
+    module.norm.eval()
+    with coded(module, engine=engine) as made:
+        made.backward()
+    for name, b in module.named_buffers():
+        assert torch.equal(b, before[name])
 
 
 def test_autocast_in_the_loss():
@@ -281,15 +263,14 @@ def test_losses_and_sums_are_rounded_to_halves_as_gradients_are(code, dtype, eng
     found = []
     for message_dtype in (None, dtype):
         torch.manual_seed(0)
-        # An odd number of parameters, and buffers, which are also sent.
-        module = torch.nn.Sequential(torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 1))
+        module = torch.nn.Sequential(torch.nn.LayerNorm(5), torch.nn.Linear(5, 1))
         with CodedDataParallel(
             module, distances, data, code, batch_size=180, engine=engine, reduction="sum",
-            buffers="mean", message_dtype=message_dtype, survivors=lambda round: range(4),
+            message_dtype=message_dtype, survivors=lambda round: range(4),
         ) as coded:  # fmt: skip
             result = coded.backward()
         grads = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
-        numbers = [result.loss, *result.sums, *module[0].running_mean, *module[0].running_var]
+        numbers = [result.loss, *result.sums]
         found.append((grads, np.array([float(each) for each in numbers])))
     (grads, exact), (rounded, numbers) = found
     # Complex codes combine two numbers at a time, so that errors are those of the larger one.
