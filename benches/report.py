@@ -88,12 +88,11 @@ SECTIONS = {
     "Sums beside BLAS": Section(
         "python benches/no_loss.py --quick --what decode,encode,gains", SUMS
     ),
-    "What features cost": Section("python benches/features.py", "fastgc/coding csrc"),
+    "What features cost": Section("python benches/features.py 10000 300000", "fastgc/coding csrc"),
     "Loops at the master": Section(_bench("hot_loop"), SUMS),
     "Rounds in which workers lie": Section(_bench("liars"), "fastgc/coding/verify.py"),
     "Vandermonde systems": Section(_bench("vandermonde"), "csrc/vandermonde.c fastgc/numerics"),
     "Lagrange kernels": Section(_bench("interpolation"), "csrc/lagrange.c fastgc/numerics"),
-    "Decoding Lagrange codes, by stage": Section(_bench("lagrange_decoding"), "csrc/lagrange.c"),
     "Numba": Section(_bench("numba"), "fastgc/kernels/numba"),
     "Simulations, draws included": Section(_bench("simulate"), "fastgc/planning csrc/delays.c"),
     "Steps of optimizers": Section(
@@ -126,7 +125,6 @@ EXTRACTS: dict[str, Callable[[Sequence[str]], bool]] = {
 UNCITED = {
     "What features cost",
     "Lagrange kernels",
-    "Decoding Lagrange codes, by stage",
     "Numba",
     "Start-up",
     *FIGURES,
@@ -232,12 +230,13 @@ def place(title: str) -> Path:
 def keep(title: str, row: dict[str, Any]) -> None:
     """Put a section into the store; a row of a table is one line of its file."""
     text = json.dumps({**row, "found": []}, ensure_ascii=False, indent=1)
-    found = [
-        json.dumps(part, ensure_ascii=False)
-        if isinstance(part, str)
-        else "[\n   " + ",\n   ".join(json.dumps(r, ensure_ascii=False) for r in part) + "\n  ]"
-        for part in row["found"]
-    ]
+    found = []
+    for part in row["found"]:
+        if isinstance(part, str):
+            found.append(json.dumps(part, ensure_ascii=False))
+        else:
+            head, rule, *rows = (json.dumps(each, ensure_ascii=False) for each in part)
+            found.append(f"[{head}, {rule},\n   " + ",\n   ".join(rows) + "]")
     text = text.replace('"found": []', '"found": [\n  ' + ",\n  ".join(found) + "\n ]")
     place(title).write_text(text + "\n", encoding="utf-8")
 

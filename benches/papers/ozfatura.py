@@ -293,8 +293,7 @@ def _two_polynomials(found: _Found) -> Iterator[Row]:
     yield SECOND(
         f"time of decoding {ELEMENTS} elements, LCC-MMC-2 over LCC-MMC, r = 2",
         _decoding_ratio(n),
-        note="measured on this machine; Remark 1: more polynomials, less to decode. By stage: "
-        "pytest benches/test_lagrange_decoding.py --benchmark-only",
+        note="measured on this machine; Remark 1: more polynomials, less to decode",
     )
     last = max(cost)
     run = runs["LCC-MMC-2"][last]
