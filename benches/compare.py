@@ -2,8 +2,8 @@
 
 Each release's times are those of the store at its tag. With one name, the store of this checkout is
 compared with the one at that commit; with two, the second with the first. Names that end in .json
-are files that ``pytest --benchmark-json`` wrote. It prints the times that differ by more than
-``--limit``, the worst first, and how many it compared. Both must be of one machine, idle.
+are files that ``pytest --benchmark-json`` wrote. Times that differ by more than ``--limit`` are
+printed, the worst first. Both must be of one machine, idle.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 STORE = Path(__file__).parent / "results"
 SCALES = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+FIGURE = re.compile(r"\d[.e]|\d [nµm]?s\b")  # what is measured, and no label
 TIME = re.compile(r"(?<![\w.+-])(\d[\d.]*(?:e-?\d+)?) (ns|µs|ms|s)\b")
 
 
@@ -29,15 +31,15 @@ def times(section: str, found: Sequence[Any]) -> Iterator[tuple[str, float]]:
     A cell has them with their unit, or its column's head ends in one: "ms", or "trust, s".
     """
     for head, _, *rows in (part for part in found if not isinstance(part, str)):
-        units = [re.search(r"(?:^|[ ,])(ns|µs|ms|s)$", title) for title in head]
-        units = [unit if title != "s" else None for title, unit in zip(head, units, strict=True)]
+        units = [re.search(r"(?:^|[ ,])(ns|µs|ms|(?<=, )s)$", title) for title in head]
         for row in rows:
-            labels = [cell for cell in row if not re.search(r"\d\.|\de", cell) and "µ" not in cell]
+            labels = takewhile(lambda cell: not FIGURE.search(cell), row)
+            name = " | ".join((section, *labels))
             for at, (title, cell, unit) in enumerate(zip(head, row, units, strict=False)):
-                read = TIME.findall(f"{cell} {unit[1]}" if unit else cell)
+                text = f"{cell} {unit[1]}" if unit else cell
+                read = [] if re.search("[a-z]{3}", cell) else TIME.findall(text)  # words: a note
                 for part, (number, each) in enumerate(read):
-                    name = " | ".join((section, *labels, f"{title} ({at}.{part})"))
-                    yield name, float(number) * SCALES[each]
+                    yield f"{name} | {title} ({at}.{part})", float(number) * SCALES[each]
 
 
 def store(name: str | None) -> dict[str, float]:
