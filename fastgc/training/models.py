@@ -174,15 +174,16 @@ class _Linear:
         return A
 
 
-class _Classifier:
-    """Common parts of models with a score for each class."""
+@dataclass(frozen=True)
+class _Classifier(_Linear):
+    """Common parts of models with a score, a column of W, for each class."""
 
     features: int
     classes: int
+    l2: float = 0.0
+    bias: bool = True
 
-    def _scores(self, theta: Array, X: Array) -> Array:
-        """Return the samples' scores, a new array of shape (m, classes), of theta's type."""
-        raise NotImplementedError
+    _wide: ClassVar[tuple[str, int]] = ("classes", 2)
 
     @_quiet
     def predict(self, theta: Array, X: Array) -> NDArray[np.intp]:
@@ -212,19 +213,7 @@ class _Classifier:
 
 
 @dataclass(frozen=True)
-class _LinearClassifier(_Linear, _Classifier):
-    """Linear models whose columns are classes."""
-
-    features: int
-    classes: int
-    l2: float = 0.0
-    bias: bool = True
-
-    _wide: ClassVar[tuple[str, int]] = ("classes", 2)
-
-
-@dataclass(frozen=True)
-class SoftmaxRegression(_LinearClassifier):
+class SoftmaxRegression(_Classifier):
     """Multinomial logistic regression.
 
     Sample x belongs to class c with probability proportional to exp(x W_c + b_c). Training
@@ -384,7 +373,7 @@ class _Quadratic(_Linear):
 
 
 @dataclass(frozen=True)
-class LeastSquares(_Quadratic, _LinearClassifier):
+class LeastSquares(_Quadratic, _Classifier):
     """Classification by linear least squares on the classes' indicators, one against all.
 
     Training minimises half the sum of || x W + b - e_y ||^2 over the samples, where e_y is the
