@@ -209,8 +209,13 @@ class Training:
         self.evaluate_every = at_least("evaluate_every", self.evaluate_every, 1)
         check_methods("model", self.model, "partial_gradient", "loss", "error")
         check_methods("optimizer", optimizer, "step", "reset")
-        check_data(self.data)
-        check_callback(self.callback)
+        if not isinstance(self.data, datasets.Dataset | str | os.PathLike):
+            raise TypeError(
+                "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or "
+                f"the path of a file, not {type(self.data).__name__}"
+            )
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable, not {self.callback!r}")
         until: Any = self.until
         if not isinstance(until, Real | None):
             raise TypeError(f"until must be a training loss, not {until!r}")
@@ -628,21 +633,6 @@ def check_methods(what: str, given: object, *methods: str) -> None:
     for method in methods:
         if given is not None and (isinstance(given, type) or not hasattr(given, method)):
             raise TypeError(f"{what} must be an object with a method {method}, not {given!r}")
-
-
-def check_data(data: object) -> None:
-    """Raise TypeError unless `data` is a Dataset, or a name or path of one."""
-    if not isinstance(data, datasets.Dataset | str | os.PathLike):
-        raise TypeError(
-            "data must be a fastgc.data.Dataset(name, X_train, y_train, X_test, y_test), or the "
-            f"path of a file, not {type(data).__name__}"
-        )
-
-
-def check_callback(callback: object) -> None:
-    """Raise TypeError unless `callback` is None or callable."""
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, not {callback!r}")
 
 
 def check_partial(method: str, partial: str) -> None:
