@@ -26,18 +26,15 @@ TIME = re.compile(r"(?<![\w.+-])(\d[\d.]*(?:e-?\d+)?) (ns|µs|ms|s)\b")
 
 
 def times(section: str, found: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    """Yield name and seconds of each time in a section's tables.
-
-    A cell has them with their unit, or its column's head ends in one: "ms", or "trust, s".
-    """
+    """Yield name and seconds of each time, whose unit is in the cell, or ends its column's head."""
     for head, _, *rows in (part for part in found if not isinstance(part, str)):
         units = [re.search(r"(?:^|[ ,])(ns|µs|ms|(?<=, )s)$", title) for title in head]
         for row in rows:
             labels = takewhile(lambda cell: not FIGURE.search(cell), row)
             name = " | ".join((section, *labels))
             for at, (title, cell, unit) in enumerate(zip(head, row, units, strict=False)):
-                text = f"{cell} {unit[1]}" if unit else cell
-                read = [] if re.search("[a-z]{3}", cell) else TIME.findall(text)  # words: a note
+                note = re.search("[a-z]{3}", cell)
+                read = [] if note else TIME.findall(f"{cell} {unit[1]}" if unit else cell)
                 for part, (number, each) in enumerate(read):
                     yield f"{name} | {title} ({at}.{part})", float(number) * SCALES[each]
 

@@ -2,7 +2,7 @@
 
 ::
 
-    python benches/report.py              # measure all sections: half an hour on an idle machine
+    python benches/report.py              # measure all sections: forty minutes on an idle machine
     python benches/report.py WORD ...     # those with one of the words in their title or command
     python benches/report.py --list       # the sections, and which are older than their files
     python benches/report.py --write      # measure nothing, only write the pages again
