@@ -545,11 +545,6 @@ class Encoder:
         """The array that the message is written to."""
         return self._message
 
-    @property
-    def sums(self) -> Array:
-        """The sum so far: the message itself, or what is rounded to the message at the end."""
-        return self._sums
-
     def add(self, partition: int, g: ArrayLike, cancelled: float = 0.0) -> None:
         """Add the partial gradient of one partition, a (p,) array of the encoder's dtype.
 
