@@ -19,7 +19,7 @@ KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16]
 def arrivals(messages, length, dtype, enough=None, reads=True):
     rows, project = Rows(messages, length, np.dtype(dtype)), None
     if reads:
-        project = Projecting(np.ones((1, SIDE)), np.ones((2, SIDE, 8)), np.dtype(dtype).kind == "c")
+        project = Projecting(np.ones((2, SIDE)), np.ones((1, SIDE, 8)), np.dtype(dtype).kind == "c")
     return Arrivals(rows, np.full(messages, -1), enough, project)
 
 
