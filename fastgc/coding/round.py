@@ -616,7 +616,7 @@ class Round(Gathering):
         estimate also includes cancellation inside messages.
 
         The first call decodes once more. From then on `gradient` notes the norms, which takes it
-        1.0 to 1.5 times the time, and `trust` after it reads no message.
+        1.0 to 1.9 times the time, and `trust` after it reads no message.
         """
         vector = self._vector()
         if self._squares is None or self._noted != "auto":

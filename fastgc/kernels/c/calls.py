@@ -301,7 +301,7 @@ def bind_apart(
         Numbers in `out`, as `combine` takes it.
     squares : (capacity + 1,) float64 array, optional
         Written in the same pass: the sum of squares of each row, NaN if it is not read, and then
-        that of `out`. For rows of float64 this takes 1.0 to 1.5 times the time.
+        that of `out`. For rows of float64 this takes 1.0 to 1.9 times the time.
     """
     fields = mode, coef, length, size, 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
     stack = _plan(*fields, squares=squares, stride=length * dtype.itemsize)
