@@ -506,9 +506,9 @@ class Played:
         assert gradients, f"{self}: the liars explain what the round knows"
         size = min(map(np.linalg.norm, gradients))
         apart = max(np.linalg.norm(a - gradients[0]) for a in gradients) / size
-        # Projections may show more than there is, and what they show may be of more.
-        verify = fastgc.coding.verify
-        least = limit * verify.SEEN / verify.STRETCH
+        least = (
+            limit * fastgc.coding.verify.SEEN
+        )  # by the proof, what is seen may be of so much more
         assert apart > least, f"{self}: raised where nothing is in doubt"
 
     def without(self, lost, kept):

@@ -316,7 +316,7 @@ class Inspector:
 
     `liars` is the number of workers that may be corrupt, e, beside those found so far. `projection`
     is the one by which the round's messages are projected as they come. `unsure` tells which of the
-    messages last inspected have infinite energies that are believed: these are in no check.
+    messages last inspected are useless by the energies told: these are in no check.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
@@ -415,7 +415,9 @@ class Inspector:
         """Apply the checks to messages; `survivors` are their numbers."""
         scheme, senders = self._scheme, self._senders[survivors]
         values, sizes, inside, self._zero = sketch
-        self.unsure = (inside == math.inf) & (not scheme.data.coded)
+        # What is left of sums that cancel so far is nothing but rounding.
+        useless = inside * DOUBLE**2 > sizes.max(initial=0.0)
+        self.unsure = useless & (not scheme.data.coded)
         sure = np.flatnonzero(~self.unsure)
         parity = scheme.parity(survivors[sure], self._most)
         if sure.size < survivors.size:  # whose errors may be of any size would spoil checks
