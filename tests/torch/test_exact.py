@@ -134,6 +134,25 @@ def test_add_as_torch_does(dtype):
     torch.testing.assert_close(out, (naive.double() * 2.0**-exponent).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_put_back_rounds_once(dtype):
+    """Also integers of more digits than a double has, next to what lies between two floats."""
+    digits = 24 if dtype == torch.float32 else 53
+    for size in (54, 58, 61, 62):
+        middle = 2**size + 2 ** (size - digits)
+        for whole in (
+            middle - 1,
+            middle,
+            middle + 1,
+            -middle - 1,
+            3 * 2 ** (size - digits) + middle,
+        ):
+            if -(2**63) <= whole < 2**63:
+                out = torch.empty(1, dtype=dtype)
+                exact.put_back(torch.tensor([whole]), 0, out)
+                check_rounded(whole, 0, out[0])
+
+
 @pytest.mark.parametrize("terms", [1, 2, 3, 12, 16, 17, 1024])
 def test_exponent_of_leaves_room_for_all_terms(terms):
     for modulus in (1.0, 2.0, np.nextafter(2.0, 0), 3e-30, 5e-324, 1.7e308):
