@@ -1,22 +1,47 @@
 /* Messages of a round as they come. */
 #include <math.h>
 
-#include "fastgc.h"
 #include "tally.h"
+#include "values.h"
 
-/* Write a row's projections, and return its sum of squares. */
-static double project(const fgc_arrivals *a, const void *row, int64_t at)
+/* Sums of squares above it lost nothing by underflow. */
+static const double SMALL = 1e-280;
+
+/* Write a row's projections and norm, and return its sum of squares. If that may have lost digits, the norm comes
+ * by way of the largest element. */
+#define READ(kind, read, real)                                                                               \
+    static double read_##kind(const fgc_arrivals *a, const read *x, int64_t at)                              \
+    {                                                                                                        \
+        double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);                          \
+        const double square = fgc_project_##kind(x, a->length, a->left, a->right, a->paired, out);           \
+        double largest = 0, sum = 0;                                                                         \
+        int exponent = 0;                                                                                    \
+        a->norms[at] = sqrt(square) * a->unit;                                                               \
+        if (square > SMALL && square < INFINITY)                                                             \
+            return square;                                                                                   \
+        for (int64_t i = 0; i < a->length; i++)                                                              \
+            largest = fmax(largest, fabs((double)value_##kind(x[i])));                                       \
+        frexp(largest, &exponent);                                                                           \
+        for (int64_t i = 0; i < a->length; i++) {                                                            \
+            const double v = ldexp(value_##kind(x[i]), -exponent);                                           \
+            sum += v * v;                                                                                    \
+        }                                                                                                    \
+        a->norms[at] = ldexp(sqrt(sum) * a->unit, exponent);                                                 \
+        return square;                                                                                       \
+    }
+FGC_KINDS(READ)
+
+static double read_row(const fgc_arrivals *a, const void *row, int64_t at)
 {
-    double *const out = a->values + at * FGC_SIDE * FGC_SIDE * (1 + a->paired);
     switch (a->kind) {
     case FGC_FLOAT:
-        return fgc_project_float(row, a->length, a->left, a->right, a->paired, out);
+        return read_float(a, row, at);
     case FGC_HALF:
-        return fgc_project_half(row, a->length, a->left, a->right, a->paired, out);
+        return read_half(a, row, at);
     case FGC_BFLOAT:
-        return fgc_project_bfloat(row, a->length, a->left, a->right, a->paired, out);
+        return read_bfloat(a, row, at);
     default:
-        return fgc_project_double(row, a->length, a->left, a->right, a->paired, out);
+        return read_double(a, row, at);
     }
 }
 
@@ -47,7 +72,7 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
         return FGC_OUT_OF_RANGE;
     if (a->heard[number])
         return FGC_DUPLICATE;
-    const double square = a->left ? project(a, row, a->state[0]) : NAN;
+    const double square = a->left ? read_row(a, row, a->state[0]) : NAN;
     if (a->left && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
         return FGC_NOT_FINITE;
     const int64_t count = a->state[0]++;

@@ -193,8 +193,10 @@ typedef struct {
     double *energies;           /* its energy, NaN if that is not known, */
     uintptr_t *addresses;       /* where it lies, */
     double *values;             /* and its projections, by these numbers; rows are read to find NaN, too */
+    double *norms;              /* with `values`: its norm, times `unit` */
     const double *left, *right; /* as for fgc_project, and so is this: */
     int paired;
+    double unit;
     int64_t head, size;       /* for fgc_arrive_array: as in fgc_combination, or 0; elements of a message, */
     const void *type, *dtype; /* and its type and dtype */
 } fgc_arrivals;
@@ -206,6 +208,33 @@ fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, do
 /* Take a message that is Python's object at this address, or return FGC_MISPLACED: it is no contiguous vector of
  * the type, dtype and size that are said. */
 fgc_status fgc_arrive_array(const fgc_arrivals *a, int64_t number, uintptr_t object, double energy);
+
+/* What a round's messages say of each other; fastgc/coding/verify.py has the mathematics. Numbers are complex,
+ * as (re, im) pairs, if the messages' projections are paired. */
+typedef struct {
+    const fgc_arrivals *came;
+    const int64_t *sender;   /* of each message of the code */
+    const double *row_norms; /* of its coefficients */
+    int64_t workers;
+    int coded, real; /* whether no two workers compute the same; whether only real parts are decoded */
+    /* squared errors of a message of norm 1, and of one of energy 1; errors by underflow of a projection, and of
+     * the root of an energy; the load; the largest root of an energy, by how much it may exceed that of others,
+     * and for one not told, its part of the norm */
+    double own, terms, underflow, lost, load, most, spread, untold;
+    /* constants of verify.py: LEAST, HUGE, SAFETY, SMALL^2, SEEN, STRETCH, FINEST, DEPENDENT, DUST */
+    double least, huge, safety, small, seen, stretch, finest, dependent, dust;
+    /* written, for each message inspected: its projections, relative to the size of messages; in four rows,
+     * its squared rounding error, its largest change, its typical rounding error, and 1 if it claims too much
+     * energy, else 0; its sender, and the norm of its coefficients */
+    double *scaled, *notes;
+    int64_t *from;
+    double *norm;
+    /* what fgc_inspect was given, and found: the size of partial gradients */
+    int64_t f, m, entries;
+    const int64_t *first, *position;
+    const double *coefficient, *error, *sum;
+    double size;
+} fgc_inspection;
 
 /* When the messages of a round suffice. */
 typedef enum {

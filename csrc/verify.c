@@ -76,24 +76,28 @@ static double reached(const double *size, const double *norm, const int64_t *sen
     return came ? top[came - 1] : 0;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_check_messages)(const double *limits, const int64_t *sender, int64_t f,
-                                            int64_t workers, int liars, int coded, const double *norm,
-                                            const double *size, const double *inside, const double *value,
-                                            const int64_t *first, int64_t m, const int64_t *position,
-                                            int64_t entries, const double *coefficient, const double *error,
-                                            int each, double *scaled, double *notes, double *sum,
-                                            double *bound, int64_t *failed, double *told)
+fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspection *o, const int64_t *first,
+                                     int64_t m, const int64_t *position, int64_t entries,
+                                     const double *coefficient, const double *error, int liars, double *sum,
+                                     double *bound, uint8_t *failed, double *told)
 {
-    const double own = limits[0], terms = limits[1], underflow = limits[2], lost = limits[3];
-    const double load = limits[4], most = limits[5], spread_ = limits[6], untold = limits[7];
-    const double finest = limits[8], huge_ = limits[9], safety = limits[10], small = limits[11];
-    double *const square = notes, *const reach = notes + f, *const rounding = notes + 2 * f;
-    double *const over = notes + 3 * f; /* which messages claim more energy than they can have */
-    double *const of_worker = malloc((size_t)(workers + 2 * f + 1) * sizeof *of_worker);
+    const fgc_arrivals *const a = o->came;
+    const int each = 1 + a->paired;
+    const double own = o->own, terms = o->terms;
+    const int64_t *const sender = o->from;
+    double *const norm = o->norm, *const square = o->notes, *const reach = square + f;
+    double *const rounding = square + 2 * f, *const over = square + 3 * f;
+    double *const of_worker = calloc((size_t)(o->workers + 4 * f + 1), sizeof *of_worker);
     if (!of_worker)
         return FGC_NO_MEMORY;
-    double *const s = of_worker + workers, *const t = s + f;
-    const double usually = reached(size, norm, sender, f, workers, liars, of_worker);
+    double *const s = of_worker + o->workers, *const t = s + f, *const size = t + f, *const inside = size + f;
+    for (int64_t i = 0; i < f; i++) {
+        o->from[i] = o->sender[a->numbers[at[i]]];
+        norm[i] = o->row_norms[a->numbers[at[i]]];
+        size[i] = a->norms[at[i]];
+        inside[i] = sqrt(a->energies[at[i]]) * a->unit;
+    }
+    const double usually = reached(size, norm, sender, f, o->workers, liars, of_worker);
     double top = 0, largest_norm = 0, largest = 0;
     for (int64_t i = 0; i < f; i++) {
         top = greater(norm[i] * usually, top);
@@ -102,52 +106,61 @@ fgc_status FGC_AT_LEVEL(fgc_check_messages)(const double *limits, const int64_t 
     }
     top = top != 0 ? top : largest != 0 ? largest : 1;
     for (int64_t i = 0; i < f; i++) {
-        const double shrink = size[i] > huge_ * top ? huge_ * top / size[i] : 1;
+        const double shrink = size[i] > o->huge * top ? o->huge * top / size[i] : 1;
         s[i] = size[i] / top * shrink;
-        const double claimed = inside[i] == inside[i] ? inside[i] : size[i] * untold;
-        t[i] = greater(claimed, size[i] / sqrt(load)) / top * shrink;
-        for (int64_t j = i * VALUES * each; j < (i + 1) * VALUES * each; j++)
-            scaled[j] = value[j] / top * shrink;
+        const double claimed = inside[i] == inside[i] ? inside[i] : size[i] * o->untold;
+        t[i] = greater(claimed, size[i] / sqrt(o->load)) / top * shrink;
+        for (int64_t j = 0; j < VALUES * each; j++)
+            o->scaled[i * VALUES * each + j] = a->values[at[i] * VALUES * each + j] / top * shrink;
     }
-    const double usual = reached(s, norm, sender, f, workers, liars, of_worker);
-    const double likely = reached(t, norm, sender, f, workers, liars, of_worker);
+    const double usual = reached(s, norm, sender, f, o->workers, liars, of_worker);
+    const double likely = reached(t, norm, sender, f, o->workers, liars, of_worker);
     largest = 0;
     for (int64_t i = 0; i < f; i++)
         largest = greater(s[i], largest);
     for (int64_t i = 0; i < f; i++) {
         const double less = fmin(s[i], norm[i] * usual), within = fmin(t[i], norm[i] * likely);
         rounding[i] = sqrt(own * less * less + terms * within * within);
-        t[i] = hypot(t[i], lost / top);
+        t[i] = hypot(t[i], o->lost / top);
     }
-    const double believed = reached(t, norm, sender, f, workers, liars, of_worker);
-    told[1] = 0;
+    const double believed = reached(t, norm, sender, f, o->workers, liars, of_worker);
+    told[0] = 0;
     for (int64_t i = 0; i < f; i++) {
-        over[i] = !coded && inside[i] == inside[i] && fmin(t[i], most / top) > spread_ * (norm[i] * believed);
-        told[1] += over[i];
-        t[i] = coded ? fmin(t[i], norm[i] * believed) : t[i];
-        const double floor_ = finest * (usual * largest_norm > 0 ? norm[i] * usual : largest);
-        square[i] = own * s[i] * s[i] + terms * t[i] * t[i] + underflow / top * (underflow / top) +
+        over[i] = !o->coded && inside[i] == inside[i] &&
+                  fmin(t[i], o->most / top) > o->spread * (norm[i] * believed);
+        told[0] += over[i];
+        t[i] = o->coded ? fmin(t[i], norm[i] * believed) : t[i];
+        const double floor_ = o->least * (usual * largest_norm > 0 ? norm[i] * usual : largest);
+        square[i] = own * s[i] * s[i] + terms * t[i] * t[i] + o->underflow / top * (o->underflow / top) +
                     own * floor_ * floor_;
-        reach[i] = s[i] + greater(norm[i] * usual, sqrt(load) * (norm[i] * likely));
+        reach[i] = s[i] + greater(norm[i] * usual, sqrt(o->load) * (norm[i] * likely));
     }
-    told[0] = greater(usual, likely);
-    told[3] = top;
-    told[2] = 0;
+    free(of_worker);
+    o->f = f;
+    o->m = m;
+    o->entries = entries;
+    o->first = first;
+    o->position = position;
+    o->coefficient = coefficient;
+    o->error = error;
+    o->sum = sum;
+    o->size = told[3] = greater(usual, likely);
+    told[2] = top;
+    told[1] = 0;
     for (int64_t k = 0; k < m; k++) {
         double *const to = sum + k * VALUES * each;
         double within = 0;
         memset(to, 0, sizeof *to * (size_t)(VALUES * each));
         for (int64_t e = first[k]; e < (k + 1 < m ? first[k + 1] : entries); e++) {
             const double *const h = coefficient + each * e;
-            add_times(to, h, scaled + position[e] * VALUES * each, NULL, VALUES, each);
+            add_times(to, h, o->scaled + position[e] * VALUES * each, NULL, VALUES, each);
             within += square_of(h, each) * square[position[e]];
         }
-        bound[k] = safety * sqrt(within + error[k] * told[0] * (error[k] * told[0]));
-        bound[k] = bound[k] != bound[k] ? INFINITY : greater(bound[k], small);
+        bound[k] = o->safety * sqrt(within + error[k] * o->size * (error[k] * o->size));
+        bound[k] = bound[k] != bound[k] ? INFINITY : greater(bound[k], o->small);
         failed[k] = sqrt(square_of(to, VALUES * each) / VALUES) > bound[k];
-        told[2] += failed[k];
+        told[1] += failed[k];
     }
-    free(of_worker);
     return FGC_OK;
 }
 
@@ -243,12 +256,12 @@ static int64_t root_of(int64_t *parent, int64_t v)
     return v;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f, const int64_t *first,
-                                                int64_t m, const int64_t *position, int64_t entries,
-                                                const double *coefficient, const double *error, int each,
-                                                double largest, const double *sum, double dependent,
-                                                double *basis, double *shown, int64_t *rank)
+/* Write the basis of fgc_unseen. */
+static fgc_status make_orthonormal(const fgc_inspection *o, double *basis, double *shown, int64_t *rank)
 {
+    const int64_t f = o->f, m = o->m, *const first = o->first, *const position = o->position;
+    const int each = 1 + o->came->paired;
+    const double *const error = o->error;
     int inexact = 0;
     for (int64_t k = 0; k < m; k++)
         inexact |= error[k] != 0;
@@ -273,18 +286,18 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
     for (int64_t i = 0; i < f; i++)
         parent[i] = i;
     memset(basis, 0, (size_t)(m * f * each) * sizeof *basis);
-    memcpy(shown, sum, (size_t)(m * VALUES * each) * sizeof *shown);
+    memcpy(shown, o->sum, (size_t)(m * VALUES * each) * sizeof *shown);
     for (int64_t k = 0; k < m; k++) {
         double *const row = basis + k * f * each;
-        const int64_t stop = k + 1 < m ? first[k + 1] : entries;
+        const int64_t stop = k + 1 < m ? first[k + 1] : o->entries;
         for (int64_t e = first[k]; e < stop; e++) {
-            const double unit = sqrt(square[position[e]]);
+            const double unit = sqrt(o->notes[position[e]]);
             for (int c = 0; c < each; c++)
-                row[position[e] * each + c] = coefficient[each * e + c] * unit;
+                row[position[e] * each + c] = o->coefficient[each * e + c] * unit;
             parent[root_of(parent, position[e])] = root_of(parent, position[first[k]]);
         }
         if (inexact)
-            r.own[(k * m + k) * each] = error[k] * largest;
+            r.own[(k * m + k) * each] = error[k] * o->size;
         const double size = norm_of(&r, k);
         r.few[k] = stop - first[k];
         r.left[k] = size > 0 && size < INFINITY;
@@ -308,7 +321,7 @@ fgc_status FGC_AT_LEVEL(fgc_orthonormal_checks)(const double *square, int64_t f,
                 best = k;
         swap_rows(&r, q, best);
         const double size = norm_of(&r, q);
-        if (!(size > dependent)) {
+        if (!(size > o->dependent)) {
             swap_rows(&r, q, --end);
             continue;
         }
@@ -338,26 +351,40 @@ static double may_be(const double *coefficient, int each, double reach, double u
     return size != 0 ? size * (reach / unit) : 0;
 }
 
+/* Return how large a message's part of what a vector decodes may be. */
+static double part_of(const fgc_inspection *o, const double *vector, int64_t i)
+{
+    const int each = 1 + o->came->paired;
+    return modulus(vector + i * each, each) * o->norm[i];
+}
+
 /* Let u be such that the check u basis has the vector's coefficients at these messages, as far as it can
  * have. `column` and `rest` hold, of each message, what is left of its column of the basis, and of its
  * coefficient. Pivots are taken as in Gram-Schmidt, the longest first: after each, what the check shows
  * bounds what it accounts for, and the messages' sizes bound the rest. Any u would give a bound. */
-static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *basis, int64_t f,
-                       const double *shown, int each, int real, const double *vector, const double *square,
-                       const double *reach, double safety, double part, double stretch, double least,
-                       double *column, double *rest, double *told)
+static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, int64_t r, const double *basis,
+                       const double *shown, const double *vector, double dust, double *column, double *rest,
+                       double *told)
 {
+    const double *const square = o->notes, *const reach = square + o->f;
+    const int each = 1 + o->came->paired;
     double sum[2 * VALUES] = {0}, unit[2] = {0}, w[2], other[2], left = 0, length = 0, total = 0;
+    int blind = 0; /* whether a message that counts is in no check */
     for (int64_t i = 0; i < c; i++) {
         const double size = sqrt(square[at[i]]);
-        for (int64_t k = 0; k < r; k++)
-            memcpy(column + (i * r + k) * each, basis + (k * f + at[i]) * each, (size_t)each * sizeof *column);
+        int checked = 0;
+        for (int64_t k = 0; k < r; k++) {
+            double *const to = column + (i * r + k) * each;
+            memcpy(to, basis + (k * o->f + at[i]) * each, (size_t)each * sizeof *to);
+            checked |= to[0] != 0 || to[each - 1] != 0;
+        }
+        blind |= !checked && part_of(o, vector, at[i]) > dust;
         for (int k = 0; k < each; k++)
             rest[i * each + k] = vector[at[i] * each + k] != 0 ? vector[at[i] * each + k] * size : 0;
         left += may_be(rest + i * each, each, reach[at[i]], size);
         length = greater(sqrt(square_of(column + i * r * each, r * each)), length);
     }
-    double error = stretch * left, apart = left;
+    double error = o->stretch * left, apart = left;
     for (int64_t step = 0; step < c && step < r; step++) {
         int64_t p = 0;
         double longest = -1;
@@ -382,7 +409,8 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
                 unit[0] = re;
             } else
                 unit[0] *= w[0];
-            add_times(sum, unit, shown + k * VALUES * each, NULL, VALUES, each);
+            if (unit[0] != 0 || unit[each - 1] != 0)
+                add_times(sum, unit, shown + k * VALUES * each, NULL, VALUES, each);
         }
         left = 0;
         for (int64_t i = 0; i < c; i++) {
@@ -405,52 +433,127 @@ static void unseen_set(const int64_t *at, int64_t c, int64_t r, const double *ba
         for (int64_t i = 0; i < c; i++)
             left += may_be(rest + i * each, each, reach[at[i]], sqrt(square[at[i]]));
         double seen = 0;
-        for (int k = 0; k < VALUES * each; k += real ? each : 1)
+        for (int k = 0; k < VALUES * each; k += o->real ? each : 1)
             seen += sum[k] * sum[k];
         seen = sqrt(seen / VALUES);
         const double rounding = sqrt(total);
-        error = fmin(error, greater(rounding, seen) / part + stretch * left);
-        if (longest > least)
-            apart = (seen > safety * rounding ? seen : 0) + left;
+        error = fmin(error, greater(rounding, seen) / o->seen + o->stretch * left);
+        if (longest > o->finest)
+            apart = (seen > o->safety * rounding ? seen : 0) + left;
     }
-    told[0] = error != error ? INFINITY : error;
+    told[0] = blind || error != error ? INFINITY : error;
     told[1] = apart;
 }
 
-fgc_status FGC_AT_LEVEL(fgc_unseen_changes)(const double *vector, const double *notes, const double *scaled,
-                                            int64_t f, const double *basis, const double *shown, int64_t rank,
-                                            int each, int real, const int64_t *columns, int64_t sets,
-                                            int64_t count, double safety, double part, double stretch,
-                                            double least, double *told)
+/* The workers that sent messages, and the messages of each: message[first[w]] .. message[first[w + 1] - 1]. */
+typedef struct {
+    int64_t *first, *message, *present, count;
+    int64_t *chosen, *others, *at; /* room for as many workers and messages as there are */
+    unsigned char *named;
+} senders;
+
+static int sort_senders(const fgc_inspection *o, senders *by)
 {
-    const double *const square = notes, *const reach = notes + f, *const rounding = notes + 2 * f;
-    double sum[2 * VALUES] = {0}, found[2];
-    double *const work = malloc((size_t)((count * rank + count) * each + 1) * sizeof *work);
-    if (!work)
+    const int64_t f = o->f, n = o->workers;
+    int64_t *const room = calloc((size_t)(n + 2 + 5 * f), sizeof *room);
+    by->named = calloc((size_t)n + 1, 1);
+    *by = (senders){room,
+                    room + n + 2,
+                    room + n + 2 + f,
+                    0,
+                    room + n + 2 + 2 * f,
+                    room + n + 2 + 3 * f,
+                    room + n + 2 + 4 * f,
+                    by->named};
+    if (!room || !by->named)
+        return 0;
+    for (int64_t i = 0; i < f; i++)
+        by->first[o->from[i] + 2]++;
+    for (int64_t w = 0; w < n; w++) {
+        if (by->first[w + 2])
+            by->present[by->count++] = w;
+        by->first[w + 2] += by->first[w + 1];
+    }
+    for (int64_t i = 0; i < f; i++) /* first[w + 1] moves from the first to past the last message of w */
+        by->message[by->first[o->from[i] + 1]++] = i;
+    return 1;
+}
+
+/* Go to the next choice of so many of `count` numbers; return 0 after the last. */
+static int next_choice(int64_t *choice, int64_t size, int64_t count)
+{
+    int64_t j = size - 1;
+    while (j >= 0 && choice[j] == count - size + j)
+        j--;
+    if (j < 0)
+        return 0;
+    for (choice[j++]++; j < size; j++)
+        choice[j] = choice[j - 1] + 1;
+    return 1;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_unseen)(const fgc_inspection *o, const double *vector, double *basis,
+                                    double *shown, int64_t *rank, const int64_t *start, int64_t starts,
+                                    const int64_t *worker, int liars, double *told)
+{
+    const double *const square = o->notes, *const rounding = square + 2 * o->f;
+    const int each = 1 + o->came->paired;
+    double sum[2 * VALUES] = {0}, found[2], dust = 0;
+    if (*rank < 0 && make_orthonormal(o, basis, shown, rank))
         return FGC_NO_MEMORY;
-    told[1] = told[2] = told[3] = told[4] = 0;
-    for (int64_t i = 0; i < f; i++) {
+    senders by;
+    const int sorted = sort_senders(o, &by);
+    double *const work = malloc((size_t)((o->f * *rank + o->f) * each + 1) * sizeof *work);
+    memset(told, 0, 6 * sizeof *told);
+    for (int64_t i = 0; i < o->f; i++)
+        dust = greater(o->dust * part_of(o, vector, i), dust);
+    for (int64_t i = 0; i < o->f; i++) {
         const double size = modulus(vector + i * each, each);
         if (size == 0)
             continue;
-        add_times(sum, vector + i * each, scaled + i * VALUES * each, NULL, VALUES, each);
+        add_times(sum, vector + i * each, o->scaled + i * VALUES * each, NULL, VALUES, each);
         told[1] += size * size * square[i];
         told[2] += size * rounding[i] * (size * rounding[i]);
+        told[5] += !(part_of(o, vector, i) > dust);
     }
-    told[0] = 0;
-    for (int k = 0; k < VALUES * each; k += real ? each : 1)
+    for (int k = 0; k < VALUES * each; k += o->real ? each : 1)
         told[0] += sum[k] * sum[k];
     told[0] = sqrt(told[0] / VALUES);
     told[1] = sqrt(told[1]);
     told[2] = sqrt(told[2]);
-    for (int64_t set = 0; set < sets; set++) {
-        unseen_set(columns + set * count, count, rank, basis, f, shown, each, real, vector, square, reach,
-                   safety, part, stretch, least, work, work + count * rank * each, found);
-        told[3] = greater(found[0], told[3]);
-        told[4] = greater(found[1], told[4]);
+    for (int64_t s = 0; sorted && work && s + 1 < starts; s++) {
+        int64_t known = 0, others = 0, choice[MOST_LIARS];
+        for (int64_t l = start[s]; l < start[s + 1]; l++) {
+            by.named[worker[l]] = 1;
+            if (by.first[worker[l] + 1] > by.first[worker[l]])
+                by.chosen[known++] = worker[l];
+        }
+        for (int64_t l = 0; l < by.count; l++)
+            if (!by.named[by.present[l]])
+                by.others[others++] = by.present[l];
+        int64_t more = liars - (start[s + 1] - start[s]);
+        more = more < 0 ? 0 : more < others ? more : others;
+        for (int64_t l = 0; l < more; l++)
+            choice[l] = l;
+        do {
+            int64_t c = 0;
+            for (int64_t l = 0; l < known + more; l++) {
+                const int64_t w = l < known ? by.chosen[l] : by.others[choice[l - known]];
+                for (int64_t e = by.first[w]; e < by.first[w + 1]; e++)
+                    by.at[c++] = by.message[e];
+            }
+            unseen_set(o, by.at, c, *rank, basis, shown, vector, dust, work, work + c * *rank * each, found);
+            told[3] = greater(found[0], told[3]);
+            told[4] = greater(found[1], told[4]);
+        } while (next_choice(choice, more, others));
+        for (int64_t l = start[s]; l < start[s + 1]; l++)
+            by.named[worker[l]] = 0;
     }
+    const int enough = sorted && work;
+    free(by.first);
+    free(by.named);
     free(work);
-    return FGC_OK;
+    return enough ? FGC_OK : FGC_NO_MEMORY;
 }
 
 /* A graph: at[p] is the first of the ends at point p, next[x] the one after end x, -1 if there is none. End x

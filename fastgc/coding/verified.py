@@ -17,7 +17,7 @@ from .round import Round
 from .rules import Blocks, Cells, spare_tally
 from .scheme import Coded, Decoder
 from .trust import Trust, Watch
-from .verify import DUST, Finding, Inspector, Sketch, Unseen, default_limit, liars_of
+from .verify import DUST, Finding, Inspector, Unseen, default_limit, liars_of
 
 # Most sets of workers that are set aside in turn, for a gradient on which all agree.
 SETS_ASIDE = 4
@@ -84,6 +84,7 @@ class VerifiedRound(Round):
         self._liars, self._given = max(1, liars_of(verify)), limit
         types = dtype, message_dtype, tracker
         super().__init__(code, p, *types, first_worker=first_worker, partial_dtype=partial_dtype)
+        self._inspector.attach(self._arrivals)
 
     def _prepare(self) -> Projecting:
         self._inspector = Inspector(self.scheme, self._sent, self._liars)
@@ -254,11 +255,8 @@ class VerifiedRound(Round):
     def _look(self) -> Finding:
         """What parity says of the messages left, after dropping those that it proves wrong."""
         while self._finding is None:
-            kept, sketch = self._kept, self._inspector.sketch(self._arrivals)
-            if kept.size < self._rows.count:
-                values, sizes, inside, zero = sketch
-                sketch = Sketch(values[kept], sizes[kept], inside[kept], zero)
-            finding = self._inspector.inspect(self._numbers[kept], sketch)
+            kept = self._kept
+            finding = self._inspector.inspect(self._numbers[kept], kept)
             if finding.corrupt:
                 self._drop(finding.corrupt)
                 continue
@@ -288,15 +286,19 @@ class VerifiedRound(Round):
                 vector = self._choose(numbers[at]).copy()
             except OverflowError:  # the gradient would be useless
                 continue
-            clean = self._without_dust(vector, numbers[at])
-            for each in (vector,) if clean is vector else (vector, clean):
-                full = np.zeros(kept.size, dtype=each.dtype)
-                full[at] = each
+            for _ in range(2):
+                full = vector
+                if at.size < kept.size:
+                    full = np.zeros(kept.size, dtype=vector.dtype)
+                    full[at] = vector
                 unseen = self._inspector.unseen(full, sets)
                 if best is None or unseen.error < best.unseen.error:
-                    best = Answer(kept[at], each, unseen)
+                    best = Answer(kept[at], vector, unseen)
                 if self._fine(best):
                     return best
+                if not unseen.dusty:
+                    break
+                vector = self._without_dust(vector, numbers[at])
         return best
 
     def _without_dust(self, vector: Array, numbers: Ints) -> Array:

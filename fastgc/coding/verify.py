@@ -81,14 +81,12 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterator
-from functools import lru_cache
-from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import kernels
-from .._base.arrays import Array, Floats, Ints, is_zero, least_number, unit_roundoff
+from .._base.arrays import Array, Bools, Floats, Ints, is_zero, least_number, unit_roundoff
 from ..errors import CorruptMessageError, UnverifiedError
 from ..kernels import unchecked
 from ..kernels.arrivals import ROW, SIDE, Arrivals
@@ -116,9 +114,6 @@ SETS_TRIED = 2_000
 
 # Singular values of checks below this part of the largest say that checks depend on each other.
 DEPENDENT = 1e-10
-
-# Entries of sets' columns that are decomposed together.
-TOGETHER = 1 << 20
 
 # Norms from SMALL on, and the elements of such vectors, have squares in float64.
 SMALL = 1e-140
@@ -152,6 +147,22 @@ LEAST = DOUBLE / DEPENDENT
 # Singular values of orthonormal checks below this say that checks see next to nothing.
 FINEST = 1e-6
 
+# These, as C knows them (fgc_inspection in csrc/fastgc.h).
+CONSTANTS = {
+    "least": LEAST,
+    "huge": HUGE,
+    "safety": SAFETY,
+    "small": SMALL**2,
+    "seen": SEEN,
+    "stretch": STRETCH,
+    "finest": FINEST,
+    "dependent": DEPENDENT,
+    "dust": DUST,
+}
+
+# Where the only set of no workers begins and ends.
+NONE = np.zeros(2, dtype=np.int64)
+
 
 # How projections are added up (csrc/project.c and split.c): at most IN_ROW products of a row in a
 # sum; then rows of one of PARTS parts; then parts.
@@ -182,18 +193,18 @@ class Projection:
     """
 
     def __init__(self, form: Format, paired: bool, rng: np.random.Generator | None = None) -> None:
-        self._real = real = np.empty(0, form.message_dtype).real.dtype
+        real = np.empty(0, form.message_dtype).real.dtype
         size = form.message_size * form.message_dtype.itemsize // real.itemsize
         rows, eights = -(-size // (2 * ROW)) * 2, -(-min(size, 2 * ROW) // 16)
         # `right` begins at a cache line. Else most vectors cross lines: 1.3 to 1.9 times the time.
         room = np.empty(eights * SIDE * 8 + 8)
         right = room[-(address(room) // 8) % 8 :][: eights * SIDE * 8].reshape(eights, SIDE, 8)
-        self.numbers = Projecting(np.empty((rows, SIDE)), right, paired)
+        wide = real == np.dtype(np.float64)
+        self.unit = math.ldexp(1.0, -rows.bit_length() - 64) if wide else 1.0
+        self.numbers = Projecting(np.empty((rows, SIDE)), right, paired, self.unit)
         # As many numbers are drawn as there are columns; those of a column are the same.
         self._drawn = self.numbers.left.reshape(1, -1), right.reshape(-1, 1 + paired).T
         self.passes = (min(size, IN_ROW) + min(rows, PARTS + rows // PARTS) + PARTS) / 6 + 4
-        wide = real == np.dtype(np.float64)
-        self.unit = math.ldexp(1.0, -rows.bit_length() - 64) if wide else 1.0
         # Underflow of elements, and of sums of them.
         least = least_number(np.dtype(np.float64))
         lost = max(least_number(real) * self.unit, least)
@@ -209,23 +220,6 @@ class Projection:
         whole = 2.0**-31 * math.sqrt(3)
         np.multiply(bits[: left.shape[1]], whole, out=left)
         np.multiply(bits[left.shape[1] :], whole * self.unit, out=right)
-
-    def norms(self, squares: Floats, messages: list[Array]) -> Floats:
-        """Return messages' norms, from their sums of squares unless these over- or underflow."""
-        found: Floats = np.sqrt(squares) * self.unit
-        if not SMALL**2 < squares.min(initial=1) <= squares.max(initial=1) < math.inf:
-            for at in np.flatnonzero(~((squares > SMALL**2) & (squares < math.inf))).tolist():
-                found[at] = self._norm(messages[at])
-        return found
-
-    def _norm(self, message: Array) -> float:
-        """Return a message's norm, by way of its largest element."""
-        wide = message.view(self._real).astype(np.float64)
-        largest = float(np.abs(wide).max(initial=0.0))
-        if not largest:
-            return 0.0
-        exponent = math.frexp(largest)[1]
-        return math.ldexp(float(np.linalg.norm(np.ldexp(wide, -exponent))) * self.unit, exponent)
 
 
 def liars_of(verify: bool | int) -> int:
@@ -253,15 +247,6 @@ def default_limit(form: Format, rounding: float = 0.0) -> float:
 
 def _workers(count: int) -> str:
     return "one worker" if count == 1 else f"{count} workers"
-
-
-class Sketch(NamedTuple):
-    """What is kept of some messages, in units of `Projection.unit`."""
-
-    values: Array  # (f, SIDE^2): projections
-    sizes: Floats  # (f,): norms
-    inside: Floats  # (f,): roots of energies; NaN: not told
-    zero: bool = False  # whether all messages and energies are 0
 
 
 class Finding(NamedTuple):
@@ -294,17 +279,23 @@ class Finding(NamedTuple):
         return sorted(found, key=len)
 
 
+# What checks say that all hold.
+AGREE = Finding([], [], [])
+
+
 class Unseen(NamedTuple):
     """The largest error that liars can have caused, relative to the gradient's norm.
 
     `rounding` is the typical error of rounding, if no message is larger than those of e + 1
     workers. `apart` is by how much the gradient without some workers shows to be another, or may
-    be if the other messages do not determine it.
+    be if the other messages do not determine it. `dusty`: some coefficients are mere rounding
+    errors.
     """
 
     error: float
     rounding: float = 0.0
     apart: float = 0.0
+    dusty: bool = False
 
 
 class Inspector:
@@ -342,8 +333,21 @@ class Inspector:
         # 50 times).
         untold = 1 / math.sqrt(default_limit(form))
         largest = LARGEST_ROOT * projection.unit
-        given = own, terms, underflow, below, scheme.load, largest, spread, untold
-        self._limits = np.array([*given, LEAST, HUGE, SAFETY, SMALL**2])
+        self._given: dict[str, Any] = {
+            "own": own,
+            "terms": terms,
+            "underflow": underflow,
+            "lost": below,
+            "load": scheme.load,
+            "most": largest,
+            "spread": spread,
+            "untold": untold,
+            "sender": self._senders,
+            "row_norms": self._norms,
+            "workers": scheme.n,
+            "coded": scheme.data.coded,
+            "real": form.decode_mode == kernels.REAL_PART,
+        }
         # The gradient is rounded, too, and may be less precise than the messages.
         parts = np.empty(0, form.gradient_dtype).real.dtype.itemsize
         reals = form.gradient_size * form.gradient_dtype.itemsize // parts
@@ -357,15 +361,15 @@ class Inspector:
         self.liars = self._all_liars
         self.projection.renew()
 
-    @np.errstate(all="ignore")
-    def sketch(self, arrivals: Arrivals) -> Sketch:
-        """Return what is kept of all messages that came."""
-        came, messages = arrivals.count, arrivals.rows.arrays
-        squares, energies = arrivals.squares[:came], arrivals.energies[:came]
-        sizes = self.projection.norms(squares, messages)
-        zero = not (sizes.any() or (energies > 0).any()) and all(map(is_zero, messages))
-        inside = np.sqrt(energies) * self.projection.unit
-        return Sketch(arrivals.values[:came], sizes, inside, zero)
+    def attach(self, arrivals: Arrivals) -> None:
+        """Inspect these messages from now on."""
+        self._arrivals, count = arrivals, arrivals.numbers.size
+        self._scaled = np.empty_like(arrivals.values)
+        self._notes, self._from = np.empty(4 * count), np.empty(count, np.int64)
+        self._told, self._rank = np.empty(6), np.empty(1, np.int64)
+        room = {"scaled": self._scaled, "notes": self._notes, "from": self._from}
+        room["norm"] = np.empty(count)
+        self._c = unchecked.inspection(came=arrivals.c, **CONSTANTS, **self._given, **room)
 
     def withstands(self, survivors: Ints, most: int | None = None) -> int:
         """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.
@@ -406,83 +410,121 @@ class Inspector:
 
     def _expected(self, everyone: Ints) -> float:
         """Return the resolution if all messages of random partial gradients come."""
-        rows = self._scheme.equations(everyone).rows
-        values = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
-        self.inspect(everyone, Sketch(values, self._norms, self._norms))
+        rows, count = self._scheme.equations(everyone).rows, everyone.size
+        listed = kernels.Rows(count, 1, np.dtype(np.float64))
+        came = Arrivals(listed, everyone, None, self.projection.numbers)
+        random = np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
+        came.values[:], came.norms[:] = rows @ random, self._norms
+        came.energies[:] = (self._norms / self.projection.unit) ** 2
+        self.attach(came)
+        self.inspect(everyone, everyone)
         return self.unseen(self._scheme.vector(everyone), [()]).error
 
-    def inspect(self, survivors: Ints, sketch: Sketch) -> Finding:
-        """Apply the checks to messages; `survivors` are their numbers."""
-        scheme, senders = self._scheme, self._senders[survivors]
-        values, sizes, inside, self._zero = sketch
+    @np.errstate(all="ignore")
+    def inspect(self, survivors: Ints, at: Ints) -> Finding:
+        """Apply the checks to the messages at these positions; `survivors` are their numbers."""
+        scheme, came = self._scheme, self._arrivals
         # What is left of sums that cancel so far is nothing but rounding.
-        useless = inside * DOUBLE**2 > sizes.max(initial=0.0)
+        inside = np.sqrt(came.energies[at]) * self.projection.unit
+        useless = inside * DOUBLE**2 > came.norms[at].max(initial=0.0)
         self.unsure = useless & (not scheme.data.coded)
-        sure = np.flatnonzero(~self.unsure)
-        parity = scheme.parity(survivors[sure], self._most)
-        if sure.size < survivors.size:  # whose errors may be of any size would spoil checks
-            rest = Parity.none(), np.flatnonzero(self.unsure)
-            parity = Parity.beside([(parity, sure), rest])
-        found = self._compared = Compared.empty(survivors, senders, parity, values)
-        self._basis: tuple[Array, Array] | None = None
-        unchecked.check_messages(
-            self._limits,
-            senders,
-            scheme.n,
-            self.liars,
-            scheme.data.coded,
-            self._norms[survivors],
-            sizes,
-            inside,
-            values,
-            *found.checks,
-            found.each,
-            found.values,
-            found.notes,
-            found.sums,
-            found.bound,
-            found.failed,
-            found.told,
+        if self.unsure.any():  # whose errors may be of any size would spoil checks
+            sure, rest = np.flatnonzero(~self.unsure), np.flatnonzero(self.unsure)
+            checks = scheme.parity(survivors[sure], self._most), sure
+            parity = Parity.beside([checks, (Parity.none(), rest)])
+        else:
+            parity = scheme.parity(survivors, self._most)
+        found = self._compared = Compared.of(parity, self._scaled)
+        told = self._told
+        unchecked.inspect(
+            at, self._c, *found.checks, self.liars, found.sums, found.bound, found.failed, told
         )
-        _, overstated, failed, _ = found.told.tolist()
+        self._rank[0] = -1  # there is no basis yet
+        self._survivors, f = survivors, survivors.size
+        senders, notes = self._from[:f], self._notes[: 4 * f].reshape(4, f)
+        overstated, failed, self._top, size = told[:4].tolist()
         # Without any 2e workers, e + 1 honest copies must be left.
         if overstated and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars > 0:
-            return Finding(np.unique(senders[found.notes[3] > 0]).tolist(), [], [])
+            return Finding(np.unique(senders[notes[3] > 0]).tolist(), [], [])
         if not failed:
-            return Finding([], [], [])
-        return Finding(*blame(found.failure(self._spare(survivors)), self.liars))
+            return AGREE
+        errors, spare = parity.error * size, self._spare(survivors)
+        results = found.sums, errors, found.bound, found.failed, spare
+        failure = Failure(parity, senders, self._scaled[:f], notes[0], *results)
+        return Finding(*blame(failure, self.liars))
 
     @np.errstate(all="ignore")
     def unseen(self, vector: Array, sets: Sets) -> Unseen:
         """Return what liars can have changed unseen in what `vector` decodes.
 
         `vector` has a coefficient for each of the messages last inspected. The liars are e workers
-        among which is one of these `sets`.
+        among which is one of these `sets`: all sets of e workers that contain one are tried, or if
+        there are too many, the worst.
         """
-        found, told = self._compared, np.empty(5)
-        if self._basis is None:
-            self._basis = found.orthonormal()
-        basis, shown = self._basis
-        vector = np.ascontiguousarray(vector, dtype=found.values.dtype)
-        real, f = self._form.decode_mode == kernels.REAL_PART, vector.size
-        given = vector, found.notes, found.values, f, basis, shown, len(basis), found.each, real
-        error = apart = 0.0
-        parts = np.abs(vector) * self._norms[found.survivors]
-        unseen = (parts > DUST * parts.max(initial=0.0)) & ~basis.any(axis=0)
-        for columns in found.sets(basis, vector, sets, self.liars):
-            count = columns.shape[1]
-            unchecked.unseen_changes(*given, columns, count, SAFETY, SEEN, STRETCH, FINEST, told)
-            error, apart = max(error, float(told[3])), max(apart, float(told[4]))
-            if unseen[columns].any():
-                error = math.inf
-        gradient, rounded, usually = told[:3].tolist()
+        found, told = self._compared, self._told
+        vector = np.ascontiguousarray(vector, dtype=self._scaled.dtype)
+        if self._rank[0] < 0:
+            m = found.bound.size
+            self._basis = np.empty((m, vector.size), vector.dtype)
+            self._shown = np.empty_like(found.sums)
+        given = self._c, vector, self._basis, self._shown, self._rank
+        if sets != [()] or math.comb(vector.size, min(self.liars, vector.size)) > SETS_TRIED:
+            unchecked.unseen(*given, NONE[:1], NONE, 0, told)  # makes the basis
+            sets = list(self._tried(vector, sets))
+        start = np.cumsum([0, *map(len, sets)]) if sets != [()] else NONE
+        workers = np.array([worker for some in sets for worker in some], np.int64)
+        unchecked.unseen(*given, start, workers, self.liars, told)
+        gradient, rounded, usually, error, apart, dusty = told.tolist()
         if not gradient:
-            surely = self._zero and self.withstands(found.survivors) >= self.liars
-            return Unseen(0.0 if surely else math.inf)
-        lost = self._lost / float(found.told[3])
-        error = (error + SAFETY * rounded + lost) / gradient + self._last
+            zero = self._zero and self.withstands(self._survivors) >= self.liars
+            return Unseen(0.0 if zero else math.inf)
+        error = (error + SAFETY * rounded + self._lost / self._top) / gradient + self._last
         usually = math.hypot(usually / gradient, self._last)
-        return Unseen(error if error == error else math.inf, usually, apart / gradient)
+        return Unseen(error if error == error else math.inf, usually, apart / gradient, dusty > 0)
+
+    @property
+    def _zero(self) -> bool:
+        """Whether all messages and energies are 0."""
+        came = self._arrivals
+        return not (came.energies[: came.count] > 0).any() and all(map(is_zero, came.rows.arrays))
+
+    def _tried(self, vector: Array, sets: Sets) -> Iterator[tuple[int, ...]]:
+        """Yield these sets of workers, grown to e workers if too many sets contain them."""
+        workers = np.unique(self._from[: vector.size]).tolist()
+        for base in sets:
+            known = [worker for worker in base if worker in workers]
+            others = len(workers) - len(known)
+            more = max(0, min(self.liars - len(base), others))
+            if len(sets) * math.comb(others, more) <= SETS_TRIED:
+                yield base
+            else:
+                yield (*set(base).difference(known), *self._grown(vector, known, more))
+
+    def _grown(self, vector: Array, known: list[int], more: int) -> list[int]:
+        """Return a set that checks see little of: each further worker is the one they miss most."""
+        f, senders = vector.size, self._from[: vector.size]
+        units = np.sqrt(self._notes[:f])
+        reach = self._notes[f : 2 * f] / units
+        chosen, vector, basis = list(known), vector * units, self._basis[: self._rank[0]].copy()
+        for turn in range(len(known) + more):
+            if turn >= len(known):
+                sizes = np.linalg.norm(basis, axis=0)
+                gain = np.minimum(
+                    np.abs(vector) / np.maximum(sizes, FINEST), np.abs(vector) * reach
+                )
+                gains = np.bincount(senders, gain**2)
+                gains[np.bincount(senders) == 0] = -1
+                gains[chosen] = -1
+                chosen.append(int(gains.argmax()))
+            at = np.flatnonzero(senders == chosen[turn])
+            left, values, right = np.linalg.svd(basis[:, at], full_matrices=False)
+            seen = values > FINEST
+            left, along = left[:, seen], (vector[at] @ right[seen].conj().T) / values[seen]
+            # What is left to see once these messages are fitted.
+            vector = vector - along @ (left.conj().T @ basis)
+            basis = basis - left @ (left.conj().T @ basis)
+            vector[at], basis[:, at] = 0, 0
+        return chosen
 
     def contradiction(
         self, finding: Finding, first_worker: int, complete: bool
@@ -539,146 +581,23 @@ class Inspector:
         return spare
 
 
-@lru_cache(maxsize=64)
-def _some_of(count: int, size: int) -> Ints:
-    """All sets of so many of `count` numbers, (sets, size)."""
-    sets = list(combinations(range(count), size))
-    return np.array(sets, dtype=np.int64).reshape(len(sets), size)
-
-
 class Compared(NamedTuple):
-    """Messages, relative to their sizes, and what checks say of them, as C writes it."""
+    """Checks of messages, and what they say, as C writes it."""
 
-    survivors: Ints
-    senders: Ints
-    parity: Parity
-    checks: tuple[Ints, Ints, Array, Floats]  # those of `parity`, as C reads them
-    values: Array
-    notes: Floats  # (4, f): see check_messages in csrc/kernels.def
+    checks: tuple[Ints, Ints, Array, Floats]  # those of a `Parity`, as C reads them
     sums: Array  # (m, SIDE^2)
     bound: Floats
-    failed: Ints
-    told: Floats
+    failed: Bools
 
     @classmethod
-    def empty(cls, survivors: Ints, senders: Ints, parity: Parity, values: Array) -> Compared:
-        """Return room for the results."""
-        m, kind = parity.first.size, values.dtype
+    def of(cls, parity: Parity, scaled: Array) -> Compared:
+        """Return room for the results of these checks, of the messages' dtype."""
+        m, kind = parity.first.size, scaled.dtype
         first, position, coefficient, error, _ = parity
         coefficient = np.ascontiguousarray(coefficient, dtype=kind)
         return cls(
-            survivors,
-            senders,
-            parity,
             (first, np.ascontiguousarray(position), coefficient, error),
-            np.empty(values.shape, kind),
-            np.empty((4, senders.size)),
             np.empty((m, SIDE**2), kind),
             np.empty(m),
-            np.empty(m, np.int64),
-            np.empty(4),
+            np.empty(m, np.bool_),
         )
-
-    @property
-    def each(self) -> int:
-        """Reals of a number."""
-        return 2 if self.values.dtype.kind == "c" else 1
-
-    def failure(self, spare: Ints) -> Failure:
-        """The checks, of which some failed."""
-        failed = self.failed.astype(np.bool_)
-        squares = self.notes[0]
-        errors = self.parity.error * self.told[0]
-        seen = self.sums, errors, self.bound, failed
-        return Failure(self.parity, self.senders, self.values, squares, *seen, spare)
-
-    def orthonormal(self) -> tuple[Array, Array]:
-        """Return checks whose rounding errors are independent and of norm 1, and what they show.
-
-        Columns are messages, in units of their rounding errors.
-        """
-        m, f = self.bound.size, self.senders.size
-        basis, shown = np.empty((m, f), self.sums.dtype), np.empty_like(self.sums)
-        rank, largest = np.empty(1, dtype=np.int64), float(self.told[0])
-        unchecked.orthonormal_checks(
-            self.notes[0],
-            *self.checks,
-            self.each,
-            largest,
-            self.sums,
-            DEPENDENT,
-            basis,
-            shown,
-            rank,
-        )
-        return basis[: rank[0]], shown[: rank[0]]
-
-    def sets(self, basis: Array, vector: Array, sets: Sets, liars: int) -> Iterator[Ints]:
-        """Yield sets of messages, (sets, messages): those of so many workers that may have lied.
-
-        Among them is one of these `sets` of workers: all that contain one are tried, or if there
-        are too many, the worst.
-        """
-        f = self.senders.size
-        single = len(set(self.senders.tolist())) == f
-        if sets == [()] and single and math.comb(f, min(liars, f)) <= SETS_TRIED:
-            yield _some_of(f, min(liars, f))
-            return
-        workers, counts = np.unique(self.senders, return_counts=True)
-        each = np.split(np.argsort(self.senders, kind="stable"), np.cumsum(counts)[:-1])
-        columns = dict(zip(workers.tolist(), each, strict=True))
-        alike: dict[int, list[Ints]] = {}
-        for some in self._completed(basis, vector, sets, liars, columns):
-            at = np.concatenate([columns[worker] for worker in some])
-            alike.setdefault(at.size, []).append(at)
-        yield from map(np.stack, alike.values())
-        if not alike:
-            yield _some_of(0, 0)
-
-    def _completed(
-        self, basis: Array, vector: Array, sets: Sets, liars: int, columns: dict[int, Ints]
-    ) -> Iterator[tuple[int, ...]]:
-        """Yield sets of so many workers that contain one of these: all, or the worst ones."""
-        for base in sets:
-            others = [worker for worker in columns if worker not in base]
-            more = min(liars - len(base), len(others))
-            known = tuple(worker for worker in base if worker in columns)
-            if not known and not more:
-                continue
-            if len(sets) * math.comb(len(others), more) <= SETS_TRIED:
-                yield from ((*known, *rest) for rest in combinations(others, more))
-            else:
-                yield self._grown(basis, vector, known, more, columns)
-
-    def _grown(
-        self,
-        basis: Array,
-        vector: Array,
-        base: tuple[int, ...],
-        more: int,
-        columns: dict[int, Ints],
-    ) -> tuple[int, ...]:
-        """Return a set that checks see little of: each further worker is the one they miss most."""
-        units = np.sqrt(self.notes[0])
-        reach = self.notes[1] / units
-        chosen, vector, basis = list(base), vector * units, basis.copy()
-        place = {worker: i for i, worker in enumerate(columns)}
-        worker = np.array([place[sender] for sender in self.senders.tolist()])
-        for turn in range(len(base) + more):
-            if turn >= len(base):
-                sizes = np.linalg.norm(basis, axis=0)
-                gain = np.minimum(
-                    np.abs(vector) / np.maximum(sizes, FINEST), np.abs(vector) * reach
-                )
-                gains = np.bincount(worker, gain**2, len(columns))
-                gains[[place[each] for each in chosen]] = -1
-                chosen.append(list(columns)[int(gains.argmax())])
-            at = columns[chosen[turn]]
-            left, values, right = np.linalg.svd(basis[:, at], full_matrices=False)
-            seen = values > FINEST
-            left, along = left[:, seen], (vector[at] @ right[seen].conj().T) / values[seen]
-            # What is left to see once these messages are fitted.
-            vector = vector - along @ (left.conj().T @ basis)
-            basis = basis - left @ (left.conj().T @ basis)
-            vector[at], basis[:, at] = 0, 0
-        return tuple(chosen)

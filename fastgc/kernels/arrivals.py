@@ -59,6 +59,10 @@ class Arrivals:
         Whether each message was taken, by number.
     values : (N, SIDE^2) float64 or complex128 array
         Their projections; complex if they are `paired`. Empty if there are none.
+    norms : (N,) float64 array
+        Their norms, times the projections' `unit`, however large or small. Empty as `values`.
+    c : Any
+        All of that, as C knows it.
     arrive : callable
         ``arrive(number, row, energy)`` takes a message. Its row is contiguous, has the rows' dtype
         and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
@@ -91,7 +95,9 @@ class Arrivals:
         self.squares, self.energies = np.empty(numbers.size), np.empty(numbers.size)
         self.heard = np.zeros(numbers.size, dtype=np.uint8)
         kind = np.complex128 if project and project.paired else np.float64
-        self.values: Array = np.empty((numbers.size if project else 0, SIDE**2), dtype=kind)
+        read = numbers.size if project else 0
+        self.values: Array = np.empty((read, SIDE**2), dtype=kind)
+        self.norms = np.empty(read)
         if enough is None:
             none = np.zeros(1, dtype=np.int64)
             enough = Enough(np.zeros(numbers.size, dtype=np.int64), none, none, 1)
@@ -109,9 +115,9 @@ class Arrivals:
             numbers,
             self.squares,
             self.energies,
+            *((self.values, self.norms) if project else (None, None)),
         )
-        values = None if project is None else self.values.view(np.float64)
-        self.arrive, self.accept = unchecked.bind_arrivals(rows, arrays, values, project)
+        self.c, self.arrive, self.accept = unchecked.bind_arrivals(rows, arrays, project)
         self._counts = self._state.data  # a memoryview: read in half the time
 
     @property

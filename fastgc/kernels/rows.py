@@ -269,11 +269,14 @@ class Projecting(NamedTuple):
         W, in parts of eight rows, which are transposed.
     paired : bool
         Whether two reals are a complex number. Then both have the same numbers in `right`.
+    unit : float
+        Factor of norms, and of the numbers in `right`: a power of two that prevents overflow.
     """
 
     left: Floats
     right: Floats
     paired: bool
+    unit: float
 
 
 class ArrivalArrays(NamedTuple):
@@ -287,3 +290,5 @@ class ArrivalArrays(NamedTuple):
     numbers: Ints
     squares: Floats
     energies: Floats
+    values: Array | None
+    norms: Floats | None

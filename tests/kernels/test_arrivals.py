@@ -19,7 +19,9 @@ KINDS = [np.float32, np.float64, np.complex64, np.complex128, np.float16]
 def arrivals(messages, length, dtype, enough=None, reads=True):
     rows, project = Rows(messages, length, np.dtype(dtype)), None
     if reads:
-        project = Projecting(np.ones((2, SIDE)), np.ones((1, SIDE, 8)), np.dtype(dtype).kind == "c")
+        project = Projecting(
+            np.ones((2, SIDE)), np.ones((1, SIDE, 8)), np.dtype(dtype).kind == "c", 1.0
+        )
     return Arrivals(rows, np.full(messages, -1), enough, project)
 
 
@@ -117,6 +119,14 @@ def test_energies_are_taken_down():
     np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
 
 
+@pytest.mark.parametrize("size", [1e-323, 1e-200, 1e-140, 1.0, 1e140, 1e200])
+def test_norms_where_squares_are_beyond_float64(size):
+    project = Projecting(np.ones((2, SIDE)), np.full((4, SIDE, 8), 2.0**-70), False, 2.0**-70)
+    taken = Arrivals(Rows(1, 64, np.dtype(np.float64)), np.empty(1, np.int64), None, project)
+    assert take(taken, 0, np.full(64, size)) == Status.TOO_FEW
+    assert taken.norms[0] == pytest.approx(8 * size * 2.0**-70, rel=1e-14, abs=1e-323)
+
+
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("length", [1, 7, 8, ROW - 1, ROW + 9, 70_001, 1_300_000])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, *HALVES])
@@ -126,7 +136,7 @@ def test_projections(dtype, length, paired):
     length += length % 2 * paired
     blocks, eights = -(-length // (2 * ROW)), -(-min(length, 2 * ROW) // 16)
     right = rng.standard_normal((eights, SIDE, 4 if paired else 8)).repeat(1 + paired, axis=2)
-    project = Projecting(rng.standard_normal((2 * blocks, SIDE)), right, paired)
+    project = Projecting(rng.standard_normal((2 * blocks, SIDE)), right, paired, 0.5)
     sent = rng.standard_normal((2, length)).astype(dtype)
     taken = Arrivals(Rows(2, length, np.dtype(dtype)), np.full(2, -1), None, project)
     for number in (1, 0):
@@ -142,6 +152,7 @@ def test_projections(dtype, length, paired):
     np.testing.assert_allclose(taken.values, wanted, atol=1e-12 * length)
     squares = (sent[::-1].astype(float) ** 2).sum(axis=1)
     np.testing.assert_allclose(taken.squares, squares, rtol=1e-12)
+    np.testing.assert_allclose(taken.norms, np.sqrt(squares) / 2, rtol=1e-12)
     before = taken.values.copy()
     one = threads.get_num_threads()
     threads.set_num_threads(3 - min(one, 2))

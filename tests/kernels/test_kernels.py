@@ -33,6 +33,7 @@ APART = {
     "bind_polar": "test_fourier",
     "bind_survivor_mask": "test_cover",
     "completion": "planning/simulation/test_rounds",
+    "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",
     "near_exact": "test_near_exact",
 }

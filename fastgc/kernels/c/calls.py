@@ -53,6 +53,7 @@ __all__ = [
     "completion",
     "decoding_vectors",
     "draw",
+    "inspection",
     "lagrange_weights",
 ]
 
@@ -97,7 +98,9 @@ def made(name: str) -> Callable[..., Any] | None:
             values.append(f"len({array})" if what == "len" else f"{array}.{what}")
         else:
             taken.append(of)
-            values.append(f"NULL if {of} is None else from_buffer({type_}_, {of})" if star else of)
+            pointed = star and type_ != "fgc_inspection"  # which is made by `inspection`
+            array_ = f"NULL if {of} is None else from_buffer({type_}_, {of})"
+            values.append(array_ if pointed else of)
     lines = []
     if kinds:
         by_dtype = {}
@@ -375,20 +378,17 @@ _kinds = {  # C's constant, and the bytes of a real
 
 
 def bind_arrivals(
-    rows: Rows,
-    arrays: ArrivalArrays,
-    values: Floats | None,
-    project: Projecting | None,
-) -> tuple[Callable[[int, Any, float], int], Callable[[int, int, float], int]]:
+    rows: Rows, arrays: ArrivalArrays, project: Projecting | None
+) -> tuple[Any, Callable[[int, Any, float], int], Callable[[int, int, float], int]]:
     """Prepare functions that take messages one by one: `Arrivals.arrive` and `Arrivals.accept`.
+
+    They come after C's struct.
 
     Parameters
     ----------
     rows, project
         As in `Arrivals`.
     arrays : ArrivalArrays
-    values : float64 array, if projections are asked for
-        Where they are written; complex ones as pairs.
     """
     kind, size = _kinds[rows.kind]
     struct = struct_of(
@@ -398,7 +398,6 @@ def bind_arrivals(
         messages=arrays.numbers.size,
         length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
-        values=values,
         head=_HEAD,
         size=rows.length,
         type=ffi.cast("void *", id(np.ndarray)),
@@ -410,7 +409,12 @@ def bind_arrivals(
     def arrive(number: int, row: Any, energy: float) -> int:
         return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
 
-    return arrive, partial(lib.fgc_arrive_array, struct)
+    return struct, arrive, partial(lib.fgc_arrive_array, struct)
+
+
+def inspection(**fields: Any) -> Any:
+    """Make what `unchecked.inspect` and `unseen` work on: fgc_inspection of csrc/fastgc.h."""
+    return struct_of("fgc_inspection", **fields)
 
 
 # --------------------------------------------------------------- delays, and when messages suffice
