@@ -551,6 +551,7 @@ class _SpanTally:
         self._left: NDArray[np.number] = self._target
         self._ready = False
 
+    @np.errstate(under="ignore")
     def add(self, message: int) -> bool:
         self._came.append(message)
         if self._ready:
@@ -572,7 +573,6 @@ class _SpanTally:
             self._ready = self._rule.residual(np.array(self._came)) <= SOLVED
         return self._ready
 
-    @np.errstate(under="ignore")
     def _span(self, new: NDArray[np.number]) -> None:
         basis = self._basis[: self._rank]
         for _ in range(2):  # one pass leaves rounding errors of the size of what it took away
