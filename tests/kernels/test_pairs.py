@@ -35,6 +35,7 @@ def numbers(draw, low=-200, high=200):
 
 
 class TestArithmetic:
+    @pytest.mark.subnormal
     @given(numbers(), numbers(), st.integers(-3, 3))
     def test_sum_and_product(self, x, y, nearly):
         if nearly:  # the numbers nearly cancel
@@ -47,6 +48,7 @@ class TestArithmetic:
             assert is_normal(found)
             assert abs(value(found) - exact) <= within * U2 * abs(exact)
 
+    @pytest.mark.subnormal
     @given(numbers(), numbers())
     def test_quotient(self, x, y):
         if y[0]:
