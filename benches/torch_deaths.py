@@ -169,12 +169,13 @@ class Found:
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         self._deaths = mp.get_context("fork").Array("d", 100, lock=False)
-        self._left = b""
+        self._left, self._parts = b"", dict[bytes, bytes]()
 
     def put(self, what: Any) -> None:
-        text = repr(what).encode() + b"\n"
-        for at in range(0, len(text), 2048):
-            os.write(self._write, text[at : at + 2048])
+        text = repr(what)
+        for at in range(0, len(text), 2048):  # a line is written at once, so that none mix
+            last = at + 2048 >= len(text)
+            os.write(self._write, f"{os.getpid()} {last:d} {text[at : at + 2048]}\n".encode())
 
     def take(self) -> list[Any]:
         """Return what has come."""
@@ -183,8 +184,14 @@ class Found:
                 self._left += got
         except BlockingIOError:
             pass
-        *whole, self._left = self._left.split(b"\n")
-        return [eval(each, {"nan": float("nan")}) for each in whole]
+        *lines, self._left = self._left.split(b"\n")
+        whole = []
+        for line in lines:
+            pid, last, text = line.split(b" ", 2)
+            self._parts[pid] = self._parts.get(pid, b"") + text
+            if last == b"1":
+                whole.append(eval(self._parts.pop(pid), {"nan": float("nan")}))
+        return whole
 
     def struck(self, number: int) -> float:
         return self._deaths[number]
@@ -223,21 +230,23 @@ def ranks(run: Callable[..., None], until: float, again: bool = False) -> list[A
 
     lives = dict.fromkeys(range(RANKS), 0)
     pids = {rank: start(rank, 0) for rank in lives}
-    while pids and time.monotonic() < until:
-        told += found.take()
-        for rank, pid in list(pids.items()):
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done and again and os.WIFSIGNALED(status):
-                lives[rank] += 1
-                pids[rank] = start(rank, lives[rank])
-            elif done:
-                del pids[rank]
-        time.sleep(0.005)
-    if pids:
-        print(f"Ranks {sorted(pids)} were not done in time, and are killed.", flush=True)
-    for pid in [server, *pids.values()]:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    try:
+        while pids and time.monotonic() < until:
+            told += found.take()
+            for rank, pid in list(pids.items()):
+                done, status = os.waitpid(pid, os.WNOHANG)
+                if done and again and os.WIFSIGNALED(status):
+                    lives[rank] += 1
+                    pids[rank] = start(rank, lives[rank])
+                elif done:
+                    del pids[rank]
+            time.sleep(0.005)
+    finally:
+        if pids:
+            print(f"Ranks {sorted(pids)} were not done in time, and are killed.", flush=True)
+        for pid in [server, *pids.values()]:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
     told += found.take()
     for what, rank, why in told:
         if what == "raised":
