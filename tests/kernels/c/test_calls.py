@@ -149,7 +149,6 @@ def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split
             assert np.isnan(energy[0])
 
 
-@pytest.mark.few(8)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(
     ("mode", "dtype"),
