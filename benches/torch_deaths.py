@@ -1,6 +1,6 @@
 """Steps of `ReactiveDataParallel` beside DistributedDataParallel (gloo), deaths, and joins.
 
-    python benches/torch_deaths.py [--seconds 170]
+    python benches/torch_deaths.py [--seconds 170] [--quick]
 
 Four processes with one thread each train a multilayer perceptron by SGD with momentum.
 
@@ -323,7 +323,13 @@ def _of(told: list[Any], what: str) -> list[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=170.0, help="time after which it ends")
-    end = time.monotonic() + parser.parse_args().seconds
+    parser.add_argument("--quick", action="store_true", help="a third of the steps and deaths")
+    given = parser.parse_args()
+    end = time.monotonic() + given.seconds
+    if given.quick:
+        global DEATHS
+        DEATHS //= 3
+        NETWORKS.update({name: (width, steps // 3) for name, (width, steps) in NETWORKS.items()})
     torch.set_num_threads(1)
     optimizer_of(network(4))  # imports what each rank would
     for table in (beside_ddp, while_ranks_die, while_one_joins):
