@@ -12,7 +12,7 @@ from ..training.history import APPROXIMATE, left_out
 from . import options
 from .common import CHOOSING, command, echo, why
 from .options import Size, named, repeated, size_of
-from .output import Column, Picture, Tables, microseconds
+from .output import Column, Picture, Tables, by_code, microseconds
 
 if TYPE_CHECKING:
     from ..stability import StabilityRow
@@ -53,24 +53,21 @@ def codes(what: Asked, output: Tables) -> None:
     )
     measured: list[StabilityRow] = []
     held: dict[str, dict[str, Any]] = {}
-    try:
-        with share_bar("measuring", len(made)) as show:
-            for at, (name, code) in enumerate(made.items()):
-                try:
-                    row, held[name] = figures_of(name, code, trials, what.seed, partial(show, at))
-                    measured.append(row)
-                except MemoryError as error:
-                    if what.names:
-                        raise
-                    notes.append(f"{name}: {why(error)}")
-    finally:  # after an error or Ctrl-C as well, of the codes before it
-        if held:
-            output.deliver(
-                held,
-                [{"code": name, **each} for name, each in held.items()],
-                lambda: _show(title, measured, held, output),
-                Picture(what.plot, lambda: plotting.cost_curves(measured, caption=title)),
-            )
+
+    def end(held: dict[str, dict[str, Any]]) -> None:
+        picture = Picture(what.plot, lambda: plotting.cost_curves(measured, caption=title))
+        output.deliver(*by_code(held), lambda: _show(title, measured, held, output), picture)
+
+    with output.growing(by_code, end) as keep, share_bar("measuring", len(made)) as show:
+        for at, (name, code) in enumerate(made.items()):
+            try:
+                row, held[name] = figures_of(name, code, trials, what.seed, partial(show, at))
+                measured.append(row)
+                keep(held)
+            except MemoryError as error:
+                if what.names:
+                    raise
+                notes.append(f"{name}: {why(error)}")
     for note in notes:
         echo(note, err=True)
 
@@ -175,7 +172,7 @@ def _show(
     title: str, measured: list[StabilityRow], held: dict[str, dict[str, Any]], output: Tables
 ) -> None:
     """Print costs, and residuals of the codes that may leave out part of the gradient."""
-    rows = [{"code": name, **each} for name, each in held.items()]
+    _, rows = by_code(held)
     output.table(title, _COSTS, rows)
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; worst: "

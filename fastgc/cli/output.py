@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
@@ -23,6 +23,10 @@ from . import options
 from .common import Options, echo, text_of
 
 PRINTED = Path("-")  # stands for printing instead of a file
+
+T = TypeVar("T")
+Rows = Sequence[Mapping[str, Any]]
+Figures = tuple[Any, Rows]  # what JSON holds, and the rows of CSV
 
 
 class Column(NamedTuple):
@@ -117,17 +121,38 @@ class Output(Options):
                 write(path)
                 echo(f"{what} written to {path}", err=True)
 
-    def keep(self, held: object, rows: Sequence[Mapping[str, Any]]) -> None:
+    def keep(self, held: object, rows: Rows) -> None:
         """Write figures to their files in silence, before others come that `deliver` adds."""
         for path, text in self._figures(held, rows):
-            if path != PRINTED:
+            if rows and path != PRINTED:
                 with contextlib.suppress(OSError, ValueError):
                     _write_text(text, path)
+
+    @contextlib.contextmanager
+    def growing(
+        self, figures: Callable[[T], Figures], end: Callable[[T], object]
+    ) -> Iterator[Callable[[T], None]]:
+        """Yield a function to call with all that is found so far, which keeps its figures.
+
+        After the work, an error or Ctrl-C, `end` is called with the last of it that has any.
+        """
+        last: list[T] = []
+
+        def keep(found: T) -> None:
+            held, rows = figures(found)
+            last[:] = [found] if rows else []
+            self.keep(held, rows)
+
+        try:
+            yield keep
+        finally:
+            for found in last:
+                end(found)
 
     def deliver(
         self,
         held: object,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Rows,
         show: Callable[[], object],
         *pictures: Picture,
     ) -> None:
@@ -143,9 +168,7 @@ class Output(Options):
         for each in pictures:
             self.save(each.path, partial(self._draw, each.make), each.what)
 
-    def _figures(
-        self, held: object, rows: Sequence[Mapping[str, Any]]
-    ) -> Iterator[tuple[Path, str]]:
+    def _figures(self, held: object, rows: Rows) -> Iterator[tuple[Path, str]]:
         """Yield files of figures, and their text. CSV has the keys of the first row as columns."""
         if self.json_file is not None:
             yield self.json_file, json_text(held)
@@ -247,6 +270,11 @@ class Tables(Output):
     markdown: bool = options.markdown()
     width: str = options.width()
     title: str | None = options.title()
+
+
+def by_code(figures: dict[str, dict[str, Any]]) -> Figures:
+    """Return what JSON and CSV hold of figures of codes."""
+    return figures, [{"code": name, **each} for name, each in figures.items()]
 
 
 def json_text(held: object) -> str:

@@ -16,10 +16,10 @@ from ..coding.arguments import arguments_of
 from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, argument, command, echo, numbers, option
-from .output import Column, Picture, Tables, milliseconds
+from .output import Column, Figures, Picture, Tables, milliseconds
 
 if TYPE_CHECKING:
-    from ..planning import Choice
+    from ..planning import Choice, Plan
 
 _ROUNDS = 2000
 
@@ -74,47 +74,44 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     speeds = _speeds(what.speeds, n)
     given = what.cost if speeds is None else what.cost / np.array(speeds)
     k, rounds = what.partitions or n, options.repeated(what.rounds, _ROUNDS, n)
-    found = planning.plan(
-        n,
-        source.model,
-        source.cost(given, k),
-        what.partitions,
-        p=what.size,
-        bandwidth=what.bandwidth,
-        memory=what.memory,
-        residual=what.residual,
-        codes=options.named(what.names) or planning.CODES,
-        stragglers=s,
-        speeds=speeds,
-        rounds=rounds,
-        seed=what.seed,
-        interrupted=source.interrupted(what.finish),
-        progress=True,
-    )
-    best = found.by_code()
     about = f"n = {n}; {source.text}"
-    options.say_unknown(
-        source.model, ((choice.name, choice.simulation) for choice in found.choices)
-    )
-    shown = found.choices if what.all_loads else best
-    listed = [_figures(choice) for choice in shown]
     title = (
         f"n={n} workers, k={k} partitions; {source.text}; {source.cost(what.cost, k):.3g} s per "
         f"partition; {rounds} rounds each, seed {what.seed}"
     )
-    rows = [{**row, "near": each.near} for row, each in zip(listed, shown, strict=True)]
-    approximate = any(each.simulation.residuals is not None for each in shown)
 
-    def show() -> None:
-        _show(title, rows, approximate, output)
-        _remark(best)
+    def figures(found: Plan) -> Figures:
+        listed = [_figures(each) for each in (found.choices if what.all_loads else found.by_code())]
+        return {"choices": listed, "refused": found.refused}, listed
 
-    output.deliver(
-        {"choices": listed, "refused": found.refused},
-        listed,
-        show,
-        Picture(what.plot, lambda: plotting.load_curves(found, caption=about)),
-    )
+    def end(found: Plan) -> None:
+        def show() -> None:
+            _show(title, found.choices if what.all_loads else found.by_code(), output)
+            _remark(found.by_code())
+
+        options.say_unknown(source.model, ((e.name, e.simulation) for e in found.choices))
+        picture = Picture(what.plot, lambda: plotting.load_curves(found, caption=about))
+        output.deliver(*figures(found), show, picture)
+
+    with output.growing(figures, end) as keep:
+        found = planning.plan(
+            n,
+            source.model,
+            source.cost(given, k),
+            what.partitions,
+            p=what.size,
+            bandwidth=what.bandwidth,
+            memory=what.memory,
+            residual=what.residual,
+            codes=options.named(what.names) or planning.CODES,
+            stragglers=s,
+            speeds=speeds,
+            rounds=rounds,
+            seed=what.seed,
+            interrupted=source.interrupted(what.finish),
+            progress=True,
+            after_each=keep,
+        )
     for line in reasons(found.refused):
         echo(line, err=True)
 
@@ -172,7 +169,9 @@ _COLUMNS = [
 _LEFT = Column("left", "left out, root mean square", "", _marked("residual", left_out, "near"))
 
 
-def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tables) -> None:
+def _show(title: str, choices: list[Choice], output: Tables) -> None:
+    rows = [{**_figures(each), "near": each.near} for each in choices]
+    approximate = any(each.simulation.residuals is not None for each in choices)
     columns = _COLUMNS
     if approximate:  # a terminal then has no room for the amplification
         columns = [e._replace(short="") if e.short == "amplif." else e for e in columns] + [_LEFT]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -15,8 +15,7 @@ from ..delays.interface import sample
 from ..training.history import left_out
 from . import options
 from .common import CHOOSING, Options, command, echo, numbers, option
-from .options import Source
-from .output import Column, Picture, Tables, milliseconds
+from .output import Column, Figures, Picture, Tables, by_code, milliseconds
 
 if TYPE_CHECKING:
     from ..planning.simulation import Simulation
@@ -53,7 +52,10 @@ class Rounds(Codes, options.Simulated, options.Recorded):
 def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     """Simulate rounds: how long each code takes, how many workers it waits for, at what load."""
     from .. import plotting
+    from .._base.progress import share_bar
+    from ..engines.machines import dealt
     from ..planning.plan import reasons
+    from ..planning.simulation import simulate as run
 
     output.check(what.plot, read=[what.recorded])
     source = options.source_of(context, what)
@@ -62,9 +64,11 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
         sample(source.model, 0, n, what.seed)  # raises if they are for another number of workers
     rounds = options.repeated(what.rounds, _ROUNDS, n)
     cost = source.cost(what.cost, what.partitions or n)
-    conditions = {
+    conditions: Any = {
+        "rounds": rounds,
         "cost": cost,
         "receive": what.receive,
+        "request": what.request,
         "seed": what.seed,
         "interrupted": source.interrupted(what.finish),
     }
@@ -75,67 +79,39 @@ def simulate(context: typer.Context, what: Rounds, output: Tables) -> None:
     if what.request:
         title += f"; {what.request:g} s to ask a worker"
     about = f"n = {n}, s = {s}; {source.said}"
-    of = _Simulated({}, {}, {})
-    try:
-        _simulate_each(of, what, source, n, s, rounds, conditions)
-    finally:  # after an error or Ctrl-C as well, of the codes before it
-        if of.times:
-            options.say_unknown(source.model, of.times.items())
-            figures = {name: _figures(of.loads[name], each) for name, each in of.times.items()}
-            rows = [{"code": name, **each} for name, each in figures.items()]
-            rough = any(each.residuals is not None for each in of.times.values())
-            output.deliver(
-                figures,
-                rows,
-                lambda: _show(title, rows, rough, output),
-                Picture(what.plot, lambda: plotting.time_curves(of.times, caption=about)),
-            )
-    if not of.times:
-        raise ValueError(f"no code fits: {'; '.join(reasons(of.refused))}")
-    for line in reasons(of.refused):
-        echo(line, err=True)
-
-
-class _Simulated(NamedTuple):
-    """What is known of codes, by their names."""
-
-    times: dict[str, Simulation]
-    loads: dict[str, int]
-    refused: dict[str, str]  # why a code cannot be had
-
-
-def _simulate_each(
-    of: _Simulated,
-    what: Rounds,
-    source: Source,
-    n: int,
-    s: int,
-    rounds: int,
-    conditions: dict[str, Any],
-) -> None:
-    """Simulate all codes.
-
-    A named code that cannot be made raises ValueError. If no codes are named, such codes are left
-    out, and the reasons are kept.
-    """
-    from .._base.progress import share_bar
-    from ..engines.machines import dealt
-    from ..planning.simulation import simulate as run
-
     asked = options.named(what.names)
     chosen = asked or catalogue.names()
-    with share_bar("simulating", len(chosen)) as show:
+    found: _Found = {}
+    refused: dict[str, str] = {}
+
+    def end(found: _Found) -> None:
+        runs = {name: run for name, (_, run) in found.items()}
+        options.say_unknown(source.model, runs.items())
+        picture = Picture(what.plot, lambda: plotting.time_curves(runs, caption=about))
+        output.deliver(*_held(found), lambda: _show(title, found, output), picture)
+
+    with output.growing(_held, end) as keep, share_bar("simulating", len(chosen)) as show:
         for at, name in enumerate(chosen):
             try:
                 code = catalogue.make(name, n, what.partitions, s, what.seed)
                 model = dealt(source.model, code)
-                how = {"request": what.request, "progress": partial(show, at), **conditions}
-                times = run(code, model, rounds=rounds, **how)
-                of.loads[name], of.times[name] = code.load, times
-            except ValueError as error:
+                found[name] = code.load, run(code, model, progress=partial(show, at), **conditions)
+                keep(found)
+            except ValueError as error:  # all that are not named are tried
                 if asked:
                     raise
-                of.refused[name] = str(error)
+                refused[name] = str(error)
+    if not found:
+        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
+    for line in reasons(refused):
+        echo(line, err=True)
+
+
+_Found = dict[str, "tuple[int, Simulation]"]  # loads and rounds of codes, by their names
+
+
+def _held(found: _Found) -> Figures:
+    return by_code({name: _figures(*each) for name, each in found.items()})
 
 
 def _figures(load: int, found: Simulation) -> dict[str, Any]:
@@ -168,8 +144,9 @@ _COLUMNS = [
 ]
 
 
-def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tables) -> None:
+def _show(title: str, found: _Found, output: Tables) -> None:
     columns = _COLUMNS
+    approximate = any(run.residuals is not None for _, run in found.values())
     legend = (
         "mean, median, 99%: time of a round, ms (±: standard error of the mean); workers: waited "
         "for, mean; sent: gradients received, mean; computed: partial gradients computed by then, "
@@ -184,8 +161,8 @@ def _show(title: str, rows: list[dict[str, Any]], approximate: bool, output: Tab
             "mean; sent: gradients received, mean; left: part of the gradient that is left out, "
             "root mean square (–: no more than rounding)"
         )
-    output.table(title, columns, rows, marks={"–": "no more than rounding"})
-    output.explain(legend, [row["code"] for row in rows])
+    output.table(title, columns, _held(found)[1], marks={"–": "no more than rounding"})
+    output.explain(legend, found)
 
 
 # -------------------------------------------------------------------------------- fastgc sequential
@@ -261,27 +238,32 @@ def sequential(context: typer.Context, what: Sequential, output: Tables) -> None
         (seconds, grows), source = _times(recording), recording.source
         if recording.per == "round":
             source += f"; {recording.cost:.3g} s per partition"
-    found = compare(
-        seconds,
-        options.named(what.names) or NAMES,
-        models=what.models,
-        mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
-        interrupted=not what.finish,
-        probe=what.probe,
-        seed=what.seed,
-        progress=True,
-        **grows,
-    )
     n = seconds.shape[1]
     about = f"n = {n}; {source}"
-    figures = [_of_scheme(each) for each in found]
     title = f"n={n} workers, {what.models} models; {source}"
-    output.deliver(
-        figures,
-        figures,
-        lambda: _show_schemes(found, figures, title, output),
-        Picture(what.plot, lambda: plotting.sequential_curves(found, caption=about)),
-    )
+
+    def figures(found: list[Compared]) -> Figures:
+        listed = [_of_scheme(each) for each in found]
+        return listed, listed
+
+    def end(found: list[Compared]) -> None:
+        listed, rows = figures(found)
+        picture = Picture(what.plot, lambda: plotting.sequential_curves(found, caption=about))
+        output.deliver(listed, rows, lambda: _show_schemes(found, listed, title, output), picture)
+
+    with output.growing(figures, end) as keep:
+        compare(
+            seconds,
+            options.named(what.names) or NAMES,
+            models=what.models,
+            mu=numbers("--mu", what.mu, "a number, or several as in 0/0.2/1"),
+            interrupted=not what.finish,
+            probe=what.probe,
+            seed=what.seed,
+            progress=True,
+            after_each=keep,
+            **grows,
+        )
 
 
 def _drawn(what: Schemes) -> tuple[Floats, dict[str, Any]]:

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
 from .common import PRECISION, Options, command, echo, option
 from .options import named, pairs, repeated
-from .output import Column, Picture, Tables, microseconds
+from .output import Column, Figures, Picture, Tables, microseconds
+
+if TYPE_CHECKING:
+    from ..stability import StabilityRow
 
 MEASURED = (
     "rs:root=1 rs@spread rs rs-clustered cyclic binary lcc lcc:nodes=roots rs@natural rs@leja "
@@ -64,18 +67,19 @@ def stability(what: Measured, output: Tables) -> None:
     output.check(what.plot)
     sizes = _sizes(what)
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
-    try:
-        survey.run(sizes)
-    finally:  # after an error or Ctrl-C as well, of what was measured before it
-        if rows := survey.rows:
-            named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
-            figures = [row._asdict() for row in rows]
-            output.deliver(
-                figures,
-                figures,
-                lambda: _show(figures, what, survey.trials, output),
-                Picture(what.plot, lambda: plotting.stability_figure(named)),
-            )
+
+    def figures(rows: list[StabilityRow]) -> Figures:
+        listed = [row._asdict() for row in rows]
+        return listed, listed
+
+    def end(rows: list[StabilityRow]) -> None:
+        named = [row._replace(code=catalogue.describe(row.code)) for row in rows]
+        picture = Picture(what.plot, lambda: plotting.stability_figure(named))
+        listed, _ = figures(rows)
+        output.deliver(listed, listed, lambda: _show(listed, what, survey.trials, output), picture)
+
+    with output.growing(figures, end) as keep:
+        survey.run(sizes, keep)
     for note in survey.notes:
         echo(note, err=True)
 
@@ -92,11 +96,11 @@ class _Survey:
             raise ValueError("name at least one code, dtype and pattern")
         for text in self.codes:  # names must be valid, for any size
             check_scheme(text)
-        self.rows: list[Any] = []
+        self.rows: list[StabilityRow] = []
         self.notes: list[str] = []
         self._refused: dict[str, str] = {}
 
-    def run(self, pairs: list[tuple[int, int]]) -> None:
+    def run(self, pairs: list[tuple[int, int]], keep: Callable[[list[StabilityRow]], None]) -> None:
         """Measure all codes for all sizes, or raise ValueError if none can be measured."""
         from .._base.progress import share_bar
         from ..planning.plan import reasons
@@ -104,6 +108,7 @@ class _Survey:
         with share_bar("measuring", len(pairs) * len(self.codes)) as show:
             for at, ((n, s), text) in enumerate(product(pairs, self.codes)):
                 self._measure(text, n, s, partial(show, at))
+                keep(self.rows)
         self.notes += reasons(self._refused)
         if not self.rows:
             raise ValueError("nothing to measure: " + "; ".join(self.notes))

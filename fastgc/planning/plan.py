@@ -227,6 +227,7 @@ def plan(
     seed: int = 0,
     interrupted: bool = True,
     progress: bool = False,
+    after_each: Callable[[Plan], object] = lambda plan: None,
 ) -> Plan:
     """Rank codes and loads by the expected time of a round.
 
@@ -270,6 +271,8 @@ def plan(
         As in `fastgc.simulation.simulate`.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
+    after_each : callable
+        Called after each code, with the plan so far.
 
     Raises
     ------
@@ -308,18 +311,12 @@ def plan(
     how = {"cost": cost, "rounds": rounds, "seed": seed, "interrupted": interrupted}
     limits = (p, bandwidth, memory, allowed, least, overhead)
     trials = _Trials(n, k, delays, *limits, listed, how, _Meter(p))
-    choices, refused = _searched(codes, trials, progress)
-    if not choices:
-        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
-    within, beyond = ([each for each in choices if each.near is near] for near in (True, False))
-    return Plan(_ranked(within) + _ranked(beyond), refused)
-
-
-def _searched(
-    codes: Sequence[str | Code], trials: _Trials, progress: bool
-) -> tuple[list[Choice], dict[str, str]]:
-    """Return all choices of these codes, and for each code without a choice the reason."""
     choices, refused = list[Choice](), dict[str, str]()
+
+    def found() -> Plan:
+        within, beyond = ([e for e in choices if e.near is near] for near in (True, False))
+        return Plan(_ranked(within) + _ranked(beyond), refused)
+
     shown: AbstractContextManager[Callable[[], None]] = nullcontext(lambda: None)
     if progress:
         from .._base.progress import task_bar
@@ -328,11 +325,14 @@ def _searched(
     with one_thread_of_blas(), shown as advance:
         for each in codes:
             search = _Search(each, trials, advance)
-            search.run(trials.n)
+            search.run(n)
             choices += search.found
             if not search.found:
                 refused[search.name] = search.refusal
-    return choices, refused
+            after_each(found())
+    if not choices:
+        raise ValueError(f"no code fits: {'; '.join(reasons(refused))}")
+    return found()
 
 
 def _distinct(codes: Sequence[str | Code], n: int, k: int) -> list[str | Code]:

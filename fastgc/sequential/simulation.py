@@ -278,6 +278,7 @@ def compare(
     probe: int | None = None,
     seed: int = 0,
     progress: bool = False,
+    after_each: Callable[[list[Compared]], object] = lambda found: None,
 ) -> list[Compared]:
     """Rank schemes by their seconds per job, on recorded or drawn times.
 
@@ -302,6 +303,8 @@ def compare(
         Seed of random codes.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
+    after_each : callable
+        Called after each scheme, with those so far, the fastest first.
 
     Returns
     -------
@@ -359,7 +362,7 @@ def compare(
 
         runs = len(options) + (sum(map(len, options.values())) if probe else 0)
         bar = task_bar("simulating", runs)
-    compared = []
+    compared: list[Compared] = []
     with bar as advance:
         for name, each in options.items():
             tried = []
@@ -372,7 +375,9 @@ def compare(
             advance()
             tried = tried or [(scheme.load, found.seconds_per_job)]
             compared.append(Compared(name, left, scheme, m, found, tuple(tried)))
-    return sorted(compared, key=lambda each: each.run.seconds_per_job)
+            compared = sorted(compared, key=lambda each: each.run.seconds_per_job)
+            after_each(compared)
+    return compared
 
 
 def _probed(probe: int | None, options: dict[str, list[Any]], rounds: int, delay: int) -> int:

@@ -289,28 +289,33 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(error, tmp_path, monkeypatc
         ("simulate", "fastgc.planning.simulation.simulate"),
         ("codes", "fastgc.stability.compare"),
         ("stability", "fastgc.stability.compare"),
+        ("plan", "fastgc.planning.plan._Search"),
+        ("sequential", "fastgc.sequential.simulation.Compared"),
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError("no")])
 def test_codes_before_an_error_are_kept(command, work, error, times, monkeypatch):
     module, name = work.rsplit(".", 1)
     then, calls = getattr(importlib.import_module(module), name), []
+    kept = []  # before the end, as a process that is killed leaves it
 
     def once(*given, **options):
         calls.append(given)
         if len(calls) > 1:
+            kept.append((times / "o.csv").read_bytes())
             raise error
         return then(*given, **options)
 
-    monkeypatch.setattr(work, once)
-    result = run(*small(command), "--csv", "o.csv")
+    monkeypatch.setattr(importlib.import_module(module), name, once)
+    result = run(*small(command), "--csv", "o.csv", "--json", "o.json")
     assert result.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 1)
-    assert result.stderr.startswith("figures written to o.csv\n")
-    assert [row["code"] for row in csv.DictReader((times / "o.csv").read_text().split("\n"))] == [
-        "binary"
-    ]
+    assert result.stderr.startswith("figures written to o.json\nfigures written to o.csv\n")
+    assert kept == [(times / "o.csv").read_bytes()]
+    [row] = csv.DictReader((times / "o.csv").read_text().split("\n"))
+    assert next(iter(row.values())).startswith("binary")
+    assert "binary" in (times / "o.json").read_text()
     assert "binary" in result.stdout
-    assert "uncoded" not in result.stdout
+    assert not re.search("(?m)^ *uncoded", result.stdout)  # no row of it
 
 
 @pytest.mark.parametrize(
