@@ -121,7 +121,7 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
     for (int64_t i = 0; i < f; i++) {
         const double less = fmin(s[i], norm[i] * usual), within = fmin(t[i], norm[i] * likely);
         rounding[i] = sqrt(own * less * less + terms * within * within);
-        t[i] = hypot(t[i], o->lost / top);
+        t[i] = inside[i] == inside[i] ? hypot(t[i], o->lost / top) : t[i];
     }
     const double believed = reached(t, norm, sender, f, o->workers, liars, of_worker);
     told[0] = 0;

@@ -427,11 +427,19 @@ class Played:
         if self.telling == "all":
             return True
         most = 1 / fastgc.coding.verify.default_limit(self.rnd.form)
-        with np.errstate(all="ignore"):
-            squares = [float(np.linalg.norm(m.astype(complex))) ** 2 for m, _ in self.honest]
         return all(
-            energy <= most * square
-            for (_, energy), square in zip(self.honest, squares, strict=True)
+            self._energy(number) <= most * self._norm(message) ** 2
+            for number, (message, _) in enumerate(self.honest)
+        )
+
+    def _energy(self, number):
+        """A message's energy, as told, but for squares that were lost."""
+        if self.code.scheme.data.coded:
+            return self.honest[number][1]
+        sender = self.code.scheme.messages.sender(number)
+        held, values = self.code.partitions(*sender), self.code.coefficients(*sender)
+        return sum(
+            abs(b) ** 2 * self._norm(self.g[j]) ** 2 for b, j in zip(values, held, strict=True)
         )
 
     def state(self, last=False):

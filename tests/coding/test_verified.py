@@ -690,6 +690,17 @@ def test_corrupt_is_nobody_without_energies():
     assert suspected > 40
 
 
+@pytest.mark.parametrize("size", [1e-161, 1e-200])
+def test_resolution_of_small_messages_without_energies(size):
+    """Squares are lost in energies, but nobody told any."""
+    code, rng = CyclicRepetition(12, stragglers=4), np.random.default_rng(0)
+    rnd, G = code.round(50, verify=1), size * rng.standard_normal((12, 50))
+    for worker in range(12):
+        rnd.receive(worker, code.encode(worker, G[code.partitions(worker)]))
+    assert rnd.verified
+    assert rnd.resolution() < 1e-9
+
+
 def test_corrupt_is_nobody_where_pairs_cancel_and_no_energy_is_told():
     rng, code = np.random.default_rng(1), fastgc.FractionalRepetition(6, stragglers=2)
     for _ in range(40):
