@@ -97,12 +97,6 @@ class Precision:
         return np.array(norms) / self.scheme.k
 
     @cached_property
-    def terms(self) -> Floats:
-        """Number of partial gradients in each message; those of a worker hold equally many."""
-        held: Floats = self.scheme.loads / np.array(self.scheme.messages.counts)
-        return np.maximum(held, 1.0)[self.scheme.messages.workers]
-
-    @cached_property
     def unevenness(self) -> float:
         """Largest ratio of the norm of a message's coefficients to the least nonzero one."""
         largest = 0.0

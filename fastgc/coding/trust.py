@@ -36,7 +36,7 @@ from .._base.arrays import (
     unit_roundoff,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from ..kernels.rows import DOUBLE, ROUNDING, of_groups, sums_of
+from ..kernels.rows import DOUBLE, ROUNDING, in_groups, sums_of
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
@@ -45,6 +45,10 @@ from .scheme import Scheme, fill_vectors, size_of
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
+
+# Roundings of equal terms are equal, and add up like the terms. So errors are taken to be at least
+# this part of what they are if all have one direction: trust is short by no more.
+OFF = 30.0
 
 Partial = Literal["best", "unbiased"]
 
@@ -155,8 +159,8 @@ class Energies(NamedTuple):
         The same for `partials`, as workers told them; NaN if unknown.
     lost : float
         The square of what underflow lost.
-    apart : float
-        How much less `inside` would be, as it was told, if the terms of each message were equal.
+    aligned : float
+        What `amplified` would be if all messages had one direction. 0 before messages have come.
     """
 
     messages: Floats
@@ -164,7 +168,7 @@ class Energies(NamedTuple):
     partials: Floats | None = None
     inside: float = math.nan
     lost: float = 0.0
-    apart: float = 0.0
+    aligned: float = 0.0
 
     @property
     def told(self) -> bool:
@@ -210,43 +214,44 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     # Messages may be sums of higher precision than the sum over messages.
     each = unit_roundoff(form.sum_dtype)
     inner = min(sums, each)
-    squared = inner**2 * energies.larger * scheme.precision.message_roundings
-    squared += sums**2 * (sums_of(terms) / 3 + 1)
+    # The unit of some roundings, how many there are, their mean square, and what they round.
+    walks = [
+        (inner, scheme.precision.message_roundings, 1.0, energies.larger),
+        (sums, sums_of(terms), 1 / 3, 1.0),
+        (sums, 1.0, 1.0, 1.0),
+    ]
     if inner < sums:
-        squared += sums**2 * amplified
-    coded = energies.larger * scheme.precision.data_roundings
-    squared += unit_roundoff(form.partial_dtype) ** 2 * coded
+        walks.append((sums, 1.0, 1.0, amplified))
     if energies.told and rounded:
-        squared += each**2 * _partial_sums(energies, added, each) / 3
+        walks.append((each, added, 1 / 3, _partial_sums(energies, added) / added))
     # Floats are added as floats in groups whose sums are added in float64.
     if message > sums and not is_half(form.message_dtype):
-        groups = of_groups(terms) + (rounded and not energies.told) * of_groups(added)
-        squared += message**2 * amplified * groups
+        walks.append((message, in_groups(terms), ROUNDING, amplified))
+        if rounded and not energies.told:
+            walks.append((message, in_groups(added), ROUNDING, amplified))
     # Results of lower precision than the sums: each element is rounded once.
     if message > sums and rounded:
-        squared += ROUNDING * message**2 * amplified
+        walks.append((message, 1.0, ROUNDING, amplified))
     if unit_roundoff(form.gradient_dtype) > sums:
-        squared += ROUNDING * unit_roundoff(form.gradient_dtype) ** 2
-    return squared
+        walks.append((unit_roundoff(form.gradient_dtype), 1.0, ROUNDING, 1.0))
+    squared = sum(unit**2 * count * mean * size for unit, count, mean, size in walks)
+    most = sum(unit * count * math.sqrt(size) for unit, count, _, size in walks)
+    squared = max(squared, (most / OFF) ** 2 * energies.aligned / amplified)
+    coded = energies.larger * scheme.precision.data_roundings
+    return squared + unit_roundoff(form.partial_dtype) ** 2 * coded
 
 
-def _partial_sums(energies: Energies, added: float, unit: float) -> float:
-    """Squared norm by which roundings of partial sums of `added` terms err, in squares of `unit`.
+def _partial_sums(energies: Energies, added: float) -> float:
+    """Sum of the squared norms of the partial sums of `added` terms.
 
     A message's squared norm is more than its energy if its terms have a part in common, which then
     grows with the square of their number. Parts of random directions grow with the number. So on
     average over the sums, these are half, and the common part a third, of what they are in the end.
     Terms that cancel have no common part: their sums are taken to be random.
-
-    If terms are equal, so are the roundings of sums of the same exponent, which then add up like
-    the sums. Whether they are is known as far as norms and energies are.
     """
     common = max(energies.amplified - energies.inside, 0.0) * added / max(added - 1, 1.0)
     random = max(energies.inside - common / max(added, 1.0), 0.0)
-    squared = common * (added / 3 + 1) + random * (added / 2 + 1)
-    if energies.apart <= unit * energies.amplified:
-        squared += common * added**2 / 3
-    return squared
+    return common * (added / 3 + 1) + random * (added / 2 + 1)
 
 
 def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
@@ -322,8 +327,7 @@ def trust_of_sums(
     )
     squares = np.abs(vector) ** 2
     spread = _total(scheme, survivors, squares * norms)
-    alike = squares * norms / scheme.precision.terms[survivors]
-    apart = _total(scheme, survivors, squares * energies) - _total(scheme, survivors, alike)
+    aligned = float(np.sqrt(squares * norms).sum()) ** 2
     if not zero:  # squares below the normal range may be lost
         least = least_number(np.dtype(np.float64)) * scheme.load * form.message_size
         energies = energies + least
@@ -338,7 +342,7 @@ def trust_of_sums(
         np.where(np.isnan(energies), norms, energies) / size,
         inside / size,
         _underflow(scheme, form, float(squares.sum()), squares.size) / size,
-        apart / size,
+        aligned / size,
     )
     return trust_of(scheme, vector, survivors, form, relative)
 

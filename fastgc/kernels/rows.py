@@ -246,13 +246,13 @@ def sums_of(terms: float) -> float:
     return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
 
 
-def of_groups(terms: float) -> float:
-    """Mean square error of sums of float32, over the mean square of all terms, as `ROUNDING`.
+def in_groups(terms: float) -> float:
+    """Number of roundings in sums of float32, of mean square `ROUNDING` each.
 
-    It has two parts: the rounding of coefficients, and in each group the rounding of partial sums,
-    which grow from one term to all.
+    One is that of coefficients. The others are those of partial sums in each group, which grow from
+    one term to all.
     """
-    return ROUNDING * (1 + (min(terms, LARGEST_GROUP) + 1) / 2)
+    return 1 + (min(terms, LARGEST_GROUP) + 1) / 2
 
 
 class Projecting(NamedTuple):

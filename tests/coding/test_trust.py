@@ -537,6 +537,43 @@ def test_roundings_of_equal_terms_add_up(flushes, size):
     assert error <= 10 * rnd.trust().relative_error <= 1e-10
 
 
+def one_large(k, g):
+    """What is added to a large term is rounded each time in the same direction."""
+    return np.vstack([1e4 * g, np.tile(g, (k - 1, 1))])
+
+
+ROUNDED_ALIKE = {
+    "in groups of other coefficients": (
+        CyclicRepetition(7, 23_333, stragglers=2),
+        None,
+        lambda k, g: np.tile(g, (k, 1)),
+    ),
+    "one large": (BinaryCode(7, 23_333, stragglers=2), None, one_large),
+    "messages": (
+        fastgc.RandomAssignment(8, 1_600, load=1_000),
+        "f2",
+        lambda k, g: g * np.where(np.arange(k) % 2, -0.9, 1)[:, None],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDED_ALIKE)
+def test_roundings_of_one_direction_are_within_thirty_of_trust(case):
+    """Terms, or messages, of few values have errors that add up as they do."""
+    code, sent, drawn = ROUNDED_ALIKE[case]
+    g = drawn(code.k, np.random.default_rng(1).standard_normal(6))
+    g *= 1e3 / np.abs(g).sum(axis=0).max()  # in the range of float16
+    error, trusted = played(code, g.astype(np.float32), sent)
+    assert error <= 30 * trusted
+
+
+@pytest.mark.parametrize("load", [100, 10_000])
+def test_roundings_of_random_directions_are_within_ten_of_trust(load):
+    code, rng = FractionalRepetition(2, load, stragglers=1), np.random.default_rng(0)
+    error, trusted = played(code, rng.standard_normal((load, 50)).astype(np.float32), heard=[0])
+    assert error / 3 < trusted < 10 * error
+
+
 def test_residual_is_the_expected_error():
     """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
