@@ -173,10 +173,22 @@ static fgc_status vector_of(const fgc_bound *to, int64_t f)
     }
 }
 
+int64_t fgc_take(const fgc_bound *to, uintptr_t object)
+{
+    const fgc_array *const it = array_at(object, to->head);
+    if (it->type != to->type || it->dtype != to->dtype || it->dimensions != 1 || !(it->flags & CONTIGUOUS))
+        return -1;
+    const int64_t f = it->shape[0];
+    if (f < to->least || f > to->capacity)
+        return -1;
+    memmove(to->survivors, it->data, (size_t)f * sizeof *to->survivors);
+    return vector_of(to, f) ? -1 : f;
+}
+
 #define DECODE(kind, read, real)                                                                             \
-    fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f)                                             \
+    fgc_status fgc_decode_##kind(const fgc_bound *to, uintptr_t object)                                      \
     {                                                                                                        \
-        const fgc_status status = vector_of(to, f);                                                          \
-        return status ? status : fgc_combine_##kind(to->sum, to->rows, to->out, f);                          \
+        const int64_t f = fgc_take(to, object);                                                              \
+        return f < 0 ? FGC_MISPLACED : fgc_combine_##kind(to->sum, to->rows, to->out, f);                    \
     }
 FGC_KINDS(DECODE)

@@ -250,20 +250,26 @@ typedef enum {
 typedef struct {
     fgc_rule rule;    /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES: what `plan` is, */
     const void *plan; /* an fgc_cyclic, fgc_cells, fgc_tiling or fgc_edges */
-    const int64_t *survivors;
+    int64_t *survivors;
     double *vector;
     int64_t *where;
     void *work;
-    double longest;             /* FGC_BLOCKS: as in fgc_decoding_vector, */
-    fgc_method method;          /* and so is this */
+    double longest;          /* FGC_BLOCKS: as in fgc_decoding_vector, */
+    fgc_method method;       /* and so is this */
+    int64_t least, capacity; /* of survivors, */
+    const void *type, *dtype; /* which are copied from arrays like these */
+    int64_t head;               /* as in fgc_combination */
     const fgc_combination *sum; /* by the vector, of the survivors' rows, */
     const void *rows;           /* which lie as fgc_combine says */
     void *out;
 } fgc_bound;
 
-/* Write the vector of survivors[0 .. f-1], and combine their rows by it. Returns the status of the vector, or
- * if that is FGC_OK, the status of fgc_combine. */
-#define FGC_DECODE(kind, read, real) fgc_status fgc_decode_##kind(const fgc_bound *to, int64_t f);
+/* Copy the survivors that a Python object holds, and write their vector. Returns how many there are; or -1 if
+ * the object is no contiguous vector of int64, or holds too few or too many, or the vector has a status. */
+int64_t fgc_take(const fgc_bound *to, uintptr_t object);
+
+/* Do so, and combine their rows. Returns the status of fgc_combine, or FGC_MISPLACED where fgc_take fails. */
+#define FGC_DECODE(kind, read, real) fgc_status fgc_decode_##kind(const fgc_bound *to, uintptr_t object);
 FGC_KINDS(FGC_DECODE)
 #undef FGC_DECODE
 

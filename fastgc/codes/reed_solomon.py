@@ -454,7 +454,7 @@ class ReedSolomonScheme(Scheme):
         def fill(f: int, method: str) -> None:
             by_cells(f, method) if method == "auto" else formulas()(f, method)
 
-        vars(fill)["decoder"] = vars(by_cells)["decoder"]
+        vars(fill)["bound"] = vars(by_cells)["bound"]
         return fill
 
     def _bind_formulas(self, survivors: Ints, vector: Complexes, unit: float) -> VectorFunction:
@@ -508,9 +508,9 @@ class ReedSolomonScheme(Scheme):
                 raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
 
         vars(fill)["many"] = partial(self._fill_many, longest, unit)
-        decoder = getattr(run, "decoder", None)
-        if decoder is not None and least > most:
-            vars(fill)["decoder"] = partial(decoder, method=direct)
+        bound = getattr(run, "bound", None)
+        if bound is not None and least > most:
+            vars(fill)["bound"] = bound | {"method": direct}
         return fill
 
     def _solved(self, survivors: Ints, vector: Complexes, unit: float) -> bool:

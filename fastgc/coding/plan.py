@@ -204,9 +204,7 @@ class BoundDecoder:
         "_combine",
         "_decode",
         "_decoder",
-        "_least",
         "_rows",
-        "_take",
         "_target",
         "form",
         "gradient",
@@ -232,14 +230,16 @@ class BoundDecoder:
         self._rows, self._target = rows, target
         self._decoder = decoder = Decoder(scheme, form.unit)
         self._combine: Callable[[int], int] = self._step_by_step
-        self._take, self._least, self._decode = decoder._take, decoder.least, None
+        self._decode: Callable[[int], int] | None = None
         if Plan(decoder, form, check_finite).run is not None:
             mode, reals = form.decode_mode, form.reals(target, form.decode_mode)
             self._combine = kernels.unchecked.bind_combine(
                 mode, rows, decoder.survivors, decoder.vector, reals, check=check_finite
             )
-            if (bind := getattr(decoder.fill_vector, "decoder", None)) is not None:
-                self._decode = bind(mode, rows, reals, check_finite)
+            if (bound := getattr(decoder.fill_vector, "bound", None)) is not None:
+                self._decode = kernels.unchecked.bind_decode(
+                    bound, decoder.survivors, decoder.least, mode, rows, reals, check_finite
+                )
 
     def __repr__(self) -> str:
         size = self.form.gradient_size
@@ -251,11 +251,9 @@ class BoundDecoder:
         Arguments and errors are those of `Code.decode`. `gradient` is unchanged after any error but
         NonFiniteMessageError, after which its contents are undefined.
         """
-        once = self._decode if method == "auto" else None
-        if once is not None:
-            f = self._take(survivors)
-            if f >= self._least and not once(f):
-                return self.gradient  # type: ignore[no-any-return]
+        once = self._decode
+        if once is not None and method == "auto" and not once(id(survivors)):
+            return self.gradient  # type: ignore[no-any-return]
         f = self._decoder._compute(survivors, method)
         if status := self._combine(f):
             if status == kernels.Status.NO_MEMORY:

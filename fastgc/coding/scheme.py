@@ -520,7 +520,7 @@ def vector_function(scheme: Scheme, run: Callable[[int], int], survivors: Ints) 
         if run(f):
             scheme.raise_too_few(scheme.check_survivors(survivors[:f]))
 
-    vars(fill)["decoder"] = getattr(run, "decoder", None)
+    vars(fill)["bound"] = getattr(run, "bound", None)
     return fill
 
 
@@ -636,7 +636,10 @@ class Decoder:
         If the scheme sets `wait`: so many messages are always enough. Otherwise 0.
     """
 
-    __slots__ = ("_buffer", "_fill", "fill_vector", "least", "scheme", "survivors", "vector")
+    __slots__ = (
+        *("_buffer", "_fill", "_fill_taken", "fill_vector", "least", "scheme", "survivors"),
+        "vector",
+    )
 
     def __init__(self, scheme: Scheme, unit: float = DOUBLE) -> None:
         self.scheme = scheme
@@ -646,6 +649,9 @@ class Decoder:
         self.fill_vector = scheme.bind_vector(self.survivors, self.vector, unit)
         self.least = 0 if scheme.wait is None else scheme.messages.count - scheme.n + scheme.wait
         self._fill = self._fill_enough if self.least else self.fill_vector
+        # Where C finds the vector, it takes survivors from their array as well.
+        bound, bind = getattr(self.fill_vector, "bound", None), kernels.unchecked.bind_taken
+        self._fill_taken = None if bound is None else bind(bound, self.survivors, self.least)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.scheme!r}>"
@@ -659,6 +665,10 @@ class Decoder:
 
     def _compute(self, survivors: ArrayLike, method: str = "auto") -> int:
         """Write `vector`, as in a call. Returns the number of survivors."""
+        if self._fill_taken is not None and method == "auto":
+            f = self._fill_taken(id(survivors))
+            if f >= 0:
+                return f
         f = self._take(survivors)
         self._fill(f, method)
         return f

@@ -477,10 +477,15 @@ def test_bound_decoder_refuses_and_writes_nothing():
         ([0, 1, 2, 3, 3], ValueError, "names worker 3 a second time"),
         (range(8), ValueError, "workers are numbered 0 to 6"),
     ]:
-        with pytest.raises(error, match=says):
-            bound(survivors)
+        for given in (survivors, np.array(survivors)):
+            with pytest.raises(error, match=says):
+                bound(given)
+            with pytest.raises(error, match=says):
+                code.decoding_vector(given)
     with pytest.raises(ValueError, match="unknown method"):
         bound(range(5), method="none")
+    with pytest.raises(ValueError, match="shape"):
+        bound(np.zeros((5, 1), int))
     assert (gradient == 7).all()
     messages[3, 2] = np.inf
     with pytest.raises(NonFiniteMessageError, match="of worker 3 is not finite: element 2 is inf"):

@@ -42,12 +42,14 @@ __all__ = [
     "bind_arrivals",
     "bind_cells",
     "bind_combine",
+    "bind_decode",
     "bind_decoding_vector",
     "bind_edges",
     "bind_functional",
     "bind_polar",
     "bind_square_sum",
     "bind_survivor_mask",
+    "bind_taken",
     "bind_tiling",
     "combine",
     "completion",
@@ -516,21 +518,43 @@ def completion(
 _decode = _functions("decode")
 
 
-def _decoder(given, mode, rows, out, check, **method):
-    """Bind a vector and the combination by it to one function of C, which `given` describes."""
+def bind_taken(bound: dict[str, Any], survivors: Ints, least: int) -> Callable[[int], int] | None:
+    """Prepare the decoding vector of at least so many survivors, which C takes from their array.
+
+    `bound` is that of the function that fills `survivors` and its vector. Returns a function of the
+    array's ``id``: the number of survivors, or -1 if the function has to say what is wrong. None if
+    C does not know arrays.
+    """
+    return partial(lib.fgc_take, _taking(bound, survivors, least)) if _HEAD else None
+
+
+def bind_decode(
+    bound: dict[str, Any],
+    survivors: Ints,
+    least: int,
+    mode: int,
+    rows: Rows,
+    out: Array,
+    check: bool,
+) -> Callable[[int], int] | None:
+    """Prepare what `bind_taken` does together with the combination of rows, which has a status."""
+    if not _HEAD:
+        return None
     kind, function = _decode[rows.kind]
-    flags, which = 2 * check + lib.FGC_USED, given["survivors"]  # FGC_CHECK
-    struct = struct_of(
-        "fgc_bound",
-        **given,
-        **method,
-        sum=_plan(mode, given["vector"], rows.length, out.size, flags, numbers=which),
-        rows=rows.c or _addresses(rows),
-        out=ffi.from_buffer(kind, out, require_writable=True),
-    )
-    decode = partial(function, struct)
+    flags, which = 2 * check + lib.FGC_USED, bound["survivors"]  # FGC_CHECK
+    total = _plan(mode, bound["vector"], rows.length, out.size, flags, numbers=which)
+    written = ffi.from_buffer(kind, out, require_writable=True)
+    made = {"sum": total, "rows": rows.c or _addresses(rows), "out": written}
+    decode = partial(function, _taking(bound, survivors, least, **made))
     vars(decode)["rows"] = rows
     return decode
+
+
+def _taking(bound, survivors, least, **more):
+    kinds = {"type": id(np.ndarray), "dtype": id(survivors.dtype)}
+    more |= {name: ffi.cast("void *", number) for name, number in kinds.items()}
+    sizes = {"head": _HEAD, "least": least, "capacity": survivors.size}
+    return struct_of("fgc_bound", **bound, **sizes, **more)
 
 
 def _bound(
@@ -545,7 +569,7 @@ def _bound(
         "work": ffi.from_buffer(np.empty(work, np.uint8)),
     }
     run = partial(function, struct, given["survivors"], given["vector"], given["work"])
-    vars(run)["decoder"] = partial(_decoder, given)
+    vars(run)["bound"] = given
     return run
 
 
@@ -695,7 +719,7 @@ def bind_decoding_vector(
     decode = partial(
         lib.fgc_decoding_vector, struct, survivors_, out_, where, given["work"], longest
     )
-    vars(decode)["decoder"] = partial(_decoder, given)
+    vars(decode)["bound"] = given
     return decode, where
 
 
