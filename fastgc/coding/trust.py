@@ -236,7 +236,8 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
         walks.append((unit_roundoff(form.gradient_dtype), 1.0, ROUNDING, 1.0))
     squared = sum(unit**2 * count * mean * size for unit, count, mean, size in walks)
     most = sum(unit * count * math.sqrt(size) for unit, count, _, size in walks)
-    squared = max(squared, (most / OFF) ** 2 * energies.aligned / amplified)
+    if amplified > 0:
+        squared = max(squared, (most / OFF) ** 2 * energies.aligned / amplified)
     coded = energies.larger * scheme.precision.data_roundings
     return squared + unit_roundoff(form.partial_dtype) ** 2 * coded
 

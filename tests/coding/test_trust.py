@@ -169,6 +169,14 @@ def test_zero_and_what_has_no_square_are_told_apart(size, expected):
     assert rnd.trust().relative_error == expected
 
 
+@pytest.mark.subnormal
+def test_squares_of_messages_that_are_lost_but_not_the_gradients():
+    rnd = LinearCode([[1.0], [1.0]]).round(1)
+    for worker in range(2):
+        rnd.receive(worker, np.full(1, 2.3e-162), energy=0.0)
+    assert rnd.trust().relative_error > 0.1
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
 @pytest.mark.parametrize("code", CODES, ids=repr)
 def test_floating_point_errors_that_raise(code, size):
