@@ -174,7 +174,7 @@ def test_squares_of_messages_that_are_lost_but_not_the_gradients():
     rnd = LinearCode([[1.0], [1.0]]).round(1)
     for worker in range(2):
         rnd.receive(worker, np.full(1, 2.3e-162), energy=0.0)
-    assert rnd.trust().relative_error > 0.1
+    assert 1e-16 < rnd.trust().relative_error < 1
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-160, 1e-310, 1e160, 1e300])
