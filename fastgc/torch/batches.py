@@ -13,6 +13,7 @@ import os
 import pickle
 import random
 import signal
+import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -191,8 +192,10 @@ class Loader:
         self._life = os.pipe()
         self._asked: dict[_Order, Future[Any]] = {}
         self._ended: Counter[_Order] = Counter()  # processes that ended before an order was done
-        # Before multiprocessing waits for the processes, at the end of this one.
-        util.Finalize(self, _end, self._life, exitpriority=100)
+        # At the end of this process, before its pools wait for theirs, which may be stopped: atexit
+        # would come after that. In processes of multiprocessing, its own finalizers come first.
+        end = util.Finalize(self, _end, self._life, exitpriority=100)
+        threading._register_atexit(end)  # type: ignore[attr-defined]
         self._start()
 
     def _start(self) -> None:

@@ -481,6 +481,23 @@ def test_loader_leaves_nothing_running(how):
     wait_for_ends(*workers, *fetching)
 
 
+def test_loader_of_a_program_that_ends_leaves_nothing_stopped():
+    source = """if True:
+        import os, signal
+        import numpy as np
+        from fastgc.torch.batches import Feed, Loader
+        loader = Loader(Feed(range(9), list), 3, 1)
+        loader.take(0, 0, np.arange(2))
+        [process] = loader._pool._processes
+        os.kill(process, signal.SIGSTOP)
+        print(process)
+    """
+    call = [sys.executable, "-c", source]
+    ended = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == ""
+    wait_for_ends(int(ended.stdout))
+
+
 SCRIPT = """
 import sys, torch, fastgc
 from fastgc.torch import CodedDataParallel
