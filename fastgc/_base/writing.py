@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import stat
@@ -17,6 +18,7 @@ from typing import Any
 
 from .files import Name, path_of
 
+_LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
 _BLOCK = 4096  # bytes that a probe writes: with an empty file, a full disk would not be noticed
 
 
@@ -39,8 +41,7 @@ def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
     """Replace a file by these bytes. It keeps its mode and owner, and a link stays a link.
 
     An `own` file is in a folder that one process uses at a time. A link in its place is replaced.
-    What a killed process leaves beside it has one name, with ``.part`` at its end, and the next
-    write removes it. When `write_file` returns, an own file survives a loss of power.
+    When `write_file` returns, it survives a loss of power.
 
     Raises as `probe` does; the file is then unchanged, unless it is a device.
     """
@@ -52,7 +53,7 @@ def write_file(path: Name, *pieces: Any, own: bool = False) -> None:
                 for piece in pieces:
                     write_all(through.fileno(), piece)
             return
-        with _part(target, own) as (file, part):
+        with _part(target) as (file, part):
             if found is not None:
                 with contextlib.suppress(OSError):  # another's file, which only root can give back
                     os.fchown(file, found.st_uid, found.st_gid)
@@ -102,20 +103,45 @@ def _target(path: Path) -> tuple[Path, os.stat_result | None]:
 
 
 @contextlib.contextmanager
-def _part(target: Path, own: bool = False) -> Iterator[tuple[int, Path]]:
-    """Yield a new file beside `target`, open for writing, and its path; an error removes it."""
-    name = f"{target.name}.part" if own else f".fastgc-{secrets.token_hex(8)}.part"
-    part = target.with_name(name)
-    if own:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+def _part(target: Path) -> Iterator[tuple[int, Path]]:
+    """Yield a new file beside `target`, open for writing, and its path; an error removes it.
+
+    It is locked. Those that nobody has locked are left of killed processes, and are removed.
+    """
+    for left in target.parent.glob(".fastgc-*.part"):
+        with contextlib.suppress(OSError), _opened(left, os.O_RDONLY | os.O_NOFOLLOW) as file:
+            fcntl.flock(file, _LOCK)
+            left.unlink()
+    while True:
+        part = target.with_name(f".fastgc-{secrets.token_hex(8)}.part")
+        with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+            if _taken(file):
+                continue
+            try:
+                yield file, part
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    part.unlink()
+                raise
+            return
+
+
+def _taken(file: int) -> bool:
+    """Lock a new file; return whether another process removes it, which found it before that."""
     try:
-        yield file, part
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+        fcntl.flock(file, _LOCK)
+    except BlockingIOError:
+        return True
+    except OSError:  # this disk knows no locks, so nobody removes anything
+        return False
+    return os.fstat(file).st_nlink == 0
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    try:
+        yield file
     finally:
         os.close(file)
 

@@ -278,7 +278,7 @@ def write(path: str | os.PathLike[str], head: Mapping[str, Any], state: Mapping[
     Parameters
     ----------
     path : path
-        The file. While it is written, there is also a file with ``.part`` after its name.
+        The file. While it is written, there is another beside it, whose name ends in ``.part``.
     head : mapping
         In types that JSON has.
     state : mapping of str

@@ -112,6 +112,7 @@ WAITS = {
         guard: _Guard._stop
         torch/coordinator: Server._accept Server._read
         training/checkpoint: Checkpoint.__init__
+        _base/writing: _part _taken
     """,
 }
 CALLS = """

@@ -1,6 +1,7 @@
 """Files are replaced as a whole, or not at all, and probes leave no trace."""
 
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -102,10 +103,46 @@ def test_write_file_fails_at_every_touch(name, own, code, tmp_path, monkeypatch)
     assert len(os.listdir("/proc/self/fd")) == opened
 
 
-def test_write_file_removes_what_a_killed_process_left_in_its_own_folder(tmp_path):
-    (tmp_path / "a.part").write_bytes(b"torn")
-    write_file(tmp_path / "a", b"whole", own=True)
+@pytest.mark.parametrize("own", [False, True])
+def test_write_file_removes_what_killed_processes_left(own, tmp_path):
+    """In its folder, but not what another process writes at this time."""
+    (tmp_path / ".fastgc-0.part").write_bytes(b"torn")
+    os.mkfifo(tmp_path / ".fastgc-1.part")
+    (tmp_path / ".fastgc-2.part").symlink_to("mine")
+    with (tmp_path / ".fastgc-3.part").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        write_file(tmp_path / "a", b"whole", own=own)
+    assert listed(tmp_path) == [".fastgc-2.part", ".fastgc-3.part", "a"]
+    probe(tmp_path / "a")
+    assert listed(tmp_path) == [".fastgc-2.part", "a"]
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_write_file_of_a_part_that_another_process_removes(removed, tmp_path, monkeypatch):
+    """It found the part before that was locked, and has removed it, or is about to."""
+    lock, found = fcntl.flock, []
+
+    def late(file, operation):
+        if not found:
+            found[:] = tmp_path.glob(".fastgc-*")
+            found[0].unlink()
+            if not removed:
+                raise BlockingIOError
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_file(tmp_path / "a", b"whole")
     assert listed(tmp_path) == ["a"]
+
+
+def test_write_file_where_nothing_can_be_locked(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    (tmp_path / ".fastgc-0.part").touch()
+    write_file(tmp_path / "a", b"whole")
+    assert listed(tmp_path) == [".fastgc-0.part", "a"]
 
 
 def test_probe_leaves_everything_as_it_is(tmp_path):

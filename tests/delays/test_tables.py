@@ -366,13 +366,12 @@ def test_read_times_of_parquet_as_pandas_writes_it(columns, indices, expected, t
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("kind", ["halffloat", "float", "double", "int32", "uint64"])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int32", "uint64"])
 def test_read_times_of_parquet_of_every_kind(compression, version, kind, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     times = np.random.default_rng(0).integers(1, 99, (300, 2)) * (1.0 if "int" in kind else 0.25)
-    dtype = pyarrow.type_for_alias(kind)
-    columns = [pyarrow.array(column.astype(dtype.to_pandas_dtype()), dtype) for column in times.T]
+    columns = [pyarrow.array(column.astype(kind)) for column in times.T]
     how = {"compression": compression, "data_page_version": version, "row_group_size": 70}
     parquet.write_table(pyarrow.table(columns, ["a", "b"]), tmp_path / "a.parquet", **how)
     np.testing.assert_array_equal(Empirical.read(tmp_path / "a.parquet").samples, times)

@@ -279,7 +279,7 @@ def test_save_fails_at_every_touch_of_a_file(tmp_path, monkeypatch):
         assert code == errno.ENOSPC
         says = rf"of round \d could not be written to {folder}, (that|there).*No space left"
         clear += re.search(says, text) is not None
-        assert not (folder / "checkpoint.part").exists()
+        assert not [*folder.glob(".fastgc-*")]
         assert len(os.listdir("/proc/self/fd")) == opened
         assert_same(run(checkpoint=folder, rounds=3), whole)
     assert at - clear < 10  # before the first checkpoint, the system's own error is raised
@@ -294,7 +294,7 @@ def test_save_has_on_disk_what_the_next_write_depends_on(tmp_path, monkeypatch):
         def seen(*given):
             result = call(*given)
             if name == "open":
-                names[result] = Path(given[0]).name
+                names[result] = re.sub(r"^\.fastgc-\w+", "", Path(given[0]).name)
             else:
                 done.append((name, names.get(given[0]) or Path(given[1]).name))
             return result
@@ -311,8 +311,8 @@ def test_save_has_on_disk_what_the_next_write_depends_on(tmp_path, monkeypatch):
     assert [each for each, _ in itertools.groupby(done)] == [
         ("write", "rounds.jsonl"),
         ("fsync", "rounds.jsonl"),
-        ("write", "checkpoint.part"),
-        ("fsync", "checkpoint.part"),
+        ("write", ".part"),
+        ("fsync", ".part"),
         ("replace", "checkpoint"),
         ("fsync", "run"),
     ]
@@ -383,7 +383,7 @@ def test_save_follows_no_links(tmp_path):
     victim, folder = tmp_path / "victim", tmp_path / "run"
     victim.write_text("dear")
     with checkpoint.Checkpoint(folder, {"run": "x"}) as kept:
-        (folder / "checkpoint.part").symlink_to(victim)
+        (folder / "checkpoint").symlink_to(victim)
         kept.add(1)
         kept.save({"theta": np.ones(3)})
     assert not (folder / "checkpoint").is_symlink()
@@ -557,7 +557,7 @@ def test_checkpoint_history_beyond_is_cut_off(beyond, tmp_path):
     run(checkpoint=folder, rounds=4)
     with open(folder / "rounds.jsonl", "ab") as file:
         file.write(beyond)
-    (folder / "checkpoint.part").write_bytes(b"torn")
+    (folder / ".fastgc-0.part").write_bytes(b"torn")
     assert_same(run(checkpoint=folder), run())
     lines = (folder / "rounds.jsonl").read_text().splitlines()
     assert [json.loads(line)[0]["round"] for line in lines] == list(range(1, ROUNDS + 1))
