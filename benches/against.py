@@ -1,217 +1,319 @@
-"""Whether this version is slower than another: ``python benches/against.py OTHER/bin/python``.
+"""Whether this version is slower than another: ``python benches/against.py [REVISION]``.
 
-It makes a hundred calls as users make them, by names that both versions have. Each version runs in
-its own process, which prepares its arrays from the same seeds. The two take turns at each call, so
-that disturbances hit both. A turn is as many calls as take `TURN` seconds. The fastest turns of a
-call are compared: their ratio is above 1 if this version is slower. Calls above `--limit` are
-measured twice more, in new processes, because the place of memory changes the time of long vectors
-by about ten percent between processes. The middle of the three ratios counts; the exit status is 1
-if any is above the limit.
+It makes a hundred calls as users make them, or the most used ones with ``--thirty``, as far as the
+other version has them. REVISION is a tag or a commit. By default it is the last release: the newest
+tag ``v*`` before this commit or, if there is none, the commit that gave this version its number. It
+is built once, into ``build/against``. This version is the one that this interpreter imports; the
+other runs with the same packages.
 
-The other version is whatever that interpreter imports: for example, a wheel of an older revision by
-``git worktree add ../old REVISION && python -m venv ../old/.venv && ../old/.venv/bin/pip install
-"../old[train]"``.
+Each version has its own process, which prepares its arrays from the same seeds. The two take turns
+at each call, so that disturbances hit both. A turn is as many calls as take `TURN` seconds. The
+fastest turns of a call are compared: their ratio is above 1 if this version is slower. Calls above
+``--limit`` are measured twice more, in new processes, because the place of memory changes the time
+of long vectors by about ten percent between processes. The middle of the three ratios counts; the
+exit status is 1 if any is above the limit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shutil import rmtree
 from statistics import median
+from typing import Any
 
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
 TURN = 0.02  # seconds of one turn
 TURNS = 15
 
-# Preparation and server are texts, because the other version may not be able to import this file.
-PREPARED = """
-import time, warnings
-import numpy as np, fastgc
-warnings.simplefilter("ignore")
-rng = np.random.default_rng(0)
-CALLS = {}
+Calls = Iterator[tuple[str, Callable[[], object]]]
 
-def survivors(code, seed=1):
-    order = np.random.default_rng(seed).permutation(code.n)
-    return np.sort(order[:code.threshold])
 
-def messages_of(code, p, dtype, sent, F):
-    held = []
-    for i in F.tolist():
-        w = len(code.partitions(i))
-        partials = rng.standard_normal((w, p)).astype(dtype)
-        held.append(code.encode(i, partials, message_dtype=sent))
-    return np.array(held)
+def made(name: str) -> Any:
+    """Make the code "rs 80/12" of 80 workers that tolerates 12 stragglers."""
+    import fastgc
 
-def verbs(name, code, p, dtype="float64", sent=None):
-    F = survivors(code)
-    M = messages_of(code, p, dtype, sent, F)
-    rows = list(M)
-    out = np.empty(p, dtype)
-    label = f"{name} p={p}" + ("" if dtype == "float64" else f" {dtype}")
-    label += f" as {sent}" if sent else ""
-    CALLS[f"decode stacked, out: {label}"] = lambda: code.decode(F, M, out)
-    CALLS[f"decode list: {label}"] = lambda: code.decode(F, rows, p=p)
-    whole = np.zeros((code.n, M.shape[1]), M.dtype)
+    kind, n, s = name.replace("/", " ").split()
+    return fastgc.codes.make(kind, int(n), stragglers=int(s))
+
+
+def survivors(code: Any, seed: int = 1) -> Any:
+    return np.sort(np.random.default_rng(seed).permutation(code.n)[: code.threshold])
+
+
+def partial_gradients(code: Any, worker: int, p: int, dtype: str) -> Any:
+    rng, load = np.random.default_rng(worker), len(code.partitions(worker))
+    return rng.standard_normal((load, p)).astype(dtype)
+
+
+def messages(code: Any, p: int, dtype: str, sent: str | None, workers: Any) -> Any:
+    return np.array(
+        [
+            code.encode(i, partial_gradients(code, i, p, dtype), message_dtype=sent)
+            for i in workers.tolist()
+        ]
+    )
+
+
+def verbs(name: str, p: int, dtype: str = "float64", sent: str | None = None) -> Calls:
+    code = made(name)
+    F, out = survivors(code), np.empty(p, dtype)
+    M = messages(code, p, dtype, sent, F)
+    rows, whole = list(M), np.zeros((code.n, M.shape[1]), M.dtype)
     whole[F] = M
+    label = f"{name} p={p}{'' if dtype == 'float64' else f' {dtype}'}{f' as {sent}' * bool(sent)}"
+    yield f"decode stacked, out: {label}", lambda: code.decode(F, M, out)
+    yield f"decode list: {label}", lambda: code.decode(F, rows, p=p)
     bound = code.bind(whole, out)
-    CALLS[f"bind: {label}"] = lambda: bound(F)
-    w = len(code.partitions(0))
-    partials = rng.standard_normal((w, p)).astype(dtype)
-    message = code.encode(0, partials, message_dtype=sent)
-    CALLS[f"encode, out: {label}"] = lambda: code.encode(0, partials, message, message_dtype=sent)
+    yield f"bind: {label}", lambda: bound(F)
+    held = partial_gradients(code, 0, p, dtype)
+    message = code.encode(0, held, message_dtype=sent)
+    yield f"encode, out: {label}", lambda: code.encode(0, held, message, message_dtype=sent)
     if sent is None:
-        encoder = code.bind_encoder(0, partials, message)
-        CALLS[f"bind_encoder: {label}"] = encoder
+        yield f"bind_encoder: {label}", code.bind_encoder(0, held, message)
 
-def rounds(name, code, p):
-    F = np.random.default_rng(2).permutation(code.n)[:code.threshold]
-    M = messages_of(code, p, "float64", None, F)
+
+def rounds(name: str, p: int) -> Calls:
+    code, out = made(name), np.empty(p)
+    F = np.random.default_rng(2).permutation(code.n)[: code.threshold]
+    pairs = list(zip(F.tolist(), messages(code, p, "float64", None, F), strict=True))
     rnd = code.round(p)
-    out = np.empty(p)
-    pairs = list(zip(F.tolist(), list(M)))
-    def one():
+
+    def one() -> None:
         for worker, message in pairs:
             if rnd.receive(worker, message):
                 break
         rnd.gradient(out)
         rnd.reset()
-    CALLS[f"round: {name} p={p}"] = one
 
-def vectors(name, code):
+    yield f"round: {name} p={p}", one
+
+
+def in_turn(call: Callable[[Any], object], sets: Sequence[Any]) -> Callable[[], object]:
+    """Return a function that makes the call with one set after the other."""
+    at = -1
+
+    def one() -> object:
+        nonlocal at
+        at = (at + 1) % len(sets)
+        return call(sets[at])
+
+    return one
+
+
+def vector(name: str) -> Calls:
+    code = made(name)
     sets = [survivors(code, seed) for seed in range(32)]
-    decoder = code.decoder()
-    at = [0]
-    def vector():
-        at[0] += 1
-        code.decoding_vector(sets[at[0] % 32])
-    def prepared():
-        at[0] += 1
-        decoder(sets[at[0] % 32])
-    CALLS[f"decoding_vector: {name}"] = vector
-    CALLS[f"decoder: {name}"] = prepared
+    yield f"decoding_vector: {name}", in_turn(code.decoding_vector, sets)
+
+
+def neighbours(name: str) -> Calls:
+    code = made(name)
+    F = np.sort(code.scheme.rings()[0][code.n - code.threshold :])
+    yield f"decoding_vector, neighbours silent: {name}", lambda: code.decoding_vector(F)
+
+
+def vectors(name: str) -> Calls:
+    yield from vector(name)
+    code = made(name)
+    sets = [survivors(code, seed) for seed in range(32)]
+    yield f"decoder: {name}", in_turn(code.decoder(), sets)
     masks = np.zeros((200, code.n), bool)
     for r in range(200):
         masks[r, survivors(code, r)] = True
-    CALLS[f"decoding_vectors of 200 sets: {name}"] = lambda: code.decoding_vectors(masks)
-    F = sets[0]
-    CALLS[f"trust: {name}"] = lambda: code.trust(F)
-    CALLS[f"decodable: {name}"] = lambda: code.decodable(F)
+    yield f"decoding_vectors of 200 sets: {name}", lambda: code.decoding_vectors(masks)
+    yield f"trust: {name}", lambda: code.trust(sets[0])
+    yield f"decodable: {name}", lambda: code.decodable(sets[0])
 
-binary, rs = fastgc.BinaryCode(20, stragglers=4), fastgc.ReedSolomon(20, stragglers=4)
-large = fastgc.ReedSolomon(80, stragglers=12)
-clustered = fastgc.ReedSolomon(80, stragglers=12, clusters="auto")
-huge = fastgc.ReedSolomon(256, stragglers=32)
-fractional, uncoded = fastgc.FractionalRepetition(20, stragglers=4), fastgc.Uncoded(20)
-cyclic = fastgc.CyclicRepetition(20, stragglers=4)
-for name, code in {"binary": binary, "rs": rs, "fractional": fractional}.items():
-    verbs(name, code, 100)
-verbs("binary", binary, 100000)
-verbs("rs", rs, 100000)
-verbs("rs 80/12", large, 10000)
-for dtype, sent in (("float32", None), ("float32", "float16")):
-    verbs("rs", rs, 100, dtype, sent)
-verbs("binary", binary, 10000, "float32", "float16")
-for name, code in {"binary": binary, "rs": rs, "rs 80/12": large, "rs-clustered 80/12": clustered,
-                   "rs 256/32": huge, "fractional": fractional, "cyclic": cyclic}.items():
-    vectors(name, code)
-for name, code in {"binary": binary, "rs 80/12": large, "fractional": fractional}.items():
-    rounds(name, code, 1000)
 
-from fastgc.engines import LocalCluster
+def steps(name: str, p: int, **options: Any) -> Calls:
+    from fastgc.engines import LocalCluster
 
-def steps(name, code, p, **options):
-    started, theta, out = [], np.ones(p), np.empty(p)
-    def step():
+    code, started, theta, out = made(name), list[Any](), np.ones(p), np.empty(p)
+
+    def step() -> None:
         if not started:  # its processes are there once they are measured
             started.append(LocalCluster(code, list(np.ones(code.k)), np.multiply, p, **options))
         started[0].step(theta, out)
-    CALLS[f"step of local processes: {name} p={p}"] = step
 
-steps("rs 16/4", fastgc.ReedSolomon(16, stragglers=4), 10000)
-steps("fractional 16/3", fastgc.FractionalRepetition(16, stragglers=3), 10000)
-steps("rs 16/4 verified", fastgc.ReedSolomon(16, stragglers=4), 10000, verify=1)
+    verified = " verified" * bool(options)
+    yield f"step of local processes: {name}{verified} p={p}", step
 
-from fastgc.training.optimizers import SGD, AMSGrad, Nesterov
-for kind, options in ((SGD, {"momentum": 0.9}), (Nesterov, {}), (AMSGrad, {})):
-    for p in (10, 100000):
-        made, gradient = kind(1e-3, **options), 1e-3 * rng.standard_normal(p)
-        made.reset(np.ones(p))
-        CALLS[f"{kind.__name__} p={p}"] = lambda made=made, g=gradient: made.step(g)
 
-from fastgc import vandermonde, interpolation
-for m in (8, 64, 256):
+def optimizer(name: str, p: int, **options: Any) -> Calls:
+    from fastgc.training import optimizers
+
+    step, gradient = getattr(optimizers, name)(1e-3, **options), np.full(p, 1e-3)
+    step.reset(np.ones(p))
+    yield f"{name} p={p}", lambda: step.step(gradient)
+
+
+def systems(m: int, columns: int = 1, real: bool = False) -> Calls:
+    from fastgc import interpolation, vandermonde
+
+    nodes = interpolation.chebyshev(m) if real else np.exp(2j * np.pi * np.arange(m) / m)
+    b = np.squeeze(np.random.default_rng(0).random((m, columns)) + (0 if real else 0j))
+    label = f"m={m}, {columns}{', transposed, real' * real}"
+    yield f"vandermonde.solve {label}", lambda: vandermonde.solve(nodes, b, real)
+
+
+def orders(m: int) -> Calls:
+    from fastgc import vandermonde
+
     nodes = np.exp(2j * np.pi * np.arange(m) / m)
-    b = rng.standard_normal(m) + 0j
-    CALLS[f"vandermonde.solve m={m}"] = lambda nodes=nodes, b=b: vandermonde.solve(nodes, b)
-    real, moments = interpolation.chebyshev(m), b.real.copy()
-    CALLS[f"vandermonde.solve transposed, real m={m}"] = (
-        lambda nodes=real, b=moments: vandermonde.solve(nodes, b, True))
-CALLS["vandermonde.leja_order m=256"] = lambda: vandermonde.leja_order(nodes)
+    yield f"vandermonde.leja_order m={m}", lambda: vandermonde.leja_order(nodes)
 
-from fastgc.delays import Exponential
-from fastgc.planning.simulation import simulate
-for name, code in {"binary": binary, "rs 80/12": large, "fractional": fractional,
-                   "graph": fastgc.codes.make("graph", 20, stragglers=4)}.items():
-    CALLS[f"simulate 2000 rounds: {name}"] = lambda code=code: simulate(
-        code, Exponential(1.0), cost=0.1, rounds=2000, seed=0)
-"""
 
-SERVE = """
-import sys, json
-print(json.dumps(list(CALLS)), flush=True)
-for line in sys.stdin:
-    name, seconds = json.loads(line)
-    call = CALLS[name]
-    call()
-    count, taken = 1, 0.0
-    while True:
+def simulations(name: str) -> Calls:
+    from fastgc import delays
+    from fastgc.planning.simulation import simulate
+
+    code, late = made(name), delays.Exponential(1.0)
+    yield (
+        f"simulate 2000 rounds: {name}",
+        lambda: simulate(code, late, cost=0.1, rounds=2000, seed=0),
+    )
+
+
+# Calls of users' loops and of README's table; what once became slower unseen.
+THIRTY: tuple[tuple[Any, ...], ...] = (
+    (verbs, "rs 20/4", 100),
+    (verbs, "binary 20/4", 100_000),
+    (verbs, "rs 80/12", 10_000),
+    (vectors, "rs 80/12"),
+    (vector, "rs 256/32"),
+    (vector, "rs 1000/100"),
+    (neighbours, "rs 1000/100"),
+    (vector, "rs 4096/1024"),
+    (rounds, "rs 80/12", 1000),
+    (rounds, "binary 20/4", 1000),
+    (optimizer, "AMSGrad", 100_000),
+    (systems, 64, 16),
+    (systems, 1022),
+    (simulations, "rs 80/12"),
+)
+REST: tuple[tuple[Any, ...], ...] = (
+    *((verbs, name, 100) for name in ("binary 20/4", "fractional 20/4")),
+    (verbs, "rs 20/4", 100_000),
+    *((verbs, "rs 20/4", 100, "float32", sent) for sent in (None, "float16")),
+    (verbs, "binary 20/4", 10_000, "float32", "float16"),
+    *((vectors, f"{name} 20/4") for name in ("binary", "rs", "fractional", "cyclic")),
+    *((vectors, name) for name in ("rs-clustered 80/12", "rs 256/32")),
+    (rounds, "fractional 20/4", 1000),
+    (steps, "rs 16/4", 10_000),
+    (steps, "fractional 16/3", 10_000),
+    (steps, "rs 16/4", 10_000, {"verify": 1}),
+    *((optimizer, "SGD", p, {"momentum": 0.9}) for p in (10, 100_000)),
+    *((optimizer, "Nesterov", p) for p in (10, 100_000)),
+    (optimizer, "AMSGrad", 10),
+    *((systems, m, 1, real) for m in (8, 64, 256) for real in (False, True)),
+    (orders, 256),
+    *((simulations, name) for name in ("binary 20/4", "fractional 20/4", "graph 20/4")),
+)
+
+
+def serve(kind: str, folder: str) -> None:
+    """Tell the names of calls; then time each that is asked for."""
+    import fastgc
+
+    warnings.simplefilter("ignore")
+    if folder and not Path(fastgc.__file__).is_relative_to(folder):
+        raise SystemExit(f"{fastgc.__file__} is imported, not the version in {folder}")
+    calls = dict[str, Callable[[], object]]()
+    for make, *given in (*THIRTY, *(REST if kind == "all" else ())):
+        options = given.pop() if isinstance(given[-1], dict) else {}
+        try:
+            calls.update(make(*given, **options))
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            if not folder:  # this version has everything
+                raise
+            print(f"not in the other version: {make.__name__} {given}: {error}", file=sys.stderr)
+    print(json.dumps(list(calls)), flush=True)
+    for line in sys.stdin:
+        name, seconds = json.loads(line)
+        print(least(calls[name], seconds), flush=True)
+
+
+def least(call: Callable[[], object], seconds: float) -> float:
+    """Return the least seconds of one call in a turn."""
+
+    def taken(count: int) -> float:
         begin = time.perf_counter()
         for _ in range(count):
             call()
-        taken = time.perf_counter() - begin
-        if taken >= seconds / 4 or count > 10**7:
-            break
+        return time.perf_counter() - begin
+
+    call()
+    count = 1
+    while (found := taken(count)) < seconds / 4 and count < 10**7:
         count *= 2
-    best = taken / count
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        begin = time.perf_counter()
-        for _ in range(count):
-            call()
-        best = min(best, (time.perf_counter() - begin) / count)
-    print(best, flush=True)
-"""
+        found = min(found, taken(count))
+    return found / count
+
+
+def git(*words: str) -> str:
+    return subprocess.check_output(["git", *words], cwd=ROOT, text=True).strip()
+
+
+def last_release() -> str:
+    """Return the newest tag before this commit, or the commit of this version's number."""
+    try:
+        return git("describe", "--tags", "--abbrev=0", "--match=v*", "HEAD^")
+    except subprocess.CalledProcessError:
+        numbered = "-G^__version__", "HEAD^", "--", "fastgc/__init__.py"
+        return git("log", "-1", "--format=%h", *numbered)
+
+
+def built(revision: str) -> Path:
+    """Return the folder with that version's package, which is built if it is not there."""
+    commit = git("rev-parse", "--verify", f"{revision}^{{commit}}")
+    folder = ROOT / "build" / "against" / commit
+    if not folder.exists():
+        part = folder.with_suffix(".part")
+        rmtree(part, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+        subprocess.run([*pip, part, f"git+file://{ROOT}@{commit}"], check=True)
+        part.rename(folder)
+    return folder
 
 
 class Version:
     """One version, in a process that times calls on request."""
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, kind: str, folder: Path | str) -> None:
         self._process = subprocess.Popen(
-            [python, "-c", PREPARED + SERVE],
+            [sys.executable, __file__, "--serve", kind, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(python).parent,  # in a checkout, the checkout would be imported instead
+            env={**os.environ, "PYTHONPATH": str(folder)},
         )
-        self.names: list[str] = json.loads(self._read())
+        self.names: list[str] = self._asked()
 
-    def _read(self) -> str:
+    def _asked(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self._process.args[0]} ended: see above")  # type: ignore[index]
-        return line
+            raise SystemExit("a version ended: see above")
+        return json.loads(line)
 
     def time(self, name: str, seconds: float = TURN) -> float:
         """Return the least seconds of one call in a turn."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([name, seconds]) + "\n")
         self._process.stdin.flush()
-        return float(self._read())
+        return float(self._asked())
 
     def close(self) -> None:
         """End the process."""
@@ -219,66 +321,59 @@ class Version:
         self._process.wait()
 
 
-def compare(this: Version, other: Version, name: str, turns: int) -> tuple[float, float]:
-    """Return the seconds of a call by either version: the median of its three fastest turns."""
+def compare(versions: Sequence[Version], name: str, turns: int) -> tuple[float, float, float]:
+    """Return the ratio of a call's seconds, and these: medians of the three fastest turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(turns):
         for at in (0, 1) if turn % 2 else (1, 0):
-            times[at].append((this, other)[at].time(name))
+            times[at].append(versions[at].time(name))
     first, second = (median(sorted(each)[:3]) for each in times)
-    return first, second
+    return first / second, first, second
 
 
-def measure(
-    interpreters: tuple[str, str], only: str, names: list[str] | None, turns: int
-) -> dict[str, tuple[float, float]]:
-    """Compare calls of these names, or all whose names contain `only`, in two new processes."""
-    if names == []:
-        return {}
-    versions = [Version(python) for python in interpreters]
-    found = {}
+def measure(kind: str, folder: Path, chosen: Callable[[str], bool], turns: int) -> Any:
+    """Compare the calls whose names are chosen, in two new processes."""
+    versions: list[Version] = []
     try:
-        both = [name for name in versions[0].names if name in versions[1].names and only in name]
-        for name in both if names is None else names:
-            found[name] = pair = compare(*versions, name, turns)
-            micro = "  ".join(f"{seconds * 1e6:12.2f} us" for seconds in pair)
-            print(f"{pair[0] / pair[1]:6.3f}  {micro}  {name}", flush=True)
+        versions += [Version(kind, ""), Version(kind, folder)]
+        both = [name for name in versions[0].names if name in versions[1].names]
+        return {name: compare(versions, name, turns) for name in both if chosen(name)}
     finally:
         for version in versions:
             version.close()
-    return found
 
 
 def main(words: list[str] | None = None) -> int:
-    """Compare, and print a table; return 1 if any call is slower."""
+    """Compare, and print a table, the slowest first; return 1 if any call is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("other", help="the interpreter that imports the other version")
-    parser.add_argument("only", nargs="?", default="", help="calls whose names hold this text")
+    parser.add_argument("revision", nargs="?", help="the other version (default: last release)")
+    parser.add_argument("--thirty", action="store_true", help="only the most used calls")
+    parser.add_argument("--only", default="", help="calls whose names hold this text")
     parser.add_argument("--limit", type=float, default=1.05, help="ratio that counts as slower")
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--json", type=Path, help="a file for the figures")
     given = parser.parse_args(words)
-    interpreters = sys.executable, str(Path(given.other).absolute())
-    found = measure(interpreters, given.only, None, given.turns)
-
-    def slower() -> list[str]:
-        return [name for name, pair in found.items() if pair[0] / pair[1] > given.limit]
-
-    again = [found, *(measure(interpreters, "", slower(), given.turns) for _ in range(2))]
-    for name in slower():
-        pairs = sorted((each[name] for each in again), key=lambda pair: pair[0] / pair[1])
-        found[name] = pairs[1]
-    ratios = sorted(first / second for first, second in found.values())
-    for name in slower():
-        print(f"slower: {found[name][0] / found[name][1]:.3f} {name}")
+    revision, kind = given.revision or last_release(), "thirty" if given.thirty else "all"
+    folder = built(revision)
+    found = measure(kind, folder, lambda name: given.only in name, given.turns)
+    slower = {name for name, pair in found.items() if pair[0] > given.limit}
+    again = [found]
+    while slower and len(again) < 3:
+        again.append(measure(kind, folder, slower.__contains__, given.turns))
+    found |= {name: sorted(each[name] for each in again)[1] for name in slower}
+    print(f"| ratio | this, µs | {revision}, µs | call |\n|--:|--:|--:|---|")
+    for name, (ratio, *pair) in sorted(found.items(), key=lambda each: each[1], reverse=True):
+        print(f"| {ratio:.3f} | {' | '.join(f'{1e6 * each:.2f}' for each in pair)} | {name} |")
+    ratios = [ratio for ratio, *_ in found.values()]
+    count = sum(ratio > given.limit for ratio in ratios)
     print(
-        f"{len(found)} calls: median ratio {median(ratios):.3f}, worst {ratios[-1]:.3f}, "
-        f"{len(slower())} slower by more than {given.limit - 1:.0%}"
+        f"{len(found)} calls: median ratio {median(ratios):.3f}, worst {max(ratios):.3f}, "
+        f"{count} slower by more than {given.limit - 1:.0%}"
     )
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
-    return bool(slower())
+    return bool(count)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["--serve"]:
+        serve(*sys.argv[2:])
+    else:
+        sys.exit(main())
