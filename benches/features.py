@@ -58,14 +58,25 @@ class Sent:
         self.out = np.empty(p)
         self.encoder, self.held = code.encoder(0, p), code.partitions(0, 0).tolist()
 
-    def play(self, rnd: Any, order: list[int], energies: bool = True) -> None:
-        """Receive messages in this order, and decode."""
-        rnd.reset()
+    def arguments(self, order: list[int], energies: bool = True) -> list[tuple[Any, ...]]:
+        """Return what `Round.receive` is given of messages in this order."""
         several = len(self.senders) > self.code.n
-        for number in order:
-            worker, index = self.senders[number]
-            energy = self.energies[number] if energies else np.nan
-            rnd.receive(worker, self.messages[number], index if several else None, energy=energy)
+        return [
+            (
+                self.senders[number][0],
+                self.messages[number],
+                self.senders[number][1] if several else None,
+                self.energies[number] if energies else np.nan,
+            )
+            for number in order
+        ]
+
+    def play(self, rnd: Any, given: list[tuple[Any, ...]]) -> None:
+        """Receive messages, and decode."""
+        rnd.reset()
+        receive = rnd.receive
+        for worker, message, index, energy in given:
+            receive(worker, message, index, energy=energy)
         rnd.gradient(out=self.out)
 
     def needed(self, rnd: Any, order: list[int]) -> list[int]:
@@ -97,8 +108,10 @@ def compared(sent: Sent) -> Iterator[tuple[str, list[tuple[Call, Call]]]]:
     many = [sent.needed(verified, order) for order in sent.orders]
 
     def round_of(rnd: Any, order: list[int], then: str = "", **how: Any) -> Call:
+        given = sent.arguments(order, **how)
+
         def call() -> None:
-            sent.play(rnd, order, **how)
+            sent.play(rnd, given)
             if then:
                 getattr(rnd, then)()
 

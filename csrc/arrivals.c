@@ -57,29 +57,47 @@ static int finite_doubles(const fgc_arrivals *a, const void *row)
     return 1;
 }
 
-fgc_status fgc_arrive_array(const fgc_arrivals *a, int64_t number, uintptr_t object, double energy)
+void fgc_tally_reset(fgc_tally *t) { tally_reset(t); }
+
+int fgc_tally_add(fgc_tally *t, int64_t message) { return tally_add(t, message); }
+
+void fgc_forget(fgc_arrivals *a)
+{
+    a->taken = 0;
+    memset(a->heard, 0, (size_t)a->messages);
+    memset(a->next, 0, (size_t)a->workers * sizeof *a->next);
+    if (a->tally)
+        tally_reset(a->tally);
+}
+
+fgc_status fgc_arrive_array(fgc_arrivals *a, int64_t worker, int64_t index, uintptr_t object, double energy)
 {
     enum { USABLE = 0x101 }; /* NumPy's flags of contiguous and of aligned arrays */
     const fgc_array *const it = (const fgc_array *)(object + (uintptr_t)a->head);
     const int fits = a->head && it->type == a->type && it->dtype == a->dtype && it->dimensions == 1 &&
                      it->shape[0] == a->size && (it->flags & USABLE) == USABLE;
-    return fits ? fgc_arrive(a, number, it->data, energy) : FGC_MISPLACED;
+    return fits ? fgc_arrive(a, worker, index, it->data, energy) : FGC_MISPLACED;
 }
 
-fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy)
+fgc_status fgc_arrive(fgc_arrivals *a, int64_t worker, int64_t index, const void *row, double energy)
 {
-    if (number < 0 || number >= a->messages)
+    if (worker < 0 || worker >= a->workers)
         return FGC_OUT_OF_RANGE;
+    const int64_t first = a->first[worker], at = index == INT64_MIN ? a->next[worker] : index;
+    if (at < 0 || at >= a->first[worker + 1] - first)
+        return FGC_OUT_OF_RANGE;
+    const int64_t number = first + at;
     if (a->heard[number])
         return FGC_DUPLICATE;
-    const double square = a->left ? read_row(a, row, a->state[0]) : NAN;
+    const double square = a->left ? read_row(a, row, a->taken) : NAN;
     if (a->left && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
         return FGC_NOT_FINITE;
-    const int64_t count = a->state[0]++;
+    const int64_t count = a->taken++;
     a->numbers[count] = number;
     a->squares[count] = square;
     a->energies[count] = energy >= 0 ? energy : NAN;
     a->addresses[count] = (uintptr_t)row;
     a->heard[number] = 1;
-    return fgc_count(a->block[number], a->weight, a->lacking, a->state + 1) ? FGC_OK : FGC_TOO_FEW;
+    a->next[worker] = at + 1;
+    return !a->tally || tally_add(a->tally, number) ? FGC_OK : FGC_TOO_FEW;
 }

@@ -177,23 +177,57 @@ enum { FGC_SIDE = 8, FGC_ROW = 256 };
 FGC_KINDS(FGC_PROJECT)
 #undef FGC_PROJECT
 
-/* The messages of a round as they come. The caller owns the memory. It sets heard[] to 0, lacking[] to
- * what each block needs, state[0] to 0, and state[1] to the weight that blocks with enough messages must
- * have. */
+/* When the messages of a round suffice. */
+typedef enum {
+    FGC_BLOCKS, /* any `need` messages of each block */
+    FGC_CELLS,  /* messages of cells that weigh `total` together */
+    FGC_TILING, /* intervals that, as edges between their ends, connect 0 and k */
+    FGC_EDGES,  /* edges of a graph such that each component has a cycle of odd length, or two sides with
+                 * equally many vertices */
+    FGC_SPAN    /* rows that span a target */
+} fgc_rule;
+
+/* A vertex in a forest of components: sign = 1 if it is on its parent's side, else -1. Of a root: size counts
+ * the component's vertices, more is how many more of them are on the root's side than on the other, and odd
+ * says whether the component has a cycle of odd length. All of that holds in one round. */
 typedef struct {
-    /* message numbers are below `messages`; elements of a row that are read */
-    int64_t messages, length;
+    int64_t round, parent, sign, size, more, odd;
+} fgc_vertex;
+
+/* The messages of a round until they suffice, by any rule but FGC_SPAN. The caller owns the memory, and sets
+ * `round` and vertices[] to 0. */
+typedef struct {
+    fgc_rule kind;
+    int64_t groups, total;        /* total: the weight needed; FGC_TILING: k; FGC_EDGES: vertices */
+    const int64_t *group, *other; /* of each message, as in fgc_completion_plan */
+    const int64_t *need,
+        *weight;          /* messages needed of each block or cell, NULL: 1; and its weight once they came */
+    int64_t *lacking;     /* messages that each block or cell lacks */
+    fgc_vertex *vertices; /* FGC_TILING, FGC_EDGES: total + 1 */
+    int64_t round, due;   /* the number of resets; the weight, or the components, that lack something */
+} fgc_tally;
+
+/* Forget all messages. */
+void fgc_tally_reset(fgc_tally *t);
+
+/* Count a message, and return whether the messages so far suffice. */
+int fgc_tally_add(fgc_tally *t, int64_t message);
+
+/* The messages of a round as they come. The caller owns the memory, and begins with fgc_forget. */
+typedef struct {
+    int64_t messages, workers, length; /* of the code; elements of a row that are read */
     fgc_kind kind;
-    const int64_t *block;       /* of each message */
-    const int64_t *weight;      /* of each block */
-    int64_t *lacking, *state;   /* messages lacking in each block; messages taken, and lacking weight */
-    unsigned char *heard;       /* of each message: whether it was taken */
-    int64_t *numbers;           /* in order of arrival, as are the next: the message's number, */
-    double *squares;            /* its squared norm, NaN unless rows are read: unless `left` is NULL, */
-    double *energies;           /* its energy, NaN if that is not known, */
-    uintptr_t *addresses;       /* where it lies, */
-    double *values;             /* and its projections, by these numbers; rows are read to find NaN, too */
-    double *norms;              /* with `values`: its norm, times `unit` */
+    const int64_t *first; /* worker i sends messages first[i] .. first[i+1]-1 */
+    int64_t *next;        /* of each worker: the message after the last that came, counted from its first */
+    fgc_tally *tally;     /* or NULL */
+    int64_t taken;        /* messages */
+    unsigned char *heard; /* of each message: whether it was taken */
+    int64_t *numbers;     /* in order of arrival, as are the next: the message's number, */
+    double *squares;      /* its squared norm, NaN unless rows are read: unless `left` is NULL, */
+    double *energies;     /* its energy, NaN if that is not known, */
+    uintptr_t *addresses; /* where it lies, */
+    double *values;       /* and its projections, by these numbers; rows are read to find NaN, too */
+    double *norms;        /* with `values`: its norm, times `unit` */
     const double *left, *right; /* as for fgc_project, and so is this: */
     int paired;
     double unit;
@@ -201,13 +235,17 @@ typedef struct {
     const void *type, *dtype; /* and its type and dtype */
 } fgc_arrivals;
 
-/* Take a message. Returns FGC_OK if the messages taken suffice, FGC_TOO_FEW if they do not. It is not
- * taken if FGC_OUT_OF_RANGE, FGC_DUPLICATE or FGC_NOT_FINITE is returned. */
-fgc_status fgc_arrive(const fgc_arrivals *a, int64_t number, const void *row, double energy);
+/* Forget all messages. */
+void fgc_forget(fgc_arrivals *a);
+
+/* Take a message of a worker: its message `index`, or if that is INT64_MIN, the next. Returns FGC_TOO_FEW if the
+ * messages taken do not suffice, and FGC_OK if they do or nobody counts. It is not taken if FGC_OUT_OF_RANGE,
+ * FGC_DUPLICATE or FGC_NOT_FINITE is returned. */
+fgc_status fgc_arrive(fgc_arrivals *a, int64_t worker, int64_t index, const void *row, double energy);
 
 /* Take a message that is Python's object at this address, or return FGC_MISPLACED: it is no contiguous vector of
  * the type, dtype and size that are said. */
-fgc_status fgc_arrive_array(const fgc_arrivals *a, int64_t number, uintptr_t object, double energy);
+fgc_status fgc_arrive_array(fgc_arrivals *a, int64_t worker, int64_t index, uintptr_t object, double energy);
 
 /* What a round's messages say of each other; fastgc/coding/verify.py has the mathematics. Numbers are complex,
  * as (re, im) pairs, if the messages' projections are paired. */
@@ -235,16 +273,6 @@ typedef struct {
     const double *coefficient, *error, *sum;
     double size;
 } fgc_inspection;
-
-/* When the messages of a round suffice. */
-typedef enum {
-    FGC_BLOCKS, /* any `need` messages of each block */
-    FGC_CELLS,  /* messages of cells that weigh `total` together */
-    FGC_TILING, /* intervals that, as edges between their ends, connect 0 and k */
-    FGC_EDGES,  /* edges of a graph such that each component has a cycle of odd length, or two sides with
-                 * equally many vertices */
-    FGC_SPAN    /* rows that span a target */
-} fgc_rule;
 
 /* A decoder that is bound to its arrays. */
 typedef struct {

@@ -24,13 +24,6 @@ typedef struct {
     int64_t message, end;
 } coming;
 
-/* A vertex in a forest of components: sign = 1 if it is on its parent's side, else -1. Of a root: size counts
- * the component's vertices, more is how many more of them are on the root's side than on the other, and odd
- * says whether the component has a cycle of odd length. */
-typedef struct {
-    int64_t parent, sign, size, more, odd;
-} vertex;
-
 /* The state that all rounds of one plan share. Arrays are read and written by whole vectors: beyond the last
  * worker or message is room for one more. Shares there are NaN, and so are arrivals: they never come. */
 typedef struct {
@@ -46,12 +39,13 @@ typedef struct {
     double *sent;              /* the share of its work after which its last message that came was sent */
     double *work[2];           /* for selections */
     int64_t *order, *bound;    /* messages by group, and where each group begins; FGC_SPAN: by arrival */
-    int64_t *need;             /* messages needed of each block, or that a cell still lacks */
+    int64_t *need;             /* messages needed of each block */
     window *windows;           /* one for each block, and one for workers */
     coming *heap;              /* workers by the arrival of their next message */
     int64_t waiting;           /* workers in the heap */
-    int64_t lacking;           /* the weight of cells, or the components, that lack something */
-    vertex *vertices;          /* FGC_TILING: points; FGC_EDGES: blocks */
+    int64_t *lacking;          /* messages that each cell lacks */
+    fgc_vertex *vertices;      /* FGC_TILING: points; FGC_EDGES: blocks */
+    fgc_tally tally;           /* of all rules but FGC_BLOCKS and FGC_SPAN */
     double *basis;             /* FGC_SPAN: an orthonormal basis of the spared rows, and one row more */
     int64_t held;              /* rows in the basis */
 } rounds;
@@ -131,70 +125,17 @@ static int64_t take_next(rounds *r)
     return message;
 }
 
-/* Return the root of a vertex; *side = 1 if the vertex is on the root's side, else -1. */
-static vertex *root_of(const rounds *r, int64_t v, int64_t *side)
-{
-    for (*side = 1; r->vertices[v].parent != v; v = r->vertices[v].parent)
-        *side *= r->vertices[v].sign;
-    return r->vertices + v;
-}
-
-/* Return 1 if no combination of a component's edges counts each of its vertices once. One exists if the
- * component has an odd cycle, or if both sides have equally many vertices. */
-static int64_t lacks(const vertex *root) { return root->more != 0 && !root->odd; }
-
-/* Add the edge of message m. Returns the change in the number of components that lack a combination. */
-static int64_t add_edge(rounds *r, int64_t m)
-{
-    int64_t one, other;
-    vertex *u = root_of(r, r->plan->group[m], &one), *v = root_of(r, r->plan->other[m], &other);
-    int64_t before = lacks(u);
-    if (u == v) {
-        u->odd |= one == other;
-    } else {
-        before += lacks(v);
-        if (u->size < v->size) {
-            vertex *const smaller = u;
-            u = v;
-            v = smaller;
-        }
-        v->parent = u - r->vertices;
-        v->sign = -one * other;
-        u->size += v->size;
-        u->more += v->sign * v->more;
-        u->odd |= v->odd;
-    }
-    return lacks(u) - before;
-}
-
-/* Take message m. Returns whether the messages taken suffice. */
-static int add_message(rounds *r, int64_t m)
-{
-    const fgc_completion_plan *plan = r->plan;
-    int64_t side;
-    if (plan->kind == FGC_CELLS)
-        return fgc_count(plan->group[m], plan->need, r->need, &r->lacking);
-    r->lacking += add_edge(r, m);
-    return plan->kind == FGC_EDGES ? r->lacking == 0 : root_of(r, 0, &side) == root_of(r, plan->total, &side);
-}
-
 /* Take messages in order of arrival until they suffice. Returns when the last one comes, or INFINITY. */
 static double tally_ready(rounds *r)
 {
     const fgc_completion_plan *plan = r->plan;
-    r->lacking = plan->total;
     if (plan->kind != FGC_EDGES && plan->total <= 0)
         return 0;
-    if (plan->kind == FGC_CELLS)
-        for (int64_t c = 0; c < plan->groups; c++)
-            r->need[c] = 1;
-    else
-        for (int64_t v = 0; v <= plan->total; v++)
-            r->vertices[v] = (vertex){v, 1, 1, 1, 0};
+    tally_reset(&r->tally);
     start_queue(r);
     while (r->waiting) {
         const double now = r->heap->at;
-        if (add_message(r, take_next(r)))
+        if (tally_add(&r->tally, take_next(r)))
             return now;
     }
     return INFINITY;
@@ -403,8 +344,9 @@ static size_t lay_out(rounds *r, char *memory)
     TAKE(order, all);
     TAKE(bound, plan->groups + 1);
     TAKE(need, plan->groups);
+    TAKE(lacking, plan->groups);
     TAKE(heap, n * (int64_t)(sizeof(coming) / 8));
-    TAKE(vertices, graph * (plan->total + 1) * (int64_t)(sizeof(vertex) / 8));
+    TAKE(vertices, graph * (plan->total + 1) * (int64_t)(sizeof(fgc_vertex) / 8));
     TAKE(basis, plan->kind == FGC_SPAN ? plan->width * plan->width : 0);
 #undef TAKE
     return (at - (uintptr_t)memory) / 8;
@@ -431,6 +373,14 @@ static void *start_rounds(rounds *r, const fgc_completion_plan *plan, int64_t to
     if (!memory)
         return NULL;
     lay_out(r, memory);
+    r->tally = (fgc_tally){.kind = plan->kind,
+                           .groups = plan->kind == FGC_CELLS ? plan->groups : 0,
+                           .total = plan->total,
+                           .group = plan->group,
+                           .other = plan->other,
+                           .weight = plan->need,
+                           .lacking = r->lacking,
+                           .vertices = r->vertices};
     for (int64_t i = 0; i < n; i++) {
         r->load[i] = (double)plan->loads[i];
         r->single &= plan->first[i] == i && plan->first[i + 1] == i + 1;

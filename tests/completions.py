@@ -8,6 +8,7 @@ import numpy as np
 
 from fastgc import kernels
 from fastgc.coding.rules import Blocks, Cells, Parts, Tiling, Waiting
+from fastgc.numerics.graphs import components
 
 
 def rule_of(plan):
@@ -19,6 +20,17 @@ def rule_of(plan):
     if plan.kind == kernels.rounds.EDGES:
         return Parts(np.stack([plan.group, plan.other], axis=1), plan.total)
     return Tiling(plan.group, plan.other, plan.total)
+
+
+def suffice(rule, messages):
+    """Whether messages suffice, also by a rule by which even all of them do not."""
+    if isinstance(rule, Waiting):
+        sent = np.bincount(rule.sender)
+        whole = np.bincount(rule.sender[messages], minlength=sent.size) == sent
+        return whole[sent > 0].sum() >= rule.wait or suffice(rule.rule, messages)
+    if isinstance(rule, Tiling):
+        return not components(rule.edges(messages), rule.k + 1)[rule.k]
+    return not rule.missing(messages)
 
 
 def completed(plan, delay, work, late, receive=0.0, overhead=0.0, interrupted=True):
@@ -52,9 +64,10 @@ def completion_truth(plan, delay, work, late, receive, overhead, interrupted, ru
         arrivals = sorted(
             (at, first[i] + m) for i, own in enumerate(sent) for m, at in enumerate(own)
         )
-        tracker = rule.tally()
+        order = np.array([message for _, message in arrivals], np.int64)
         at_once = not plan.total if plan.kind == kernels.rounds.TILING else not rule.missing(none)
-        enough = (at for at, message in arrivals if tracker.add(message))
+        came = range(1, len(arrivals) + 1)
+        enough = (arrivals[f - 1][0] for f in came if suffice(rule, order[:f]))
         ready = 0.0 if at_once else next(enough, math.inf)
         heard = [at for at, _ in arrivals if at <= ready]
         done = 0

@@ -58,16 +58,16 @@ from .._base.arrays import (
 from .._base.text import listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
+from ..kernels.arrivals import NEXT, Arrivals, Tally
 from .format import Format
 from .plan import Plan, blame, fitting, warn_of_doubt
-from .rules import Blocks, Cells
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
 
 # Statuses by which `Arrivals` says that it took a message. As ints they compare in half the time.
-_TAKEN = _TOO_FEW, _ENOUGH = int(Status.TOO_FEW), int(Status.OK)
+_TOO_FEW, _OK = int(Status.TOO_FEW), int(Status.OK)
 
 
 class Share(NamedTuple):
@@ -291,16 +291,22 @@ class Round(Gathering):
         self._sent = self._as_sent(p, partial_dtype)
         self._rows = form.room(scheme.messages.count)
         self._decoder = Decoder(scheme, form.unit)
-        survivors = self._decoder.survivors
-        enough = scheme.rule.enough() if isinstance(scheme.rule, Blocks | Cells) else None
-        arrivals = kernels.arrivals.Arrivals
-        self._arrivals = arrivals(self._rows, survivors, enough, self._prepare())
-        self._tally = None if enough else scheme.rule.tally()
+        # C counts messages by most rules, if no messages are dropped.
+        self._tally = tally = scheme.rule.tally()
+        counted = tally if isinstance(tally, Tally) and not self.verifies else None
+        self._counted = counted is not None
+        self._arrivals = Arrivals(
+            self._rows,
+            self._decoder.survivors,
+            np.array(scheme.messages.first),
+            counted,
+            self._prepare(),
+            (form.message_dtype, form.message_size),
+        )
+        self._keep = self._rows.arrays.append
         # Squared norms of messages and gradient, from decoding, once `trust` has been asked for.
         self._squares: Floats | None = None
         self._directly = self._bind()
-        # Whether C can take messages: workers send one each, and its elements are reals.
-        self._plain = form.message_dtype.kind != "c" and scheme.messages.count == scheme.n
         self._accept = self._arrivals.accept
         self.reset()
 
@@ -331,11 +337,11 @@ class Round(Gathering):
         """Forget all messages."""
         self._arrivals.reset()
         self._lapsed = ""
-        self._next: dict[int, int] = {}  # the message due next, of workers that send several
-        if self._tally is not None:
+        if not self._counted:
             self._tally.reset()
-        self._filled = ""  # the method that filled the decoder's vector; "" if it is out of date
-        self._noted = ""  # likewise the one whose norms are in `_squares`
+        # The method that filled the decoder's vector, and for how many messages; likewise the one
+        # whose norms are in `_squares`.
+        self._filled = self._noted = "", 0
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:
@@ -423,15 +429,18 @@ class Round(Gathering):
         TypeError, ValueError
             If it does not fit, or came before. The round is unchanged.
         """
-        # The hot path, which nearly every call takes.
-        if self._plain and index is None and type(worker) is int and not self._lapsed:
-            status = self._accept(worker, id(message), energy)
-            if status in _TAKEN:
-                return self._took(worker, message, status)
+        at = NEXT if index is None else index
+        if type(worker) is type(at) is int and not self._lapsed:
+            status = self._accept(worker, at, id(message), energy)
+            if status == _TOO_FEW:
+                self._keep(message)
+                return False
+            if status == _OK:
+                return self._took(message)
         return self._receive(worker, message, index, energy)
 
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
-        """`receive` for messages that the hot path does not cover."""
+        """`receive` for messages that C does not take as they are."""
         scheme, form = self.scheme, self.form
         worker = check_index("worker", worker, scheme.n)
         named = self._first_worker + worker
@@ -442,33 +451,30 @@ class Round(Gathering):
                 "them are taken"
             )
         if index is None:
-            index = self._next_of(worker)
-            sent = scheme.messages.counts[worker]
+            index, sent = self._next_of(worker), scheme.messages.counts[worker]
             if index >= sent > 0:
                 what = "was heard already" if sent == 1 else f"sent all its {sent} messages already"
                 raise ValueError(f"worker {named} {what} in this round")
-            number = scheme.messages.first[worker] + index
-        else:
-            number = scheme.messages.number(worker, index)
+        number = scheme.messages.number(worker, index)
         if self._arrivals.heard[number]:
             what = "" if scheme.messages.counts[worker] == 1 else f"message {index} of "
             raise ValueError(f"{what}worker {named} was heard already in this round")
         row = check_vector(
             "message of worker", message, form.message_dtype, form.message_size, number=named
         )
-        reals = form.reals(row, form.decode_mode)
-        status = self._arrivals.arrive(number, reals, energy)
-        if status not in _TAKEN:
+        at = number - scheme.messages.first[worker]
+        status = self._arrivals.arrive(worker, at, form.reals(row, form.decode_mode), energy)
+        if status == _TOO_FEW:
+            self._keep(row)
+            return False
+        if status != _OK:
             form.require_finite(named, row)
-        if scheme.messages.counts[worker] > 1:
-            self._next[worker] = index + 1
-        return self._took(number, reals, status)
+        return self._took(row)
 
-    def _took(self, number: int, reals: Any, status: int) -> bool:
-        """Note a message that was taken; return whether the round is ready."""
-        self._rows.arrays.append(reals)
-        self._filled = self._noted = ""
-        if status == _ENOUGH or (self._tally is not None and self._tally.add(number)):
+    def _took(self, message: Any) -> bool:
+        """Note a message that C took, and may suffice; return whether the round is ready."""
+        self._keep(message)
+        if self._counted or self._tally.add(int(self._arrivals.numbers[self._rows.count - 1])):
             self._decodable = True
         if self._decodable and not self._ready:
             self._ready = self._enough()
@@ -476,9 +482,7 @@ class Round(Gathering):
 
     def _next_of(self, worker: int) -> int:
         """Which of a worker's messages is due next, if they come in order."""
-        if self.scheme.messages.counts[worker] > 1:
-            return self._next.get(worker, 0)
-        return int(self._arrivals.heard[self.scheme.messages.first[worker]])
+        return int(self._arrivals.next[worker])
 
     def _enough(self) -> bool:
         """Whether neither the code nor the tracker waits for more messages."""
@@ -501,9 +505,9 @@ class Round(Gathering):
     def _vector(self, method: str = "auto") -> Array:
         """The decoding vector of the messages so far."""
         f = len(self._rows.arrays)
-        if self._filled != method:
+        if self._filled != (method, f):
             self._decoder.fill(f, method)
-            self._filled = method
+            self._filled = method, f
         return self._decoder.vector[:f]
 
     def _fill(self, method: str) -> int:
@@ -548,7 +552,7 @@ class Round(Gathering):
                 found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
                 f = self._fill(method) if found is not None else 0
                 if found is not None and not self._directly(self._rows, found, f):
-                    self._noted = method
+                    self._noted = method, f
                     return found
         target = self._output(out)
         vector = self._vector(method)
@@ -601,7 +605,7 @@ class Round(Gathering):
     def _combine(self, vector: Array, out: Any, method: str = "") -> Any:
         """Combine all messages by a vector, which was computed by this method."""
         squares = None if self._squares is None else self._squares[: self._rows.count + 1]
-        self._noted = method
+        self._noted = method, self._rows.count
         if not self.form.combine(self._rows, vector, out, True, squares):
             numbers = self._decoder.survivors[: self._rows.count]
             which = self.scheme, self.form, numbers, self._rows.arrays, vector
@@ -619,7 +623,7 @@ class Round(Gathering):
         1.0 to 1.9 times the time, and `trust` after it reads no message.
         """
         vector = self._vector()
-        if self._squares is None or self._noted != "auto":
+        if self._squares is None or self._noted != ("auto", self._rows.count):
             self._note_norms()
             self._combine(vector, self._output(None), "auto")
         return self._trust(vector)

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from .. import kernels
 from .._base.arrays import Bools, Floats, Ints
+from ..kernels import rounds
+from ..kernels.arrivals import Tally as Counted
 from ..numerics.graphs import components
 from ..numerics.solve import SOLVED, Equations, least_squares, row_sizes
 from .arguments import check_between
@@ -57,30 +59,8 @@ class Blocks(NamedTuple):
         heard = np.bincount(self.block[survivors], minlength=self.need.size)
         return int(np.maximum(self.need - heard, 0).sum())
 
-    def tally(self) -> Tally:
-        return _CountingTally(self.enough())
-
-    def enough(self) -> kernels.arrivals.Enough:
-        """The same rule for ``kernels.arrivals.Arrivals``."""
-        return kernels.arrivals.Enough.of_blocks(self.block, self.need)
-
-
-class _CountingTally:
-    def __init__(self, enough: kernels.arrivals.Enough) -> None:
-        self._block, self._need, self._weight = (each.tolist() for each in enough[:3])
-        self._total = enough.total
-        self.reset()
-
-    def reset(self) -> None:
-        self._due = self._need.copy()
-        self._lacking = self._total
-
-    def add(self, message: int) -> bool:
-        b = self._block[message]
-        self._due[b] -= 1
-        if self._due[b] == 0:
-            self._lacking -= self._weight[b]
-        return self._lacking <= 0
+    def tally(self) -> Counted:
+        return Counted.of_blocks(self.block, self.need)
 
 
 class Cells(NamedTuple):
@@ -111,12 +91,8 @@ class Cells(NamedTuple):
         heaviest = np.sort(self.weight[~came])[::-1]
         return int(np.searchsorted(np.cumsum(heaviest), lacking)) + 1
 
-    def tally(self) -> Tally:
-        return _CountingTally(self.enough())
-
-    def enough(self) -> kernels.arrivals.Enough:
-        """The same rule for ``kernels.arrivals.Arrivals``."""
-        return kernels.arrivals.Enough(self.cell, np.ones_like(self.weight), self.weight, self.need)
+    def tally(self) -> Counted:
+        return Counted(rounds.CELLS, self.cell, self.need, weight=self.weight)
 
 
 _MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
@@ -185,38 +161,8 @@ class Tiling(NamedTuple):
                         ahead.appendleft((there, so_far))
         return done[self.k]
 
-    def tally(self) -> Tally:
-        return _TilingTally(self.start.tolist(), self.stop.tolist(), self.k)
-
-
-class _TilingTally:
-    """Follows the components of the graph, by union-find with path halving."""
-
-    def __init__(self, start: list[int], stop: list[int], k: int) -> None:
-        self._start, self._stop, self._k = start, stop, k
-        self.reset()
-
-    def reset(self) -> None:
-        # Only points that are no roots, so that rounds of few messages cost few steps.
-        self._parent: dict[int, int] = {}
-        self._first, self._last = 0, self._k  # the roots of both ends
-
-    def _root(self, point: int) -> int:
-        parent = self._parent
-        while (above := parent.get(point)) is not None:
-            top = parent.get(above)
-            if top is None:
-                return above
-            parent[point] = point = top
-        return point
-
-    def add(self, message: int) -> bool:
-        start, stop = self._root(self._start[message]), self._root(self._stop[message])
-        if start != stop:
-            self._parent[start] = stop
-            self._first = stop if self._first == start else self._first
-            self._last = stop if self._last == start else self._last
-        return self._first == self._last
+    def tally(self) -> Counted:
+        return Counted(rounds.TILING, self.start, self.k, self.stop)
 
 
 class Parts(NamedTuple):
@@ -232,54 +178,13 @@ class Parts(NamedTuple):
     vertices: int
 
     def missing(self, survivors: Ints) -> int:
-        tally = _PartsTally(self)
+        tally = self.tally()
         for message in survivors.tolist():
             tally.add(message)
         return -(-tally.lacking // 2)  # an edge joins two components
 
-    def tally(self) -> Tally:
-        return _PartsTally(self)
-
-
-class _PartsTally:
-    """A forest of components: for each vertex its parent, and whether both are on the same side."""
-
-    def __init__(self, rule: Parts) -> None:
-        self._edges, self._vertices = rule.ends.tolist(), rule.vertices
-        self.reset()
-
-    def reset(self) -> None:
-        n = self._vertices
-        self._parent, self._sign = list(range(n)), [1] * n
-        # for each root: its members, how many more are on its side, whether a cycle is odd
-        self._size, self._more, self._odd = [1] * n, [1] * n, [False] * n
-        self.lacking = n  # components that do not give their blocks exactly
-
-    def _root(self, vertex: int) -> tuple[int, int]:
-        side = 1
-        while (parent := self._parent[vertex]) != vertex:
-            side *= self._sign[vertex]
-            vertex = parent
-        return vertex, side
-
-    def _lacks(self, root: int) -> bool:
-        return self._more[root] != 0 and not self._odd[root]
-
-    def add(self, message: int) -> bool:
-        (u, one), (v, other) = map(self._root, self._edges[message])
-        if u != v:
-            self.lacking -= self._lacks(u) + self._lacks(v)
-            if self._size[u] < self._size[v]:
-                u, v = v, u
-            self._parent[v], self._sign[v] = u, -one * other
-            self._size[u] += self._size[v]
-            self._more[u] += self._sign[v] * self._more[v]
-            self._odd[u] |= self._odd[v]
-            self.lacking += self._lacks(u)
-        elif one == other and not self._odd[u]:
-            self.lacking -= self._lacks(u)
-            self._odd[u] = True
-        return self.lacking == 0
+    def tally(self) -> Counted:
+        return Counted(rounds.EDGES, self.ends[:, 0], self.vertices, self.ends[:, 1])
 
 
 class Groups(NamedTuple):
@@ -623,10 +528,10 @@ def spare_tally(rule: Rule, liars: int) -> Tally | None:
     """
     if isinstance(rule, Blocks):
         need = np.where(rule.need > 0, rule.need + liars, 0)
-        return _CountingTally(rule._replace(need=need).enough())
+        return rule._replace(need=need).tally()
     if isinstance(rule, Cells):
-        enough = rule.enough()
-        return _CountingTally(enough._replace(need=enough.need + liars))
+        need = np.full_like(rule.weight, 1 + liars)
+        return Counted(rounds.CELLS, rule.cell, rule.need, weight=rule.weight, need=need)
     if isinstance(rule, Tiling):  # each end of a path is that of another message
         begins, ends = rule.start == 0, rule.stop == rule.k
         if not (begins & ends).any():

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import Array, Ints, check_index
 from ..errors import NonFiniteMessageError
-from ..kernels import Status
 from ..kernels.rows import Projecting
 from .round import Round
 from .rules import Blocks, Cells, spare_tally
@@ -98,8 +97,6 @@ class VerifiedRound(Round):
 
     def reset(self) -> None:
         """Forget all messages."""
-        if self._corrupt:
-            self._tally = self._of_all
         self._spares, self._spare = self._all_spares, self._all_spares is None
         if self._spares is not None:
             self._spares.reset()
@@ -195,13 +192,12 @@ class VerifiedRound(Round):
             )
         return super().receive(worker, message, index, energy=energy)
 
-    def _took(self, number: int, reals: Array, status: int) -> bool:
+    def _took(self, message: Any) -> bool:
         self._finding = None
         self._ready = False
         if self._spares is not None:
-            self._spare = self._spares.add(number)
-        # C counts messages that were dropped, too.
-        return super()._took(number, reals, Status.TOO_FEW if self._corrupt else status)
+            self._spare = self._spares.add(int(self._arrivals.numbers[self._rows.count]))
+        return super()._took(message)
 
     def _enough(self) -> bool:
         return self._settled() and super()._enough()
@@ -330,19 +326,17 @@ class VerifiedRound(Round):
 
     def _drop(self, workers: Sequence[int]) -> None:
         """Drop all messages of these workers."""
-        if not self._corrupt:
-            self._of_all = self._tally
         self._corrupt = self._corrupt + list(workers)
         self._inspector.liars = max(0, self._inspector.liars - len(workers))
         self._look_again = 0
-        self._tally = tally = self.scheme.rule.tally()
+        self._tally.reset()
         kept = self._numbers[self._kept].tolist()
-        came = [tally.add(number) for number in kept]
-        self._decodable = bool(came) and came[-1]
+        came = [self._tally.add(number) for number in kept]
+        self._decodable = bool(came and came[-1])
         self._spares = spare_tally(self.scheme.rule, self._inspector.liars)
         if self._spares is not None:
             came = [self._spares.add(number) for number in kept]
-            self._spare = bool(came) and came[-1]
+            self._spare = bool(came and came[-1])
 
     def _require_verified(self) -> None:
         if not self.verified and self._decodable:

@@ -412,7 +412,8 @@ class Inspector:
         """Return the resolution if all messages of random partial gradients come."""
         rows, count = self._scheme.equations(everyone).rows, everyone.size
         listed = kernels.Rows(count, 1, np.dtype(np.float64))
-        came = Arrivals(listed, everyone, None, self.projection.numbers)
+        first = np.arange(count + 1)
+        came = Arrivals(listed, everyone, first, project=self.projection.numbers)
         random = np.random.default_rng(0).standard_normal((rows.shape[1], SIDE**2))
         came.values[:], came.norms[:] = rows @ random, self._norms
         came.energies[:] = (self._norms / self.projection.unit) ** 2

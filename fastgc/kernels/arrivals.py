@@ -2,43 +2,70 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .._base.arrays import Array, Ints
 from . import unchecked
 from ._cffi import lib
+from .rounds import BLOCKS
 from .rows import ArrivalArrays, Projecting, Rows
 
 
-class Enough(NamedTuple):
-    """Messages suffice once the blocks that have as many as they need weigh `total` together.
+class Tally:
+    """Follows the messages of a round until they suffice.
 
     Attributes
     ----------
-    block : (N,) int64 array
-        The block of each message.
-    need, weight : (blocks,) int64 arrays
-        The messages that each block needs, and its weight once it has them. A block that needs none
-        weighs nothing.
+    add : callable
+        ``add(message)`` takes the number of a new message. Returns whether they suffice.
+    reset : callable
+        ``reset()`` forgets all messages.
+    c : Any
+        What C knows of them.
+
+    Parameters
+    ----------
+    kind : int
+        A rule of `fastgc.kernels.rounds`, but not ``SPAN``.
+    group : (N,) int64 array
+        As in `CompletionPlan`, as is `other`.
     total : int
+    other : (N,) int64 array, optional
+    weight, need : (groups,) int64 array, optional
+        The weight of a block or cell once it has the messages that it needs. Default: 1 message.
+        One that needs none weighs nothing.
     """
 
-    block: Ints
-    need: Ints
-    weight: Ints
-    total: int
+    def __init__(
+        self,
+        kind: int,
+        group: Ints,
+        total: int,
+        other: Ints | None = None,
+        weight: Ints | None = None,
+        need: Ints | None = None,
+    ) -> None:
+        self.c, self.add, self.reset = unchecked.bind_tally(kind, group, total, other, weight, need)
+        self.reset()
 
     @classmethod
-    def of_blocks(cls, block: Ints, need: Ints) -> Enough:
+    def of_blocks(cls, block: Ints, need: Ints) -> Tally:
         """Messages suffice once every block has as many as it needs."""
         weight = (need > 0).astype(np.int64)
-        return cls(block, need, weight, int(weight.sum()))
+        return cls(BLOCKS, block, int(weight.sum()), weight=weight, need=need)
+
+    @property
+    def lacking(self) -> int:
+        """The weight, or the components, that still lack something."""
+        return int(self.c.due)
 
 
 # Messages have SIDE^2 projections. Rows of ROW elements share random numbers.
 SIDE, ROW = lib.FGC_SIDE, lib.FGC_ROW
+
+NEXT = -1 << 63  # the index of a worker's message after the last that came
 
 
 class Arrivals:
@@ -57,6 +84,8 @@ class Arrivals:
         Their energies (`fastgc.coding.plan.Encoder.energy`); NaN if not known.
     heard : (N,) uint8 array
         Whether each message was taken, by number.
+    next : (n,) int64 array
+        Of each worker, the index of the message after the last that came.
     values : (N, SIDE^2) float64 or complex128 array
         Their projections; complex if they are `paired`. Empty if there are none.
     norms : (N,) float64 array
@@ -64,75 +93,68 @@ class Arrivals:
     c : Any
         All of that, as C knows it.
     arrive : callable
-        ``arrive(number, row, energy)`` takes a message. Its row is contiguous, has the rows' dtype
-        and length, and stays where it is. Returns ``Status.OK`` if the messages taken suffice, as
-        far as `enough` says, else ``TOO_FEW``. With ``OUT_OF_RANGE`` or ``DUPLICATE`` it is not
-        taken, nor with ``NOT_FINITE``: it was read, and holds NaN or Inf.
+        ``arrive(worker, index, row, energy)`` takes a worker's message; ``NEXT`` is the `next`. Its
+        row is contiguous, has the rows' dtype and length, and stays where it is. Returns
+        ``Status.TOO_FEW`` if the messages taken do not suffice, and ``OK`` if they do or there is
+        no `tally`. With ``OUT_OF_RANGE`` or ``DUPLICATE`` it is not taken, nor with ``NOT_FINITE``:
+        it was read, and holds NaN or Inf.
     accept : callable
-        ``accept(number, id(message), energy)`` is `arrive` for any object. ``MISPLACED``, and it is
-        not taken, unless it is a NumPy array that `arrive` may be given.
+        ``accept(worker, index, id(message), energy)`` is `arrive` for any object. ``MISPLACED``,
+        and it is not taken, unless it is a contiguous and aligned NumPy array as `sent` says.
 
     Parameters
     ----------
     rows : Rows
         Empty.
     numbers : (N,) int64 array
-    enough : Enough, optional
-        Without it, `arrive` never says that messages suffice.
+    first : (n + 1,) int64 array
+        Worker i sends messages ``first[i] .. first[i+1] - 1``.
+    tally : Tally, optional
+        Counts the messages. Default: nobody does.
     project : Projecting, optional
         Read each message, for its norm and these projections, and to find NaN and Inf. The numbers
         may change between rounds. Default: messages are not read.
+    sent : (dtype, int), optional
+        The dtype of messages that `accept` takes, and their length. Default: those of the rows.
     """
 
     def __init__(
         self,
         rows: Rows,
         numbers: Ints,
-        enough: Enough | None,
+        first: Ints,
+        tally: Tally | None = None,
         project: Projecting | None = None,
+        sent: tuple[np.dtype[Any], int] | None = None,
     ) -> None:
         self.rows, self.numbers = rows, numbers
         self.squares, self.energies = np.empty(numbers.size), np.empty(numbers.size)
-        self.heard = np.zeros(numbers.size, dtype=np.uint8)
+        self.heard = np.empty(numbers.size, dtype=np.uint8)
+        self.next = np.empty(first.size - 1, dtype=np.int64)
         kind = np.complex128 if project and project.paired else np.float64
         read = numbers.size if project else 0
         self.values: Array = np.empty((read, SIDE**2), dtype=kind)
         self.norms = np.empty(read)
-        if enough is None:
-            none = np.zeros(1, dtype=np.int64)
-            enough = Enough(np.zeros(numbers.size, dtype=np.int64), none, none, 1)
-        block, need, weight = (np.ascontiguousarray(each, dtype=np.int64) for each in enough[:3])
-        self._enough = enough = Enough(block, need, weight, enough.total)
-        self._lacking = need.copy()
-        self._state = np.array([0, enough.total])  # messages taken, and the weight they lack
-        self._first = self._state.copy()
         arrays = ArrivalArrays(
-            block,
-            weight,
-            self._lacking,
-            self._state,
+            first,
+            self.next,
             self.heard,
             numbers,
             self.squares,
             self.energies,
             *((self.values, self.norms) if project else (None, None)),
         )
-        self.c, self.arrive, self.accept = unchecked.bind_arrivals(rows, arrays, project)
-        self._counts = self._state.data  # a memoryview: read in half the time
+        count = None if tally is None else tally.c
+        bound = unchecked.bind_arrivals(rows, arrays, count, project, sent)
+        self.c, self.arrive, self.accept, self._forget = bound
+        self.reset()
 
     @property
     def count(self) -> int:
         """Number of messages taken."""
-        return self._counts[0]
-
-    @property
-    def enough(self) -> bool:
-        """Whether the messages taken suffice, by `Enough`."""
-        return self._counts[1] <= 0
+        return int(self.c.taken)
 
     def reset(self) -> None:
         """Forget all messages."""
-        self.rows.clear()
-        self.heard.fill(0)
-        self._lacking[:] = self._enough.need
-        self._state[:] = self._first
+        self.rows.arrays.clear()
+        self._forget()

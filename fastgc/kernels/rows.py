@@ -282,10 +282,8 @@ class Projecting(NamedTuple):
 class ArrivalArrays(NamedTuple):
     """The state of messages as they come: fgc_arrivals of csrc/fastgc.h, with the same names."""
 
-    block: Ints
-    weight: Ints
-    lacking: Ints
-    state: Ints
+    first: Ints
+    next: Ints
     heard: NDArray[np.uint8]
     numbers: Ints
     squares: Floats

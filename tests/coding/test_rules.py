@@ -26,7 +26,16 @@ from fastgc import (
 )
 from fastgc.codes import Scheme
 from fastgc.coding.messages import Messages
-from fastgc.coding.rules import Blocks, Cells, Span, Tiling, Waiting, spare_tally, withstands
+from fastgc.coding.rules import (
+    Blocks,
+    Cells,
+    Parts,
+    Span,
+    Tiling,
+    Waiting,
+    spare_tally,
+    withstands,
+)
 from fastgc.coding.trust import residual_of_each
 from fastgc.delays import Exponential
 from fastgc.kernels import unchecked
@@ -451,3 +460,39 @@ def test_tally_says_when_none_is_missing(code):
         order = rng.permutation(count)
         for f, message in enumerate(order.tolist(), 1):
             assert tally.add(message) == (rule.missing(order[:f]) == 0)
+
+
+@given(data=st.data())
+def test_parts_tally_says_whether_rows_span_the_sum(data):
+    """Of any graph, with loops and parallel edges, in two rounds; and how many more are needed."""
+    vertices = data.draw(st.integers(1, 6))
+    vertex = st.integers(0, vertices - 1)
+    ends = np.array(data.draw(st.lists(st.tuples(vertex, vertex), min_size=1, max_size=10)))
+    rule, rows = Parts(ends, vertices), np.zeros((len(ends), vertices))
+    np.add.at(rows, (np.arange(len(ends))[:, None], ends), 1)
+    tally = rule.tally()
+    for _ in range(2):
+        came = []
+        for message in data.draw(st.permutations(range(len(ends)))):
+            came.append(message)
+            found = np.linalg.lstsq(rows[came].T, np.ones(vertices), rcond=None)[0]
+            spanned = bool(np.allclose(found @ rows[came], 1, atol=1e-9))
+            assert tally.add(message) == spanned
+            assert (rule.missing(np.array(came)) == 0) == spanned
+        tally.reset()
+        assert tally.lacking > 0
+
+
+@given(data=st.data())
+def test_tiling_tally_says_when_none_is_missing(data):
+    """Of any intervals, in two rounds."""
+    k = data.draw(st.integers(1, 6))
+    ends = st.tuples(st.integers(0, k), st.integers(0, k))
+    start, stop = np.array(data.draw(st.lists(ends, min_size=1, max_size=10))).T
+    whole = Tiling(np.append(start, 0), np.append(stop, k), k)  # all messages suffice
+    tally = whole.tally()
+    for _ in range(2):
+        order = np.array(data.draw(st.permutations(range(whole.start.size))))
+        for f, message in enumerate(order.tolist(), 1):
+            assert tally.add(message) == (whole.missing(order[:f]) == 0)
+        tally.reset()

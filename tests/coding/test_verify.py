@@ -438,7 +438,7 @@ def compared(rng, kind, f, m, parts, liars=1):
     inspector = verify.Inspector(Uncoded(int(f)).scheme, Format.of("real", 4, np.float64), liars)
     numbers = inspector.projection.numbers._replace(paired=kind is complex)
     rows = Rows(int(f), 4, np.dtype(float))
-    came = Arrivals(rows, np.arange(f), None, numbers)
+    came = Arrivals(rows, np.arange(f), np.arange(f + 1), project=numbers)
     came.norms[:] = came.energies[:] = 1
     came.values[:] = 0
     inspector.attach(came)

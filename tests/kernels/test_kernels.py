@@ -34,6 +34,7 @@ APART = {
     "bind_polar": "test_fourier",
     "bind_survivor_mask": "test_cover",
     "bind_taken": "coding/test_plan",
+    "bind_tally": "test_arrivals",
     "completion": "planning/simulation/test_rounds",
     "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",

@@ -50,6 +50,7 @@ __all__ = [
     "bind_square_sum",
     "bind_survivor_mask",
     "bind_taken",
+    "bind_tally",
     "bind_tiling",
     "combine",
     "completion",
@@ -379,39 +380,78 @@ _kinds = {  # C's constant, and the bytes of a real
 }
 
 
+def bind_tally(
+    kind: int, group: Ints, total: int, other: Ints | None, weight: Ints | None, need: Ints | None
+) -> tuple[Any, Callable[[int], bool], Callable[[], None]]:
+    """Prepare functions that count messages: `Tally.add` and `reset`. They come after C's struct.
+
+    Parameters are those of `Tally`.
+    """
+    groups = 0 if weight is None else weight.size
+    vertices = np.zeros((total + 1 if other is not None else 0, 6), np.int64)
+    given = {"group": group, "other": other, "weight": weight, "need": need}
+    struct = struct_of(
+        "fgc_tally",
+        kind=kind,
+        groups=groups,
+        total=total,
+        lacking=np.empty(groups, np.int64),
+        vertices=ffi.from_buffer("fgc_vertex[]", vertices),
+        **{
+            name: None if each is None else np.ascontiguousarray(each, np.int64)
+            for name, each in given.items()
+        },
+    )
+    return struct, partial(lib.fgc_tally_add, struct), partial(lib.fgc_tally_reset, struct)
+
+
 def bind_arrivals(
-    rows: Rows, arrays: ArrivalArrays, project: Projecting | None
-) -> tuple[Any, Callable[[int, Any, float], int], Callable[[int, int, float], int]]:
+    rows: Rows,
+    arrays: ArrivalArrays,
+    tally: Any,
+    project: Projecting | None,
+    sent: tuple[np.dtype[Any], int] | None,
+) -> tuple[Any, Callable[..., int], Callable[[int, int, int, float], int], Callable[[], None]]:
     """Prepare functions that take messages one by one: `Arrivals.arrive` and `Arrivals.accept`.
 
-    They come after C's struct.
+    They come after C's struct, and before the one that forgets all messages.
 
     Parameters
     ----------
-    rows, project
+    rows, project, sent
         As in `Arrivals`.
     arrays : ArrivalArrays
+    tally : Any
+        `Tally.c`, or None.
     """
     kind, size = _kinds[rows.kind]
+    dtype, length = (rows.dtype, rows.length) if sent is None else sent
     struct = struct_of(
         "fgc_arrivals",
         **arrays._asdict(),
         addresses=ffi.from_buffer("uintptr_t[]", rows.addresses),
         messages=arrays.numbers.size,
+        workers=arrays.next.size,
+        tally=tally,
         length=rows.nbytes // size,  # in reals: a complex number counts as two
         kind=kind,
         head=_HEAD,
-        size=rows.length,
+        size=length,
         type=ffi.cast("void *", id(np.ndarray)),
-        dtype=ffi.cast("void *", id(rows.dtype)),
+        dtype=ffi.cast("void *", id(dtype)),
         **(project._asdict() if project else {}),
     )
     take, buffer = lib.fgc_arrive, ffi.from_buffer
 
-    def arrive(number: int, row: Any, energy: float) -> int:
-        return take(struct, number, buffer(row), energy)  # type: ignore[no-any-return]
+    def arrive(worker: int, index: int, row: Any, energy: float) -> int:
+        return take(struct, worker, index, buffer(row), energy)  # type: ignore[no-any-return]
 
-    return struct, arrive, partial(lib.fgc_arrive_array, struct)
+    return (
+        struct,
+        arrive,
+        partial(lib.fgc_arrive_array, struct),
+        partial(lib.fgc_forget, struct),
+    )
 
 
 def inspection(**fields: Any) -> Any:
