@@ -77,7 +77,7 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
     about = f"n = {n}; {source.text}"
     title = (
         f"n={n} workers, k={k} partitions; {source.text}; {source.cost(what.cost, k):.3g} s per "
-        f"partition; {rounds} rounds each, seed {what.seed}"
+        f"partition; up to {rounds} rounds each, seed {what.seed}"
     )
 
     def figures(found: Plan) -> Figures:

@@ -59,6 +59,9 @@ _BY_SPEED = {
 
 _GRID = 32  # loads of a code to simulate first, and then around the best
 _FEW = 5  # the same for "reactive", which is simulated event by event
+_SOME = 20  # all rounds over those simulated first, which are at least _LEAST
+_LEAST = 100
+_SURE = 5  # standard errors beyond which a load is slower
 _SETS = 9  # sets of survivors for timing the decoding and judging its stability
 _TOLD_APART = 1 << 16  # codes with more coefficients are not compared by their fingerprints
 _TIMED = 0.05  # seconds of decoding after which no further set is timed
@@ -232,9 +235,11 @@ def plan(
     """Rank codes and loads by the expected time of a round.
 
     Every code is simulated at every load, on the same delays. If there are many loads, 32 are tried
-    that are spread geometrically, and then 32 around the best. Two parts of decoding are timed on
-    this machine: computing the decoding vector of each code, with one BLAS thread if threadpoolctl
-    is installed, and combining messages.
+    that are spread geometrically, and then 32 around the best. A twentieth of the rounds is
+    simulated first. A load that is then slower than another load of the same code, by more than
+    five standard errors of both, is left at that, and keeps a larger standard error. Two parts of
+    decoding are timed on this machine: computing the decoding vector of each code, with one BLAS
+    thread if threadpoolctl is installed, and combining messages.
 
     Parameters
     ----------
@@ -267,7 +272,9 @@ def plan(
     overhead : float
         Seconds that the master needs between rounds, besides decoding. It matters if workers are
         not interrupted, because they continue meanwhile.
-    cost, rounds, seed, interrupted
+    rounds : int
+        Rounds to simulate of each load that may be the fastest.
+    cost, seed, interrupted
         As in `fastgc.simulation.simulate`.
     progress : bool
         Show a progress bar (needs ``gradient-coding[cli]``).
@@ -392,15 +399,34 @@ class _Trials:
         return ways
 
     def judge(self, name: str, code: Code) -> Choice:
-        """Time the decoding of a code, and simulate its rounds."""
+        """Time the decoding of a code, and simulate some of its rounds."""
+        every = self.how["rounds"]
         sets = [np.array(heard) for heard in random_arrivals(code.scheme, _SETS, seed=0)]
         decode = self.meter.decode_seconds(code, sets)
+        return self.simulated(name, code, sets, decode, min(max(every // _SOME, _LEAST), every))
+
+    def simulated(
+        self, name: str, code: Code, sets: Sequence[Ints], decode: float, rounds: int
+    ) -> Choice:
+        """Simulate rounds of a code that takes so long to decode."""
         receive = 8 * self.p * code.scheme.message_weight / self.bandwidth
         overhead = self.overhead + (decode if decode < math.inf else 0.0)
-        delays = dealt(self.delays, code)
-        run = simulate(code, delays, receive=receive, overhead=overhead, **self.how)
+        how = {**self.how, "receive": receive, "overhead": overhead, "rounds": rounds}
+        run = simulate(code, dealt(self.delays, code), **how)
         time, error = run.mean + decode, run.standard_error
         return Choice(name, code, time, error, run.mean, decode, run, sets, self.allowed)
+
+    def settled(self, found: list[Choice]) -> list[Choice]:
+        """Simulate all rounds of the choices that may be the fastest of these, or approximate."""
+        latest = (c.time + _SURE * c.standard_error for c in found if c.near)
+        fastest, every = min(latest, default=math.inf), self.how["rounds"]
+        return [
+            self.simulated(c.name, c.code, c._sets, c.decode, every)
+            if c.simulation.times.size < every
+            and (c.time - _SURE * c.standard_error <= fastest or c.simulation.residuals is not None)
+            else c
+            for c in found
+        ]
 
 
 def made(name: str, n: int, k: int | None, stragglers: int, seed: int) -> Code:
@@ -448,26 +474,28 @@ class _Search:
 
     def _times(self, stragglers: list[int]) -> list[float]:
         """Return the least time for each number of stragglers; make half of a code's progress."""
-        times = []
+        tried = []
         for s in stragglers:
-            found = [self._try(code, s) for code in self._ways]
-            times.append(min((e.time for e in found if e is not None and e.near), default=math.inf))
+            tried.append([at for way in self._ways if (at := self._try(way, s)) is not None])
             self._advance()
         for _ in range(_GRID - len(stragglers)):
             self._advance()
-        return times
+        self.found = self._trials.settled(self.found)
+        times = [each.time if each.near else math.inf for each in self.found]
+        return [min((times[at] for at in some), default=math.inf) for some in tried]
 
-    def _try(self, way: str | Code, stragglers: int) -> Choice | None:
+    def _try(self, way: str | Code, stragglers: int) -> int | None:
+        """Return the number of the code's choice; None if the code does not fit."""
         try:
             code = self._trials.make(way, stragglers)
         except ValueError as error:
             self.refusal = self.refusal or str(error)
             return None
-        for choice in self.found:  # several s may make the same code
+        for at, choice in enumerate(self.found):  # several s may make the same code
             if _same(code, choice.code):
-                return choice
+                return at
         self.found.append(self._trials.judge(self.name, code))
-        return self.found[-1]
+        return len(self.found) - 1
 
 
 def _same(code: Code, other: Code) -> bool:

@@ -94,6 +94,18 @@ def test_plan_least_numbers():
     assert (found.best.code.load, found.best.wait) == (1, pytest.approx(1e-3, rel=1e-6))
 
 
+def test_plan_simulates_few_rounds_of_what_is_slow():
+    late, every = Exponential(1.0), {"cost": 0.02, "rounds": 2000}
+    found = planning.plan(30, late, codes=["rs", "binary"], **every)
+    slow = [each for each in found.choices if each.simulation.times.size < 2000]
+    assert 20 < len(slow) < len(found.choices) - 10
+    assert not {id(each) for each in slow} & {id(each) for each in found.by_code()}
+    for choice in slow:
+        alone = simulate(choice.code, late, **every)
+        assert np.array_equal(choice.simulation.times, alone.times[:100])
+        assert alone.mean + choice.decode > found.best.time
+
+
 def test_plan_simulates_as_simulate_does():
     """Also where workers finish their work while the master decodes and is busy otherwise."""
     late = Empirical(np.random.default_rng(0).exponential(1.0, (40, 9)))
