@@ -75,7 +75,7 @@ SECTIONS = {
     "Near-exact decoding vectors": Section("python benches/near_exact.py", VECTORS),
     "Every verb of codes with many workers": Section("python benches/scale.py", VECTORS),
     "Precision": Section(
-        "fastgc stability rs:root=1,rs@spread,rs,rs-clustered,binary -n 256/31 "
+        "fastgc stability rs:root=1,rs@spread,rs,rs-clustered,binary -n 256/32 "
         "--patterns random,neighbouring --markdown",
         PRECISION,
     ),
@@ -188,6 +188,13 @@ def parts(text: str) -> list[Any]:
     return [part.strip() if isinstance(part, str) else part for part in found]
 
 
+def rule(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the line below a table's head: columns of numbers, but the first, are on the right."""
+    number = re.compile(r"[-+−–?]?\d|n\^|[–?]?$")
+    numbers = [[bool(number.match(cell)) for cell in column] for column in zip(*rows, strict=True)]
+    return ["---", *("---:" if 2 * sum(each) > len(each) else "---" for each in numbers[1:])]
+
+
 def shown(found: Sequence[Any], keeps: Callable[[Sequence[str]], bool] | None = None) -> str:
     """Put `parts` together again; of tables, only heads and the rows that `keeps` says, if any."""
     texts = []
@@ -195,7 +202,8 @@ def shown(found: Sequence[Any], keeps: Callable[[Sequence[str]], bool] | None = 
         if isinstance(part, str):
             texts.append(part)
         elif rows := [row for row in part[2:] if keeps is None or keeps(row)]:
-            texts.append("\n".join(f"| {' | '.join(row)} |" for row in (*part[:2], *rows)))
+            lines = part[0], rule(part[2:]), *rows
+            texts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join(texts)
 
 

@@ -38,6 +38,7 @@ extensions = [
     "api",
     "commands",
     "formulas",
+    "streams",
 ]
 exclude_patterns = [
     "_build",

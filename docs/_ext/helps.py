@@ -18,16 +18,20 @@ def told(name: str) -> str:
     usage = " ".join(command.get_usage(context).split()).removeprefix("Usage: ")
     lines = [markdown(inspect.cleandoc(command.help or "")), "", "```text", usage, "```", ""]
     lines += [f"```{{program}} fastgc {name}", "```"]
-    panel = None
+    panels: dict[str, list[str]] = {}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if record is None:  # it is hidden
             continue
-        if (here := getattr(parameter, "rich_help_panel", None)) != panel:
-            panel = here
-            lines += ["", f"**{panel or 'Other options'}**"]
+        panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
+        if not parameter.is_eager:  # --help-all is of no panel
+            panel = getattr(parameter, "rich_help_panel", None) or panel
         names, said = record
-        lines += ["", f"````{{option}} {names.replace(' / ', ', ')}", markdown(said), "````"]
+        panels.setdefault(panel, []).append(
+            f"````{{option}} {names.replace(' / ', ', ')}\n{markdown(said)}\n````"
+        )
+    for panel in sorted(panels, key="Arguments".__ne__):
+        lines += ["", f"**{panel}**", *panels[panel]]
     if command.epilog:
         lines += ["", markdown(inspect.cleandoc(command.epilog))]
     return "\n".join(lines)

@@ -233,6 +233,8 @@ def test_the_help_of_a_command_is_all_in_its_page():
     spec.loader.exec_module(helps)
     for name, command in typer.main.get_command(app).commands.items():
         text = helps.told(name)
+        panels = re.findall(r"^\*\*.*\*\*$", text, re.M)
+        assert len({*panels}) == len(panels)  # each stands once, with all of its options
         for parameter in command.params:
             shown = [*parameter.opts, *parameter.secondary_opts]
             if parameter.param_type_name == "argument":
