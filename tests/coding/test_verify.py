@@ -422,6 +422,16 @@ def test_fewer_to_spare_than_may_lie(code, liars, spare):
 # -------------------------------------------------------------------------- what nobody would see
 
 
+def test_checks_of_complex_messages_withstand_fewer_than_decoding_does():
+    """One of these messages gives the gradient, by its real part; checks see them whole."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3, 2)) + 1j * rng.standard_normal((3, 2))
+    code = fastgc.LinearCode(rows, packed=False)
+    assert code.stragglers == 2
+    with pytest.raises(ValueError, match="verify=1"):
+        code.round(4, verify=2)
+
+
 def compared(rng, kind, f, m, parts, liars=1):
     """Return an inspector of random checks of random messages, and these checks in units of errors.
 
