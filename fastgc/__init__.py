@@ -40,29 +40,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-_LAZY = {
-    "BinaryCode": "codes",
-    "Code": "codes",
-    "CouponCollector": "codes",
-    "CyclicRepetition": "codes",
+# Where the public names lie that are not of `codes`.
+_ELSEWHERE = {
     "Dataset": "training.data",
-    "FractionalRepetition": "codes",
-    "GraphCode": "codes",
-    "Grouped": "codes",
     "History": "training.history",
-    "LagrangeCode": "codes",
-    "LinearCode": "codes",
     "LocalCluster": "engines",
-    "PartialWork": "codes",
-    "RandomAssignment": "codes",
     "Record": "training.history",
-    "Reactive": "codes",
-    "ReedSolomon": "codes",
-    "Round": "codes",
     "SimulatedCluster": "engines",
     "StabilityTracker": "stability",
-    "Trust": "codes",
-    "Uncoded": "codes",
     "backend": "kernels",
     "get_include": "_base.extras",
     "get_library": "_base.extras",
@@ -122,10 +107,11 @@ __all__ += errors.__all__
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    elif name in _MODULES:
+    if name in _MODULES:
         value = importlib.import_module(f".{_MODULES[name]}", __name__)
+    elif name in __all__:
+        module = importlib.import_module(f".{_ELSEWHERE.get(name, 'codes')}", __name__)
+        value = getattr(module, name)
     else:
         raise AttributeError(f"module 'fastgc' has no attribute {name!r}")
     globals()[name] = value

@@ -40,8 +40,8 @@ def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
 
     Parameters
     ----------
-    engine : "local", "mpi", "ray", "simulated", "torch" or callable
-        A callable is an engine itself.
+    engine : str or callable
+        A name of `ENGINES`. A callable is an engine itself.
 
     Raises
     ------

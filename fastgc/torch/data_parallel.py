@@ -75,7 +75,7 @@ class CodedDataParallel:
         a worker makes one pass per step over all its partitions; with complex ones, one for each.
     batch_size : int
         Samples of a step, over all workers.
-    engine : "local", "mpi", "ray", "simulated", "torch" or callable
+    engine : str or callable
         Where workers run, as in `fastgc.train`. With MPI and torchrun ("torch") all ranks run the
         same program; the constructor returns only on rank 0, and the other ranks exit when rank 0's
         program ends.

@@ -16,38 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from .._base.arrays import Array, as_array, at_least, check_finite, store
 from ..codes import Code, Grouped
 from ..delays.interface import described
-from ..engines import ENGINES, Cluster, RoundReport, find_engine
+from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
 from ..engines.worker import partial_gradient
 from ..errors import CheckpointError, warn_caller
 from . import data as datasets
 from .checkpoint import Checkpoint, describe, digest
-from .history import (
-    MISCLASSIFIED,
-    History,
-    Record,
-    Spent,
-    equal_loss,
-    read_json,
-    record_of,
-    write_json,
-)
+from .history import MISCLASSIFIED, History, Record, record_of
 from .models import LeastSquares, LinearRegression, Model, SoftmaxRegression, prepared
 from .optimizers import GCADA, Nesterov, Optimizer
 
 if TYPE_CHECKING:
     from ..stability import StabilityTracker, TrackedRound
 
-__all__ = [
-    "ENGINES",
-    "History",
-    "Record",
-    "Spent",
-    "equal_loss",
-    "read_json",
-    "train",
-    "write_json",
-]
+__all__ = ["train"]
 
 
 class TrainingKeywords(SharedKeywords, total=False):

@@ -147,12 +147,12 @@ def test_links_hold(page):
 # Modules besides fastgc and its public ones. Those of engines and torch may lack packages.
 MODULES = ("coding.scheme", "testing.codes", "kernels.numba", "kernels.threads", "errors")
 MODULES += ("torch", "training.train", "engines.interface", "engines.master", "testing.engines")
-MODULES += ("engines.mpi", "engines.torch")
+MODULES += tuple(f"engines.{name}" for name in fastgc.engines.ENGINES)
 # Constants for kernels, which a sentence of their page explains.
 EXPLAINED = {"EXPAND", "PACKED", "REAL", "REAL_PART", "LOCATOR", "LOOKUP", "SPREAD"}
 # Names that the pages leave out: lists of checks, and their sizes.
 APART = {"testing.codes": {"CHECKS", "ENGINES"}, "testing.engines": {"CHECKS", "WORKERS"}}
-APART |= {"engines.interface": {"Gradient"}, "training.train": {"ENGINES"}}
+APART |= {"engines.interface": {"Gradient"}}
 
 
 def shown():
@@ -183,7 +183,7 @@ def public(name):
         getattr(module, next(iter(getattr(module, "__all__", ["__name__"]))))  # of torch: loads it
         return module
     except (ImportError, AttributeError):  # the latter of a submodule that cannot be imported
-        assert re.match("torch|engines.(mpi|torch)", name)
+        assert name.removeprefix("engines.") in {"torch", *fastgc.engines.ENGINES}
         return None
 
 
