@@ -275,9 +275,9 @@ class VerifiedRound(Round):
                 at = np.flatnonzero(~np.isin(self.scheme.messages.workers[numbers], aside))
                 if self.scheme.rule.missing(numbers[at]):
                     continue
-            if self._inspector.unsure.any() and (aside or self._corrupt or self._complete):
-                sure = at[~self._inspector.unsure[at]]
-                at = at if self.scheme.rule.missing(numbers[sure]) else sure
+            if self._inspector.rough.any() and (aside or self._corrupt or self._complete):
+                fine = at[~self._inspector.rough[at]]
+                at = at if self.scheme.rule.missing(numbers[fine]) else fine
             try:
                 vector = self._choose(numbers[at]).copy()
             except OverflowError:  # the gradient would be useless

@@ -144,6 +144,10 @@ COARSEST = 200.0
 # known up to DEPENDENT.
 LEAST = DOUBLE / DEPENDENT
 
+# Messages whose terms are so many times as long as those of half of the messages, and as they are
+# themselves, are decoded last.
+ROUGH = 1e3
+
 # Singular values of orthonormal checks below this say that checks see next to nothing.
 FINEST = 1e-6
 
@@ -307,7 +311,8 @@ class Inspector:
 
     `liars` is the number of workers that may be corrupt, e, beside those found so far. `projection`
     is the one by which the round's messages are projected as they come. `unsure` tells which of the
-    messages last inspected are useless by the energies told: these are in no check.
+    messages last inspected are useless by the energies told: these are in no check. `rough` tells
+    which may err so much more than others that it is better to decode without them.
     """
 
     def __init__(self, scheme: Scheme, form: Format, liars: int = 1) -> None:
@@ -425,11 +430,13 @@ class Inspector:
     def inspect(self, survivors: Ints, at: Ints) -> Finding:
         """Apply the checks to the messages at these positions; `survivors` are their numbers."""
         scheme, came = self._scheme, self._arrivals
-        # What is left of sums that cancel so far is nothing but rounding.
-        inside = np.sqrt(came.energies[at]) * self.projection.unit
-        useless = inside * DOUBLE**2 > came.norms[at].max(initial=0.0)
-        self.unsure = useless & (not scheme.data.coded)
-        if self.unsure.any():  # whose errors may be of any size would spoil checks
+        inside, norms = np.sqrt(came.energies[at]) * self.projection.unit, self._norms[survivors]
+        sizes = np.sort(np.fmax(inside, came.norms[at]) / norms)
+        usual = np.maximum(norms * sizes[sizes.size // 2 :][:1], came.norms[at])
+        self.rough = (inside > ROUGH * usual) & (not scheme.data.coded)
+        self.unsure = inside * DEPENDENT > usual  # whose errors would spoil checks
+        self.unsure &= self.rough
+        if self.unsure.any():
             sure, rest = np.flatnonzero(~self.unsure), np.flatnonzero(self.unsure)
             checks = scheme.parity(survivors[sure], self._most), sure
             parity = Parity.beside([checks, (Parity.none(), rest)])

@@ -452,6 +452,27 @@ def test_energies_without_end_hide_no_others(size, energy, order):
     np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=0, atol=1e-3 * size)
 
 
+@pytest.mark.parametrize("claim", [1e8, 1e12, 1e20, 1e30])
+@pytest.mark.parametrize(
+    ("code", "e"),
+    [
+        (CyclicRepetition(8, stragglers=3), 2),
+        (Grouped([ReedSolomon(4, stragglers=2), BinaryCode(4, stragglers=1)]), 1),
+    ],
+    ids=repr,
+)
+def test_energies_of_any_size_spoil_no_check(code, e, claim):
+    """Who says that its sums may be wrong by any amount is one that did not answer."""
+    G = np.random.default_rng(0).standard_normal((8, 50))
+    for order in ([0, *range(1, 8)], [*range(1, 8), 0]):
+        rnd = code.round(50, verify=e)
+        for worker in order:
+            message, energy = streamed(code, worker, G)
+            receive(rnd, worker, message, energy * claim**2 if worker == 0 else energy)
+        assert rnd.verified
+        assert rnd.resolution() < 1e-10
+
+
 @pytest.mark.parametrize("liar", [None, 0, 1, 3, 4, 5, 6, 7])
 def test_honest_energies_beyond_float64(liar):
     """The messages without the one whose energy is too large suffice, and name the liar."""
