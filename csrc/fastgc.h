@@ -282,10 +282,10 @@ typedef struct {
     double *vector;
     int64_t *where;
     void *work;
-    double longest;          /* FGC_BLOCKS: as in fgc_decoding_vector, */
-    fgc_method method;       /* and so is this */
-    int64_t least, capacity; /* of survivors, */
-    const void *type, *dtype; /* which are copied from arrays like these */
+    double longest;             /* FGC_BLOCKS: as in fgc_decoding_vector, */
+    fgc_method method;          /* and so is this */
+    int64_t least, capacity;    /* of survivors, */
+    const void *type, *dtype;   /* which are copied from arrays like these */
     int64_t head;               /* as in fgc_combination */
     const fgc_combination *sum; /* by the vector, of the survivors' rows, */
     const void *rows;           /* which lie as fgc_combine says */
