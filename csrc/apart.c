@@ -33,7 +33,7 @@ static int misplaced(const memory *it, uintptr_t row)
     return (row - it->lowest < it->extent) | ((row & (it->size - 1)) != 0);
 }
 
-enum { CONTIGUOUS = 1 }; /* NumPy's flag NPY_ARRAY_C_CONTIGUOUS */
+enum { CONTIGUOUS = 1, WRITABLE = 0x501 }; /* NumPy's flags NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_CARRAY */
 
 static const fgc_array *array_at(uintptr_t object, int64_t head)
 {
@@ -58,7 +58,7 @@ static int locate(const fgc_combination *plan, const void *given, const memory *
     const memory out = *it; /* local variables: `rows` might else be taken to overlap them */
     const int64_t *const numbers = plan->numbers, stride = plan->stride;
     const uintptr_t *const table = given;
-    const int64_t head = plan->head;
+    const int64_t head = plan->flags & FGC_OBJECTS ? plan->head : 0;
     int wrong = 0;
     for (int64_t r = 0; r < count; r++) {
         const int64_t at = numbers ? numbers[r] : r;
@@ -140,6 +140,18 @@ static void keep_used(const double *coef, int64_t step, int64_t count, uintptr_t
         return status;                                                                                       \
     }
 FGC_KINDS(COMBINE)
+
+#define COMBINE_OBJECTS(kind, read, real)                                                                    \
+    fgc_status fgc_combine_objects_##kind(const fgc_combination *plan, uintptr_t table, uintptr_t out,       \
+                                          int64_t count)                                                     \
+    {                                                                                                        \
+        const fgc_array *const from = array_at(table, plan->head), *const to = array_at(out, plan->head);    \
+        const int fits = to->type == plan->type && to->dtype == plan->dtype && to->dimensions == 1 &&        \
+                         to->shape[0] == plan->elements && (to->flags & WRITABLE) == WRITABLE &&             \
+                         (from->flags & CONTIGUOUS);                                                         \
+        return fits ? fgc_combine_##kind(plan, from->data, (real *)to->data, count) : FGC_MISPLACED;         \
+    }
+FGC_KINDS(COMBINE_OBJECTS)
 
 #define ADD(kind, read, real)                                                                                \
     fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \

@@ -115,7 +115,8 @@ enum {
     FGC_ACCUMULATE = 1, /* add to out instead of overwriting it */
     FGC_CHECK = 2,      /* FGC_NOT_FINITE if a written value is NaN or Inf */
     FGC_USED = 4,       /* rows whose coefficient is zero are not read */
-    FGC_APART = 8       /* first check that rows are aligned and share no memory with out */
+    FGC_APART = 8,      /* first check that rows are aligned and share no memory with out */
+    FGC_OBJECTS = 16    /* rows are given by the addresses of Python's array objects */
 };
 
 /* The following functions are split over threads if they take long enough: see fgc_pool_set. Their
@@ -138,12 +139,13 @@ typedef struct {
     int flags;
     const double *coef; /* as for fgc_combine_part_double */
     int64_t in_len, out_len;
-    const int64_t *numbers; /* of the rows to combine; NULL: the first ones */
-    double *squares;        /* NULL, or where sums of squares go: of each row, NaN if it is not read, and
+    const int64_t *numbers;   /* of the rows to combine; NULL: the first ones */
+    double *squares;          /* NULL, or where sums of squares go: of each row, NaN if it is not read, and
                              * then of the output */
-    int64_t stride;         /* bytes from one row to the next; 0: rows lie anywhere */
-    int64_t head; /* 0; or rows are those of Python's array objects, whose addresses are given, and each
-                       has an fgc_array so many bytes behind its address; stride is 0 then */
+    int64_t stride;           /* bytes from one row to the next; 0: rows lie anywhere */
+    int64_t head;             /* bytes from an array object's address to its fgc_array */
+    const void *type, *dtype; /* of outputs that are given as objects, */
+    int64_t elements;         /* and how many they have */
 } fgc_combination;
 
 /* Combine `count` rows. The first row of a table is at `rows`; if stride is 0, `rows` holds the rows'
@@ -152,6 +154,14 @@ typedef struct {
  * type, dtype and length. */
 #define FGC_COMBINE(kind, read, real)                                                                        \
     fgc_status fgc_combine_##kind(const fgc_combination *plan, const void *rows, real *out, int64_t count);
+FGC_KINDS(FGC_COMBINE)
+#undef FGC_COMBINE
+
+/* Do so with what contiguous array objects hold, by their addresses: `table` as above, and `out`. Returns
+ * FGC_MISPLACED also if `out` is no writable vector as `plan` says. */
+#define FGC_COMBINE(kind, read, real)                                                                        \
+    fgc_status fgc_combine_objects_##kind(const fgc_combination *plan, uintptr_t table, uintptr_t out,       \
+                                          int64_t count);
 FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 

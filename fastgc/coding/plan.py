@@ -66,16 +66,19 @@ class Plan:
         if whole and not self.scheme.gate.waits:
             row, sums = (form.message_dtype, form.message_size), (form.gradient_dtype, *self.shape)
             vector = decoder.vector
-            self.run = _bind(form, form.decode_mode, vector, row, sums, check_finite, squares)
+            self.run = kernels.unchecked.bind_apart(
+                form.decode_mode, vector, row, sums, check_finite, squares
+            )
 
     def decode(self, survivors: ArrayLike, messages: Any, out: Output | None, method: str) -> Any:
         """Decode the gradient. Returns `out`, or a new array."""
         form, run, decoder = self.form, self.run, self.decoder
-        target = None if run is None else fitting(out, form.gradient_dtype, self.shape)
         f = decoder._compute(survivors, method)
         _check_count(f, messages)
-        if run is not None and target is not None and not run(messages, target, f):
-            return target
+        if run is not None:
+            target = np.empty(self.shape, form.gradient_dtype) if out is None else out
+            if not run(messages, target, f):
+                return target
         came, vector = decoder.survivors[:f].copy(), decoder.vector[:f].copy()
         warn_of_doubt(self.scheme, came, vector, form)
         return self.combine(vector, came, messages, out)
@@ -173,15 +176,6 @@ def planned(
 def _check_count(survivors: int, messages: Any) -> None:
     if survivors != len(messages):
         raise ValueError(f"{survivors} survivors, but {len(messages)} messages")
-
-
-def fitting(out: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
-    """Return `out` if a kernel can write to it as it is, a new array for None, otherwise None."""
-    if out is None:
-        return np.empty(shape, dtype)
-    if type(out) is np.ndarray and out.dtype is dtype and out.shape == shape and out.flags.carray:
-        return out
-    return None
 
 
 class BoundDecoder:
@@ -365,14 +359,15 @@ class EncodingPlan:
         self.run: kernels.rows.CombineApart | None = None
         row, message = (form.partial_dtype, first.size), (form.message_dtype, *self.shape)
         if form.adds_up and coef.all():
-            self.run = _bind(form, form.encode_mode, self.coef, row, message)
+            self.run = kernels.unchecked.bind_apart(form.encode_mode, self.coef, row, message)
 
     def encode(self, given: Any, out: Output | None) -> Any:
         """Return a message, in `out` or in a new array."""
-        form, coef, run = self.form, self.coef, self.run
-        made = None if run is None else fitting(out, form.message_dtype, self.shape)
-        if run is not None and made is not None and not run(given, made, len(coef)):
-            return made
+        form, coef = self.form, self.coef
+        if self.run is not None:
+            made = np.empty(self.shape, form.message_dtype) if out is None else out
+            if not self.run(given, made, len(coef)):
+                return made
         mode = form.encode_mode
         what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
         rows = form.rows(what, range(len(coef)), given, kind, size, mode)
@@ -419,24 +414,6 @@ def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | Non
     if scheme.layout == "complex data" and not is_half(dtype):
         dtype = real_of(dtype, "partial gradients")
     return scheme.format(first.size, dtype, message_dtype)
-
-
-def _bind(
-    form: Format,
-    mode: int,
-    coef: Array,
-    row: tuple[np.dtype[Any], int],
-    out: tuple[np.dtype[Any], int],
-    check: bool = False,
-    squares: Floats | None = None,
-) -> kernels.rows.CombineApart:
-    """Prepare combinations of rows to an output; `row` and `out` are (dtype, elements)."""
-    (dtype, length), (_, size) = (
-        (reals, count * kind.itemsize // reals.itemsize)
-        for kind, count in (row, out)
-        for reals in [form.reals(np.empty(0, kind), mode).dtype]
-    )
-    return kernels.unchecked.bind_apart(mode, coef, length, dtype, size, check, squares)
 
 
 class BoundEncoder:

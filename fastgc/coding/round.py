@@ -60,7 +60,7 @@ from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from ..kernels.arrivals import NEXT, Arrivals, Tally
 from .format import Format
-from .plan import Plan, blame, fitting, warn_of_doubt
+from .plan import Plan, blame, warn_of_doubt
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 
@@ -549,9 +549,9 @@ class Round(Gathering):
         if self._decodable and not self._lapsed:
             self._require_verified()
             if self._directly is not None:
-                found = fitting(out, self.form.gradient_dtype, (self.form.gradient_size,))
-                f = self._fill(method) if found is not None else 0
-                if found is not None and not self._directly(self._rows, found, f):
+                form, f = self.form, self._fill(method)
+                found = np.empty(form.gradient_size, form.gradient_dtype) if out is None else out
+                if not self._directly(self._rows, found, f):
                     self._noted = method, f
                     return found
         target = self._output(out)

@@ -73,7 +73,9 @@ def test_combinations_are_those_of_combine(mode, dtype):
             used = kernels.Rows.of(rows[zeros:count], length, kinds[0])
             kernels.combine(mode, used, coef[zeros:count], truth)
             out = np.empty_like(truth)
-            run = kernels.unchecked.bind_apart(mode, coef, length, kinds[0], size, check=True)
+            run = kernels.unchecked.bind_apart(
+                mode, coef, (kinds[0], length), (kinds[1], size), True
+            )
             for call in three_ways(run, rows, out, count):
                 out[:] = 3
                 assert call() == Status.OK
@@ -87,7 +89,7 @@ def test_no_byte_of_a_row_is_written(mode):
     row, made = layout(mode, np.dtype(np.float32))
     length, size = 2, 2
     coef = np.array([1, 0], float if mode == REAL else complex)
-    run = kernels.unchecked.bind_apart(mode, coef, length, row, size)
+    run = kernels.unchecked.bind_apart(mode, coef, (row, length), (made, size))
     room = np.zeros(200, np.uint8)
     start = -room.ctypes.data % 8 + 64
     two = [room[start + at : start + at + length * row.itemsize].view(row) for at in (0, 32)]

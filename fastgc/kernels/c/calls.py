@@ -170,6 +170,7 @@ def _functions(*names):
 
 
 _sums = _functions("combine", "add")
+_apart = _functions("combine_objects")
 
 
 def combine(
@@ -274,9 +275,8 @@ _HEAD = _layout()
 def bind_apart(
     mode: int,
     coef: Array,
-    length: int,
-    dtype: np.dtype[Any],
-    size: int,
+    row: tuple[np.dtype[Any], int],
+    out: tuple[np.dtype[Any], int],
     check: bool = False,
     squares: Floats | None = None,
 ) -> CombineApart:
@@ -284,12 +284,12 @@ def bind_apart(
 
     Returns a function ``combine(rows, out, count) -> status``. Its rows are those of a matrix, the
     first `count` of `Rows`, or a sequence of `count` objects, which are arrays or refused. They
-    fit otherwise, as does `out`, which is contiguous and aligned. Rows whose coefficient is 0 are
-    not read. The status is
+    fit otherwise. Rows whose coefficient is 0 are not read. The status is
 
     - ``Status.OK``;
     - ``MISPLACED`` if a row is no array like the first one, not aligned, not contiguous, or shares
-      memory with `out`, or ``NO_MEMORY``; nothing is written then;
+      memory with `out`, or if `out` is no contiguous, aligned and writable array, or ``NO_MEMORY``;
+      nothing is written then;
     - ``NOT_FINITE`` if `combine` would return False.
 
     Parameters
@@ -298,37 +298,34 @@ def bind_apart(
         As in `combine`.
     coef : (capacity,) float64 or complex128 array
         As in `combine`; each call reads the first `count` of them.
-    length : int
-        Numbers in a row.
-    dtype : numpy dtype
-        Of rows as `combine` takes them, complex only for ``REAL_PART``. Rows and `out` of complex
-        numbers that stand for two reals each may be given as they are.
-    size : int
-        Numbers in `out`, as `combine` takes it.
+    row, out : dtype and elements
+        A complex number stands for two reals where `combine` takes reals.
     squares : (capacity + 1,) float64 array, optional
         Written in the same pass: the sum of squares of each row, NaN if it is not read, and then
         that of `out`. For rows of float64 this takes 1.0 to 1.9 times the time.
     """
-    fields = mode, coef, length, size, 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
-    stack = _plan(*fields, squares=squares, stride=length * dtype.itemsize)
-    head = _HEAD
-    anywhere, given = _plan(*fields, squares=squares), _plan(*fields, squares=squares, head=head)
-    kind, function, _ = _sums[kind_of(dtype)]
-    real, ids = ffi.typeof(kind), ffi.typeof("uintptr_t[]")
-    buffer, array, misplaced = ffi.from_buffer, np.ndarray, int(Status.MISPLACED)
+    misplaced, array = int(Status.MISPLACED), np.ndarray
+    if not _HEAD:
+        return lambda rows, out, count: misplaced
+    (dtype, length), (made, size) = row, out
+    reals = 1 + (mode in (lib.FGC_REAL, lib.FGC_PACKED) and "c" in dtype.kind + made.kind)
+    flags = 2 * check + lib.FGC_USED + lib.FGC_APART  # FGC_CHECK
+    fields = mode, coef, length * reals, size * reals
+    more = {"squares": squares, "head": _HEAD, "elements": size}
+    more |= {"type": ffi.cast("void *", id(array)), "dtype": ffi.cast("void *", id(made))}
+    stack = _plan(*fields, flags, stride=length * dtype.itemsize, **more)
+    anywhere, given = _plan(*fields, flags, **more), _plan(*fields, flags + lib.FGC_OBJECTS, **more)
+    _, function = _apart[kind_of(dtype)]
 
     def combine(rows, out, count):
         kind = type(rows)
-        try:
-            if kind is array:
-                return function(stack, buffer(rows), buffer(real, out), count)
-            if kind is Rows:
-                return function(anywhere, rows.c or _addresses(rows), buffer(real, out), count)
-            if head and type(rows[0]) is array:  # C compares the others with the first one
-                table = np.fromiter(rows, object, count)  # which holds their addresses
-                return function(given, buffer(ids, table), buffer(real, out), count)
-        except ValueError:  # the matrix is not contiguous
-            pass
+        if kind is array:
+            return function(stack, id(rows), id(out), count)
+        if kind is Rows:
+            return function(anywhere, id(rows.addresses), id(out), count)
+        if type(rows[0]) is array:  # C compares the others with the first one
+            table = np.fromiter(rows, object, count)  # which holds their addresses
+            return function(given, id(table), id(out), count)
         return misplaced
 
     return combine

@@ -72,25 +72,43 @@ def test_completion(kernel):
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("name", ["bind_cells", "bind_tiling", "bind_edges"])
 def test_bound_vectors_bind_the_sum_by_them(name, check):
-    """One call of C computes the vector, and combines rows by it."""
+    """One call of C takes survivors, computes the vector, and combines rows by it."""
     [kernel] = (each for each in KERNELS if each.name == name)
     rng, statuses = np.random.default_rng(0), set()
     for _ in range(60):
         given = kernel.make(rng, 6, 3, float)
         f, true = given["survivors"].size, kernel.true(given)
-        run, out = getattr(kernels.unchecked, name)(**given), np.full(5, 7.0)
+        out, came = np.full(5, 7.0), given["survivors"].copy()
+        bound = getattr(kernels.unchecked, name)(**given).bound
         rows = kernels.Rows.of(rng.standard_normal((6, 5)), 5, np.dtype(float))
-        status = run.decoder(kernels.REAL, rows, out, check)(f)
-        statuses.add(status)
-        assert status == true["returned"]
-        if status == Status.OK:
+        taken = bound, given["survivors"], rng.integers(3)
+        run = kernels.unchecked.bind_decode(*taken, kernels.REAL, rows, out, check)
+        few = f < taken[2]
+        given["survivors"][:] = 0
+        good = true["returned"] == Status.OK and not few
+        assert kernels.unchecked.bind_taken(*taken)(id(came)) == (f if good else -1)
+        np.testing.assert_array_equal(given["survivors"], 0 if few else came)
+        status = run(id(came))
+        statuses.add((true["returned"], few))
+        assert status == (Status.OK if good else Status.MISPLACED)
+        assert good or (out == 7).all()
+        if good:
             expected = true["out"] @ rows.arrays[given["survivors"]]
             np.testing.assert_allclose(out, expected, atol=1e-8)
             used = np.flatnonzero(np.abs(true["out"]) > 1e-6)
             if used.size:
                 rows.arrays[given["survivors"][used[0]], 3] = np.nan
-                assert (run.decoder(kernels.REAL, rows, out, check)(f) == Status.OK) != check
-    assert len(statuses) == 4
+                assert (run(id(came)) == Status.OK) != check
+    assert len(statuses) > 4
+    for other in (
+        came[::-1],
+        came.astype(np.int32),
+        np.zeros((1, 1), int),
+        [0],
+        1,
+        np.zeros(7, int),
+    ):
+        assert kernels.unchecked.bind_taken(*taken)(id(other)) == -1
 
 
 ENCODING = [
@@ -171,7 +189,7 @@ def test_bind_apart_tells_squares(mode, dtype, threads, at_each_level, split_ove
             coef[1:3] = 0
             cut = mode == kernels.PACKED and size % 2 == 0
             for length in (size, size - 1) if cut else (size,):
-                plan = mode, coef, size, dtype, length, True
+                plan = mode, coef, (dtype, size), (sums, length), True
                 for _ in at_each_level():
                     squares, (out, plain) = np.full(count + 1, 7.0), np.empty((2, length), sums)
                     run = kernels.unchecked.bind_apart(*plan, squares)
