@@ -25,7 +25,7 @@ INSTALL = """\
 import importlib.util
 
 if importlib.util.find_spec("fastgc") is None:
-    %pip install --quiet "gradient-coding[plot]"
+    %pip install --quiet "gradient-coding[plot] @ git+https://github.com/gradient-coding/fastgc"
 """
 
 

@@ -1,8 +1,8 @@
 """Numbers on pages that look measured are those of the store of results, or of the page's own code.
 
-A number looks measured if a unit of time follows it, or "times", or if it is like 2e-15. It must be
-in the store, in a section that this part of the page includes or whose program it names, or in the
-page's code or output, which tests run. Others are listed below, each with its reason.
+A number looks measured if a unit of time follows it, "times" or %, or if it is like 2e-15. It must
+be in the store, in a section that this part of the page includes or whose program it names, or in
+the page's code or output, which tests run. Others are listed below, each with its reason.
 """
 
 import json
@@ -18,11 +18,11 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 pytestmark = pytest.mark.skipif(not STORE.exists(), reason="not a checkout")
 
 VALUE = r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
-SCALES = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "second": 1.0, "seconds": 1.0, "times": 1.0}
+SCALES = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "%": 0.01}  # all others count as they stand
 # One number, or several with one unit: "2 to 3 µs", "55, 100 and 140 ms".
 MEASURED = re.compile(
-    rf"(?<![\w.,^+−-])(?<!\+ )((?:{VALUE}(?:, | and | to | … ))*{VALUE})\s"
-    rf"(ns|µs|ms|s|seconds?|times)\b|(?<![\w.])(\d(?:\.\d+)?e[-+]\d+)(?!\w)"
+    rf"(?<![\w.,^+−-])(?<!\+ )((?:{VALUE}(?:, | and | to | … ))*{VALUE})"
+    rf"(?:\s(ns|µs|ms|s|seconds?|times)\b|\s?(%))|(?<![\w.])(\d(?:\.\d+)?e[-+]\d+)(?!\w)"
 )
 # (page, what the line has, why no command prints the number)
 STATED = [
@@ -44,6 +44,7 @@ STATED = [
         r"60 seconds|1e-3 of|\b30 s\b|within 300 s",
         "defaults of options",
     ),
+    (r"spot|clusters", r"92 % of them", "what the source says that is named there"),
     (r"faq", r"5 or 10 seconds|takes 5 s", "how long a resolver of names waits"),
 ]
 
@@ -57,11 +58,11 @@ def prose(text):
 
 
 def values(text):
-    """Return the numbers in a text: seconds where they have a unit of time, and as they stand."""
+    """Return the numbers in a text: in seconds, percentages as fractions, others as they stand."""
     found = set()
-    for number, unit in re.findall(rf"({VALUE})(?:\s?(ns|µs|ms|s)\b)?", text):
+    for number, unit in re.findall(rf"({VALUE})(?:\s?(%|(?:ns|µs|ms|s)\b))?", text):
         plain = float(number.replace(",", ""))
-        found |= {plain, plain * SCALES.get(unit, 1.0)}
+        found |= {plain * SCALES.get(unit, 1.0), *([plain] if unit != "%" else [])}
     return found
 
 
@@ -89,7 +90,8 @@ def unknown(name, text):
             at += 1
             if any(re.search(page, name) and re.search(has, line) for page, has, _ in STATED):
                 continue
-            for several, unit, alone in MEASURED.findall(line):
+            for several, time, percent, alone in MEASURED.findall(line):
+                unit = time or percent
                 for number in re.findall(VALUE, several or alone):
                     digits, scale = number.replace(",", ""), SCALES.get(unit, 1.0)
                     mantissa, _, power = digits.partition("e")
@@ -118,3 +120,5 @@ def test_a_number_without_a_row_is_found():
     assert list(unknown("docs/a.md", right.replace(source, "")))  # a page must name the section
     shown = f"```text\n1.234 ms, 3.2e-09\n```\n{wrong}"
     assert list(unknown("docs/a.md", shown)) == ["docs/a.md:6: 7.89 times"]
+    percent = "```text\n12, 7.1%, 0.082\n```\nOf it 7.1 % and 8.2% are here, 12 % not.\n"
+    assert list(unknown("docs/a.md", percent)) == ["docs/a.md:4: 12 %"]
