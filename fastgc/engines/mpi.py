@@ -199,22 +199,29 @@ def _check_comm(comm: MPI.Intracomm | None) -> MPI.Intracomm:
     return comm
 
 
+_UNANSWERED: list[MPI.Request] = []  # MPI may still write to what these hold
+
+
 class _Job:
     """What the clusters on one communicator share."""
 
     def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
-        self.comm, copying = comm.Idup()  # nobody else uses this copy
-        if not _wait(copying, seconds):
+        self.comm, asked = comm.Idup()  # nobody else uses this copy
+        machines = np.zeros((comm.size, MPI.MAX_PROCESSOR_NAME), np.uint8)
+        if in_time := _wait(asked, seconds):
+            _unname()
+            own = np.frombuffer(_machine().encode().ljust(machines.shape[1], b"\0"), np.uint8)
+            asked = self.comm.Iallgather(own, machines)
+            in_time = _wait(asked, seconds)
+        if not in_time:
+            _UNANSWERED.append(asked)
             raise TimeoutError(
                 f"not all other ranks have called MPICluster.serve() within {seconds:g} s, which "
                 "start_timeout= changes"
             )
-        _unname()
-        here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        if here.size > _processors():
+        master, *names = (bytes(name).rstrip(b"\0").decode() for name in machines)
+        if (machines == own).all(axis=1).sum() > _processors():
             _Pause.spin, _Pause.least = 0.0, _LEAST[comm.rank > 0]
-        here.Free()
-        master, *names = self.comm.allgather(_machine())
         self.hosts = ["" if name == master else name for name in names]
         self.clusters, self.open = 0, False  # how many there were; whether one is open
         # Whether the other ranks wait for clusters until they hear that there are no more.

@@ -116,7 +116,7 @@ WAITS = {
     """,
 }
 CALLS = """
-    Improbe Recv Split_type Wait accept acquire allgather connect_to_new_process
+    Improbe Recv Wait accept acquire allgather connect_to_new_process
     create_connection flock join poll recv recv_into result select sendall sleep wait
     waitpid
 """

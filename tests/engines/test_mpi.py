@@ -228,13 +228,17 @@ def test_uncaught_exception_of_a_worker_ends_the_job(job, where):
     assert "LookupError: a worker is lost" in ended.err
 
 
-def test_a_rank_that_does_not_serve_is_not_waited_for(job):
+@pytest.mark.parametrize("stops", ["", "mpi._machine = "])
+def test_a_rank_that_does_not_serve_is_not_waited_for(job, stops):
+    """Or one that stops when it has begun to."""
     ended = job(
         3,
-        """
-        import time
+        f"""
+        import os, signal
+        from fastgc.engines import mpi
         if MPI.COMM_WORLD.rank == 2:
-            time.sleep(600)
+            stop = lambda: os.kill(os.getpid(), signal.SIGSTOP)
+            {stops or "stop()  #"}stop
         serve()
         MPICluster(Uncoded(2), [1.0] * 2, np.multiply, 1, start_timeout=0.5)
         """,
