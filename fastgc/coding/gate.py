@@ -50,9 +50,7 @@ class Gate:
         """
         return 0.0
 
-    def awaits_more(
-        self, survivors: Ints, vector: Callable[[], Array] | None = None, form: Format | None = None
-    ) -> bool:
+    def awaits_more(self, survivors: Ints, doubt: Callable[[], float] | None = None) -> bool:
         """Whether a round waits for a better set of messages although these suffice.
 
         It no longer does once all messages of n - s workers have come.
@@ -60,16 +58,14 @@ class Gate:
         Parameters
         ----------
         survivors : (f,) int64 array
-        vector : callable, optional
-            Returns the decoding vector, or raises OverflowError. Default: `vector` of the scheme.
-        form : Format, optional
-            Default: that of float64.
+        doubt : callable, optional
+            Returns the `doubt`, or raises OverflowError. Default: that of float64 gradients and the
+            scheme's vector.
         """
         if not self.waits:
             return False
         try:
-            found = self.scheme.vector(survivors) if vector is None else vector()
-            if not self.doubt(survivors, found, form or self.scheme.format(1, np.float64)):
+            if not (self._of_doubles(survivors) if doubt is None else doubt()):
                 return False
         except OverflowError:
             pass
@@ -77,3 +73,7 @@ class Gate:
         sent = np.bincount(scheme.messages.workers[survivors], minlength=scheme.n)
         whole = sent == scheme.messages.counts
         return int(whole.sum()) < (scheme.n if scheme.awaited is None else scheme.awaited)
+
+    def _of_doubles(self, survivors: Ints) -> float:
+        form = self.scheme.format(1, np.float64)
+        return self.doubt(survivors, self.scheme.vector(survivors), form)

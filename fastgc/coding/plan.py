@@ -316,11 +316,16 @@ def _senders(scheme: Scheme, survivors: Ints) -> Iterator[int]:
 def warn_of_doubt(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> None:
     """Warn if the gradient decoded from these messages is imprecise by `Gate.doubt`."""
     if scheme.gate.waits and (error := scheme.gate.doubt(survivors, vector, form)):
-        warn_caller(
-            f"the gradient decoded from these {survivors.size} messages has a relative error of "
-            f"about {error:.0e}: {scheme._made_by.__name__} decodes more of them better",
-            InstabilityWarning,
-        )
+        warn_of_error(scheme, survivors.size, error)
+
+
+def warn_of_error(scheme: Scheme, count: int, error: float) -> None:
+    """Warn that the gradient decoded from so many messages has an error of about this size."""
+    warn_caller(
+        f"the gradient decoded from these {count} messages has a relative error of about "
+        f"{error:.0e}: {scheme._made_by.__name__} decodes more of them better",
+        InstabilityWarning,
+    )
 
 
 # ------------------------------------------------------------------------------------- encoding

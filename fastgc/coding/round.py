@@ -60,7 +60,7 @@ from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from ..kernels.arrivals import NEXT, Arrivals, Tally
 from .format import Format
-from .plan import Plan, blame, warn_of_doubt
+from .plan import Plan, blame, warn_of_error
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 
@@ -339,9 +339,9 @@ class Round(Gathering):
         self._lapsed = ""
         if not self._counted:
             self._tally.reset()
-        # The method that filled the decoder's vector, and for how many messages; likewise the one
-        # whose norms are in `_squares`.
-        self._filled = self._noted = "", 0
+        # The method that filled the decoder's vector, and for how many messages; likewise those
+        # whose norms are in `_squares`, and whose doubt is in `_error`.
+        self._filled = self._noted = self._doubted = "", 0
         self._decodable = self._ready = False
 
     def lapse(self, why: str) -> None:
@@ -489,9 +489,17 @@ class Round(Gathering):
         if self._complete:
             return True
         gate = self.scheme.gate
-        if gate.waits and gate.awaits_more(self.survivors, self._vector, self.form):
+        if gate.waits and gate.awaits_more(self.survivors, self._doubt):
             return False
         return self._watch is None or self._watch.enough(lambda: self.trust().relative_error)
+
+    def _doubt(self, method: str = "auto") -> float:
+        """`Gate.doubt` of the messages so far, which is computed once."""
+        vector, key = self._vector(method), (method, self._rows.count)
+        if self._doubted != key:
+            self._error = self.scheme.gate.doubt(self.survivors, vector, self.form)
+            self._doubted = key
+        return self._error
 
     @property
     def _complete(self) -> bool:
@@ -556,7 +564,8 @@ class Round(Gathering):
                     return found
         target = self._output(out)
         vector = self._vector(method)
-        warn_of_doubt(self.scheme, self.survivors, vector, self.form)
+        if self.scheme.gate.waits and (error := self._doubt(method)):
+            warn_of_error(self.scheme, self.survivors.size, error)
         if self._watch is None:
             self._combine(vector, target, method)
         else:

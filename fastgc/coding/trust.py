@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .. import kernels
 from .._base.arrays import (
     Array,
     Bools,
@@ -123,23 +124,39 @@ def expected_trust(
 @np.errstate(all="ignore")
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
-    weights = np.abs(vector) ** 2 * scheme.precision.row_norms[survivors]
-    weights[vector == 0] = 0  # messages not used
-    growth = _total(scheme, survivors, weights)
-    return trust_of(
-        scheme, vector, survivors, form, Energies(scheme.precision.row_norms[survivors], growth)
-    )
+    sums = Sums.of(scheme, vector, survivors)
+    return trust_of(scheme, vector, survivors, form, Energies(sums.terms, sums.spread))
 
 
-def _total(scheme: Scheme, survivors: Ints, squares: Floats) -> float:
-    """Expected square of a sum of errors, given the expected square of each message's error.
+class Sums(NamedTuple):
+    """What csrc/kernels.def says of ``trust_sums``."""
 
-    Errors are independent, except that all copies of a message have the same error.
-    """
-    if scheme.precision.copies is None:
-        return float(squares.sum())
-    sums = np.bincount(scheme.precision.copies[survivors], np.sqrt(squares))
-    return float((sums**2).sum())
+    terms: float
+    squares: float
+    spread: float
+    aligned: float
+    inside: float
+    scatter: float
+
+    @classmethod
+    def of(
+        cls,
+        scheme: Scheme,
+        vector: Array,
+        survivors: Ints,
+        norms: Floats | None = None,
+        energies: Floats | None = None,
+        least: float = 0.0,
+    ) -> Sums:
+        """Compute them, with squared norms and energies of messages if these have come.
+
+        Errors of messages are independent, except that all copies of a message have the same error.
+        """
+        rows, copies, told = scheme.precision.row_norms, scheme.precision.copies, np.empty(6)
+        work = None if copies is None else np.empty(2 * rows.size)
+        given = survivors, norms, energies, least, rows, copies, work, told
+        kernels.unchecked.trust_sums(np.ascontiguousarray(vector), *given)
+        return cls._make(told.tolist())
 
 
 class Energies(NamedTuple):
@@ -147,25 +164,29 @@ class Energies(NamedTuple):
 
     Attributes
     ----------
-    messages : (f,) float64 array
-        Squared norms of the messages.
-    partials : (f,) float64 array or None
-        The squared norms of the partial gradients in each message, times its squared coefficients.
-        None before messages have come, when partial gradients are taken to have equal norms and
-        random directions.
+    terms : float
+        Number of messages that have a coefficient other than 0.
     amplified : float
-        The sum of `messages`, times their squared coefficients in the decoding vector.
+        The sum of their squared norms, times their squared coefficients in the decoding vector.
+    messages : (f,) float64 array or None
+        Squared norms of all messages, which may be anything where the coefficient is 0. None before
+        messages have come, when partial gradients are taken to have equal norms and random
+        directions.
+    scatter : float
+        The sum of the partial gradients' squared norms, as estimated from messages.
     inside : float
-        The same for `partials`, as workers told them; NaN if unknown.
+        As `amplified`, for the squared norms of the partial gradients in each message, times its
+        squared coefficients, as workers told them; NaN if unknown.
     lost : float
         The square of what underflow lost.
     aligned : float
         What `amplified` would be if all messages had one direction. 0 before messages have come.
     """
 
-    messages: Floats
+    terms: float
     amplified: float
-    partials: Floats | None = None
+    messages: Floats | None = None
+    scatter: float = math.nan
     inside: float = math.nan
     lost: float = 0.0
     aligned: float = 0.0
@@ -188,19 +209,21 @@ def trust_of(
     if not energies.amplified < math.inf or energies.inside == math.inf:  # beyond float64
         return Trust(math.inf, math.inf)
     wrong = scheme.precision.left_out(survivors, vector)
-    if energies.partials is not None and 0 < wrong < math.inf:
-        wrong = _missing(scheme, wrong, _scatter(scheme, survivors, energies.partials))
+    if energies.messages is not None and 0 < wrong < math.inf:
+        wrong = _missing(scheme, wrong, energies.scatter)
     errors = scheme.precision.vector_errors(survivors, vector)
     if errors is not None:
-        wrong = math.hypot(wrong, math.sqrt(float(errors @ energies.messages)))
+        norms = energies.messages
+        norms = scheme.precision.row_norms[survivors] if norms is None else norms
+        wrong = math.hypot(wrong, math.sqrt(float(errors @ np.where(vector != 0, norms, 0.0))))
     wrong = math.hypot(wrong, math.sqrt(energies.lost))
     rounded = not _copied(scheme, survivors, form)
-    squared = _rounding(scheme, energies, int(np.count_nonzero(vector)), form, rounded)
-    return Trust(float(np.hypot(np.sqrt(squared), wrong)), float(np.sqrt(energies.larger)))
+    squared = _rounding(scheme, energies, form, rounded)
+    return Trust(math.hypot(math.sqrt(squared), wrong), math.sqrt(energies.larger))
 
 
-def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, rounded: bool) -> float:
-    """Expected square of the rounding errors in a sum of `terms` messages, as in `trust_of`.
+def _rounding(scheme: Scheme, energies: Energies, form: Format, rounded: bool) -> float:
+    """Expected square of the rounding errors in a decoded sum, as in `trust_of`.
 
     If workers have told energies, encoders built up each message by adding partial gradients one by
     one. `rounded` is False if each message is a partial gradient exactly as computed.
@@ -217,7 +240,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
     # The unit of some roundings, how many there are, their mean square, and what they round.
     walks = [
         (inner, scheme.precision.message_roundings, 1.0, energies.larger),
-        (sums, sums_of(terms), 1 / 3, 1.0),
+        (sums, sums_of(energies.terms), 1 / 3, 1.0),
         (sums, 1.0, 1.0, 1.0),
     ]
     if inner < sums:
@@ -226,7 +249,7 @@ def _rounding(scheme: Scheme, energies: Energies, terms: int, form: Format, roun
         walks.append((each, added, 1 / 3, _partial_sums(energies, added) / added))
     # Floats are added as floats in groups whose sums are added in float64.
     if message > sums and not is_half(form.message_dtype):
-        walks.append((message, in_groups(terms), ROUNDING, amplified))
+        walks.append((message, in_groups(energies.terms), ROUNDING, amplified))
         if rounded and not energies.told:
             walks.append((message, in_groups(added), ROUNDING, amplified))
     # Results of lower precision than the sums: each element is rounded once.
@@ -264,13 +287,6 @@ def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
     return bool((np.abs(scheme.precision.row_norms[survivors] * scheme.k - 1) < 4 * DOUBLE).all())
 
 
-def _scatter(scheme: Scheme, survivors: Ints, energies: Floats) -> float:
-    """Estimate the sum of the partial gradients' squared norms from the messages' energies."""
-    sizes = scheme.precision.row_norms[survivors]
-    told = (sizes > 0) & (sizes < np.inf)
-    return float(np.mean(energies[told] / sizes[told])) if told.any() else math.inf
-
-
 def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
     """Expected norm of what is left out, relative to the decoded gradient.
 
@@ -288,7 +304,7 @@ def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
     return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
 
 
-def _underflow(scheme: Scheme, form: Format, amplified: float, terms: int) -> float:
+def _underflow(scheme: Scheme, form: Format, amplified: float, terms: float) -> float:
     """Expected square of the errors by underflow, where threads may flush what they lose to 0.
 
     `amplified` is the squared norm of the vector, which has `terms` entries.
@@ -319,31 +335,21 @@ def trust_of_sums(
     `zero` says that all messages are 0, which squared norms do not tell from underflow. Norms of
     messages with coefficients of 0 may be anything.
     """
-    used = vector != 0
-    vector, survivors, norms, energies = (
-        vector[used],
-        survivors[used],
-        norms[used],
-        energies[used],
-    )
-    squares = np.abs(vector) ** 2
-    spread = _total(scheme, survivors, squares * norms)
-    aligned = float(np.sqrt(squares * norms).sum()) ** 2
-    if not zero:  # squares below the normal range may be lost
-        least = least_number(np.dtype(np.float64)) * scheme.load * form.message_size
-        energies = energies + least
-    inside = _total(scheme, survivors, squares * energies)  # NaN: unknown
-    if size == 0 or not np.isfinite(size + spread):
+    # Squares below the normal range may be lost.
+    least = 0.0 if zero else least_number(np.dtype(np.float64)) * scheme.load * form.message_size
+    sums = Sums.of(scheme, vector, survivors, norms, energies, least)
+    if size == 0 or not math.isfinite(size + sums.spread):
         # The sum is zero or cancels, or squares are beyond float64: nothing is known.
-        unknown = 0.0 if zero and not inside > 0 else np.inf
+        unknown = 0.0 if zero and not sums.inside > 0 else math.inf
         return Trust(unknown, unknown)
     relative = Energies(
+        sums.terms,
+        sums.spread / size,
         norms / size,
-        spread / size,
-        np.where(np.isnan(energies), norms, energies) / size,
-        inside / size,
-        _underflow(scheme, form, float(squares.sum()), squares.size) / size,
-        aligned / size,
+        sums.scatter / size,
+        sums.inside / size,
+        _underflow(scheme, form, sums.squares, sums.terms) / size,
+        sums.aligned / size,
     )
     return trust_of(scheme, vector, survivors, form, relative)
 

@@ -8,13 +8,9 @@ from fastgc.coding.gate import Gate
 
 
 class Doubtful(Gate):
-    """Doubts every set of fewer than five messages by as much as `off`."""
+    """Doubts sets of messages."""
 
     waits = True
-    off = 1.0
-
-    def doubt(self, survivors, vector, form):
-        return self.off if survivors.size < 5 else 0.0
 
 
 def beyond():
@@ -39,13 +35,12 @@ def test_no_code_waits_by_itself():
 )
 def test_awaits_more_until_all_workers_came_that_must(code, whole, short):
     gate, whole, short = Doubtful(code.scheme), np.array(whole), np.array(short)
-    for vector in (lambda: None, beyond):
-        assert gate.awaits_more(short, vector)
-        assert not gate.awaits_more(whole, vector)
+    for doubt in (lambda: 1.0, beyond):
+        assert gate.awaits_more(short, doubt)
+        assert not gate.awaits_more(whole, doubt)
     many = np.arange(min(5, code.scheme.messages.count))
     assert gate.awaits_more(many, beyond) == (code.n == 60)
-    gate.off = 0.0
-    assert not gate.awaits_more(short, lambda: None)
+    assert not gate.awaits_more(short, lambda: 0.0)
 
 
 def test_awaits_more_asks_for_the_vector_of_the_scheme():
@@ -73,3 +68,17 @@ def test_rounds_wait_for_better_messages():
             ready.append(rnd.ready)
             assert rnd.decodable == (len(ready) >= 15)
     assert ready.index(True) == 4 * code.scheme.awaited - 1
+
+
+def test_rounds_doubt_a_set_of_messages_once(monkeypatch):
+    code, asked = LagrangeCode(10, 6, load=4, messages=2), []
+    gate = type(code.scheme.gate)
+    doubt = gate.doubt
+    monkeypatch.setattr(gate, "doubt", lambda *of: asked.append(of[1].size) or doubt(*of))
+    rnd = code.round(3)
+    while not rnd.ready:
+        rnd.receive(len(rnd.survivors) // 2, np.ones(3))
+    rnd.gradient()
+    rnd.gradient()
+    assert asked == sorted(set(asked))
+    assert asked[-1] == rnd.survivors.size

@@ -5,6 +5,7 @@ import math
 import pickle
 import warnings
 from itertools import combinations, permutations
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -37,7 +38,7 @@ from fastgc import (
 )
 from fastgc.codes.linear import LinearScheme
 from fastgc.coding.arguments import arguments_of
-from fastgc.coding.trust import check_stability, typical_error
+from fastgc.coding.trust import Sums, check_stability, typical_error
 from fastgc.stability.precision import Experiment
 
 
@@ -739,3 +740,56 @@ def test_typical_error_agrees_with_trust(n, s, root):
     assert np.median(trusted) < 30 * typical_error(code.scheme)
     if typical_error(code.scheme) < 1:
         assert np.median(trusted) > typical_error(code.scheme) / 30
+
+
+def _sums(vector, survivors, rows, copies, norms, energies, least):
+    """`Sums` as their definition says."""
+    used = vector != 0
+    sizes, number = np.abs(vector[used]) ** 2, survivors[used]
+    norms = (rows[survivors] if norms is None else norms)[used]
+    energies = np.full(norms.size, np.nan) if energies is None else energies[used] + least
+    same = number if copies is None else copies[number]
+
+    def total(squares):
+        return sum(np.sqrt(squares[same == which]).sum() ** 2 for which in set(same.tolist()))
+
+    told = (rows[number] > 0) & (rows[number] < np.inf)
+    shares = np.where(np.isnan(energies), norms, energies)[told] / rows[number][told]
+    return (
+        used.sum(),
+        sizes.sum(),
+        total(sizes * norms),
+        np.sqrt(sizes * norms).sum() ** 2,
+        total(sizes * energies),
+        shares.mean() if told.any() else np.inf,
+    )
+
+
+@given(data=st.data())
+def test_sums(data):
+    """Of any messages: unused ones, copies, no norms or energies, rows that are 0 or beyond."""
+    count = data.draw(st.integers(1, 9))
+    number = st.floats(1e-3, 1e3)
+    turned = st.builds(complex, st.one_of(st.just(0.0), number), number)
+    entry = st.one_of(st.just(0.0), number, turned)
+    survivors = np.array(data.draw(st.permutations(range(count)))[: data.draw(st.integers(0, 9))])
+    survivors = survivors.astype(np.int64)
+    f = survivors.size
+    vector = np.array(data.draw(st.lists(entry, min_size=f, max_size=f)))
+    vector = vector.astype(complex if vector.dtype.kind == "c" else float)
+
+    def drawn(size, *others):
+        each = st.one_of(number, *map(st.just, others))
+        return np.array(data.draw(st.lists(each, min_size=size, max_size=size)), float)
+
+    rows = drawn(count, 0.0, np.inf)
+    groups = st.lists(st.integers(0, count - 1), min_size=count, max_size=count)
+    copies = np.array(data.draw(groups)) if data.draw(st.booleans()) else None
+    norms = drawn(f) if data.draw(st.booleans()) else None
+    energies = drawn(f, np.nan) if norms is not None else None
+    norms = None if norms is None else np.where(vector == 0, np.nan, norms)
+    scheme = SimpleNamespace(precision=SimpleNamespace(row_norms=rows, copies=copies))
+    found = Sums.of(scheme, vector, survivors, norms, energies, 0.5)
+    with np.errstate(invalid="ignore"):
+        wanted = _sums(vector, survivors, rows, copies, norms, energies, 0.5)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
