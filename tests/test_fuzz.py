@@ -658,7 +658,7 @@ FUNCTIONS = {
     "LeastSquares": {"features": 3, "classes": 2, "l2": 0.5},
     "LinearRegression": {"features": 3, "outputs": 2, "l2": 0.5},
     "SoftmaxRegression": {"features": 3, "classes": 2, "l2": 0.5},
-    "CADA": {"workers": 3},
+    "CADA": {"groups": 3},
     "GCADA": {"groups": 3, "smoothness": [1.0, 2, 3]},
     "SGD": {"lr": 0.1, "momentum": 0.5},
     "Nesterov": {"lr": 0.1, "momentum": 0.5},

@@ -448,31 +448,11 @@ class GCADA:
 
 
 class CADA(GCADA):
-    """Communication-adaptive distributed Adam: each worker is a group of its own.
+    """Communication-adaptive distributed Adam: G-CADA in which each worker is a group of its own.
 
     Zhu et al., section III, eq. (7), after Chen, Guo, Sun and Yin 2021, with selection at the
-    master.
-
-    Parameters
-    ----------
-    workers : int
-        Number of workers, M.
-    optimizer, c, max_age, smoothness, relative
-        As in `GCADA`.
+    master. Parameters as in `GCADA`; `groups` is the number of workers, M.
     """
-
-    def __init__(
-        self,
-        workers: int,
-        optimizer: Optimizer | None = None,
-        *,
-        c: float = 0.3,
-        max_age: int = 10,
-        smoothness: ArrayLike | None = None,
-        relative: bool = True,
-    ) -> None:
-        how: Any = {"c": c, "max_age": max_age, "smoothness": smoothness, "relative": relative}
-        super().__init__(at_least("workers", workers, 1), optimizer, **how)
 
 
 def _checked_state(

@@ -534,7 +534,7 @@ def test_repr_round_trips(method):
     ("make", "error", "message"),
     [
         (lambda: GCADA(0), ValueError, "groups .*not 0"),
-        (lambda: CADA(0), ValueError, "workers .*not 0"),
+        (lambda: CADA(0), ValueError, "groups .*not 0"),
         (lambda: GCADA(2, 0.1), TypeError, "optimizer .*, not 0.1"),
         (lambda: GCADA(2, SGD), TypeError, "optimizer .*, not <class"),
         (lambda: GCADA(2, CADA(2)), TypeError, r"optimizer .*, not CADA\(2"),
