@@ -265,17 +265,11 @@ def _double(what: str, value: Any) -> float:
 
 
 def check_vector(
-    what: str,
-    array: Any,
-    dtype: np.dtype[Any],
-    size: int,
-    output: bool = False,
-    number: int | None = None,
+    what: str, array: Any, dtype: np.dtype[Any], size: int, number: int | None = None
 ) -> Array:
     """Return `array` as a contiguous vector of this dtype and size.
 
-    An input with other strides, or not aligned, is copied. An output must be contiguous, aligned
-    and writable, and the vector shares its memory. Errors name the array as `what`, followed by
+    One with other strides, or not aligned, is copied. Errors name the array as `what`, followed by
     `number` if there is one.
     """
     # The hot path: nearly every call passes this one test.
@@ -285,13 +279,10 @@ def check_vector(
         and array.shape == (size,)
         and (flags := array.flags).c_contiguous
         and flags.aligned
-        and (flags.writeable or not output)
     ):
         return array
     if number is not None:
         what = f"{what} {number}"
-    if output:
-        return check_output(what, array, dtype, (size,))
     array = as_array(what, array)
     _check_shape(what, array, dtype, (size,))
     if not (array.flags.c_contiguous and array.flags.aligned):
@@ -328,6 +319,11 @@ def check_output(what: str, array: Output, dtype: np.dtype[Any], shape: tuple[in
         raise ValueError(f"{what} must be aligned: it begins inside an element's place")
     checked: Array = array
     return checked
+
+
+def output_of(out: Output | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Return a view of `out`, as `check_output` does, or a new array if it is None."""
+    return np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
 
 
 def _check_shape(what: str, array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:

@@ -20,6 +20,7 @@ from .._base.arrays import (
     check_dtype,
     check_vector,
     is_half,
+    output_of,
     store,
     unit_roundoff,
 )
@@ -202,9 +203,7 @@ class Format:
 
     def output(self, out: Output | None) -> Array:
         """`out`, checked, or a new array for a gradient if it is None."""
-        if out is None:
-            return np.empty(self.gradient_size, self.gradient_dtype)
-        return check_vector("out", out, self.gradient_dtype, self.gradient_size, output=True)
+        return output_of(out, self.gradient_dtype, (self.gradient_size,))
 
     def combine(
         self,

@@ -31,6 +31,7 @@ from .._base.arrays import (
     check_integer,
     check_vector,
     is_half,
+    output_of,
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
@@ -376,12 +377,9 @@ class EncodingPlan:
         mode = form.encode_mode
         what, kind, size = "partial gradient", form.partial_dtype, form.gradient_size
         rows = form.rows(what, range(len(coef)), given, kind, size, mode)
-        if out is None:
-            message = np.empty(self.shape, dtype=form.message_dtype)
-        else:
-            message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
-            if rows.overlap(message):
-                raise ValueError("out shares memory with a partial gradient")
+        message = output_of(out, form.message_dtype, self.shape)
+        if out is not None and rows.overlap(message):
+            raise ValueError("out shares memory with a partial gradient")
         if form.row_dtype != kind:
             checked = [check_vector(what, row, kind, size) for row in given]
             wide = [form.reals(row.astype(form.row_dtype), mode) for row in checked]
@@ -497,10 +495,8 @@ class Encoder:
         self._partitions = scheme.partitions(worker, index)
         coefficients = scheme.coefficients(worker, index)
         self._at = {number: at for at, number in enumerate(self._partitions.tolist())}
-        if out is None:
-            out = np.empty(form.message_size, dtype=form.message_dtype)
-        self._out = out
-        self._message = check_vector("out", out, form.message_dtype, form.message_size, output=True)
+        self._message = output_of(out, form.message_dtype, (form.message_size,))
+        self._out = self._message if out is None else out
         self._sums = form.sums(self._message)
         kind = form.row_dtype
         self._wide = np.empty(form.gradient_size, kind) if kind != form.partial_dtype else None

@@ -16,7 +16,16 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._base.arrays import Array, Floats, Ints, check_dtype, check_index, check_vector, read_only
+from .._base.arrays import (
+    Array,
+    Floats,
+    Ints,
+    check_dtype,
+    check_index,
+    check_output,
+    check_vector,
+    read_only,
+)
 from ..codes import Code, ReactiveRound, Round, Share
 from ..coding.format import Format
 from ..coding.round import Chosen, Gathering, Host
@@ -173,7 +182,7 @@ class RoundLoop:
         Every error closes the cluster, except for arguments that do not fit, which are refused
         before anything happens.
         """
-        gradient = check_vector("out", out, self._dtype, self._size, output=True)
+        gradient = check_output("out", out, self._dtype, (self._size,))
         self._round.reset()
         report = self.collect(theta, self._round)
         start = self._now()

@@ -38,6 +38,7 @@ from .._base.arrays import (
     check_numbers,
     check_output,
     check_workers,
+    output_of,
 )
 from .._base.text import listing
 from ..kernels import Status
@@ -184,7 +185,7 @@ def basis(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -> Arr
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = (at.size, prepared.nodes.size), prepared.nodes.dtype
-    values = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
+    values = output_of(out, dtype, shape)
     kernels.unchecked.lagrange_basis(*prepared, at, values)
     return values if out is None else out
 
@@ -218,7 +219,7 @@ def functional(nodes: ArrayLike, points: ArrayLike, out: Output | None = None) -
     """
     prepared, at = _prepare(check_line("nodes", nodes), check_line("points", points))
     shape, dtype = prepared.nodes.shape, prepared.nodes.dtype
-    sums = np.empty(shape, dtype) if out is None else check_output("out", out, dtype, shape)
+    sums = output_of(out, dtype, shape)
     kernels.unchecked.lagrange_basis(*prepared, at, sums)
     return sums if out is None else out
 

@@ -71,8 +71,8 @@ from .._base.arrays import (
     check_finite,
     check_line,
     check_numbers,
-    check_output,
     check_permutation,
+    output_of,
 )
 from .._base.text import listing
 
@@ -339,7 +339,7 @@ def _solve(
     permutation, choose = _permutation(order, m)
     if nodes.dtype is _COMPLEX and b.dtype is _FLOAT:
         b = b.astype(_COMPLEX)
-    written = np.empty_like(b) if out is None else check_output("out", out, b.dtype, b.shape)
+    written = output_of(out, b.dtype, b.shape)
     nodes, b = (a.copy() if np.may_share_memory(written, a) else a for a in (nodes, b))
     check_finite("nodes", nodes)
     check_finite("b", b)

@@ -530,7 +530,7 @@ def test_check_cost():
         refused(ValueError, "cost must be seconds", arrays.check_cost, 2, wrong)
 
 
-def test_check_vector_copies_inputs_only_if_it_must():
+def test_check_vector_copies_only_if_it_must():
     given = np.arange(3.0)
     assert arrays.check_vector("x", given, FLOAT, 3) is given
     given.flags.writeable = False
@@ -550,8 +550,8 @@ def test_check_vector_copies_inputs_only_if_it_must():
 
 def test_check_output_is_written_in_place():
     out = np.zeros(3)
-    assert arrays.check_vector("out", out, FLOAT, 3, output=True) is out
-    assert arrays.check_output("out", out, FLOAT, (3,)) is out
+    assert arrays.check_output("out", out, FLOAT, (3,)) is arrays.output_of(out, FLOAT, (3,)) is out
+    assert arrays.output_of(None, FLOAT, (2, 3)).shape == (2, 3)
     view = arrays.check_output("out", memoryview(out), FLOAT, (3,))
     view[1] = 5.0
     assert out.tolist() == [0.0, 5.0, 0.0]
@@ -571,7 +571,7 @@ def test_check_output_is_written_in_place():
         (bytearray(24), TypeError, "dtype float64, not uint8"),
     ):
         refused(error, says, arrays.check_output, "out", wrong, FLOAT, (3,))
-        refused(error, says, arrays.check_vector, "out", wrong, FLOAT, 3, output=True)
+        refused(error, says, arrays.output_of, wrong, FLOAT, (3,))
 
 
 def test_check_numbers():

@@ -32,6 +32,7 @@ from ..._base.arrays import (
     check_real,
     check_reals,
     check_vector,
+    output_of,
 )
 from .descent import AMSGrad, Array, Optimizer, check_names, check_start
 
@@ -309,10 +310,7 @@ class GCADA:
         """
         self._require_due()
         total = self._total
-        if out is None:
-            sum_ = np.empty_like(total)
-        else:
-            sum_ = check_vector("out", out, total.dtype, total.size, output=True)
+        sum_ = output_of(out, total.dtype, total.shape)
         self._form()
         sum_[:] = total
         return sum_ if out is None else out
