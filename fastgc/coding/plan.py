@@ -476,6 +476,10 @@ class Encoder:
     It stores one sum (``c += B_ij * g_j``) instead of w gradients. The sum is the message, unless
     the message is less precise than the gradients. Then the sum has their precision, and is rounded
     at the end. A float32 sum has the error of w roundings, whereas `Code.encode` rounds once.
+
+    The sum is read and written for each gradient, whose memory the caller may use again: 3 w - 1
+    vectors pass, where `Code.encode` moves w + 1. That is 2.2 to 2.6 times as many for w = 4 to 9,
+    and so is the time from 10,000 elements on (1.9 to 2.6 times, with the energy).
     """
 
     def __init__(
