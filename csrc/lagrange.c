@@ -622,7 +622,7 @@ fgc_status FGC_AT_LEVEL(fgc_lagrange_functional)(const double *nodes, int64_t n,
                                                  int64_t f)
 {
     const int64_t parts = complex ? 2 : 1;
-    double *const memory = malloc((size_t)(f * (2 * parts + 2)) * sizeof *memory);
+    double *const memory = calloc((size_t)f, (size_t)(2 * parts + 2) * sizeof *memory);
     if (!memory)
         return FGC_NO_MEMORY;
     double *const x = memory, *const weights = x + parts * f;
