@@ -24,7 +24,7 @@ def told(name: str) -> str:
         if record is None:  # it is hidden
             continue
         panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
-        if not parameter.is_eager:  # --help-all is of no panel
+        if not record[0].startswith("--help"):  # which is of no panel
             panel = getattr(parameter, "rich_help_panel", None) or panel
         names, said = record
         panels.setdefault(panel, []).append(
@@ -33,7 +33,8 @@ def told(name: str) -> str:
     for panel in sorted(panels, key="Arguments".__ne__):
         lines += ["", f"**{panel}**", *panels[panel]]
     if command.epilog:
-        lines += ["", markdown(inspect.cleandoc(command.epilog))]
+        what, _, example = inspect.cleandoc(command.epilog).partition(": ")
+        lines += ["", f"{what}: `{example}`"]
     return "\n".join(lines)
 
 

@@ -225,7 +225,7 @@ def fit(what: Fitted, output: Tables) -> None:
     output.check(what.plot, read=[what.file])
     columns = options.listed_columns(what.columns)
     times = Empirical.read(what.file, what.unit, columns=columns).samples
-    fits = fit_models(times)
+    fits = fit_models(times, progress=True)
     about = f"{times.size} times of {what.file.name}"
     figures = [{**found._asdict(), "model": written(found.model)} for found in fits]
     rows = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -262,6 +263,7 @@ def fit(
     *,
     draws: int = 199,
     seed: int = 0,
+    progress: bool = False,
 ) -> list[Fit]:
     """Fit models to recorded times by maximum likelihood.
 
@@ -281,6 +283,8 @@ def fit(
         Number of samples for the p-values, which are multiples of 1 / (draws + 1).
     seed : int
         Seed of these samples, not negative.
+    progress : bool
+        Show a progress bar (needs ``gradient-coding[cli]``).
 
     Returns
     -------
@@ -344,10 +348,19 @@ def fit(
             f"{x[-1]}"
         )
     rng = np.random.default_rng(seed)
-    return sorted((_fit(kind, x, per, draws, rng) for kind in kinds), key=lambda each: each.aic)
+    shown: AbstractContextManager[Callable[[], object]] = nullcontext(lambda: None)
+    if progress:
+        from .._base.progress import task_bar
+
+        shown = task_bar("fitting", draws * len(kinds))
+    with shown as step:
+        fits = [_fit(kind, x, per, draws, rng, step) for kind in kinds]
+    return sorted(fits, key=lambda each: each.aic)
 
 
-def _fit(kind: str, x: Floats, per: Per, draws: int, rng: np.random.Generator) -> Fit:
+def _fit(
+    kind: str, x: Floats, per: Per, draws: int, rng: np.random.Generator, step: Callable[[], object]
+) -> Fit:
     parameters, standard, estimate = _KINDS[kind]
     model, log_likelihood = estimate(x, per)
     distance = _distance(x, model)
@@ -356,6 +369,7 @@ def _fit(kind: str, x: Floats, per: Per, draws: int, rng: np.random.Generator) -
         # Draw from a standard model: under the fitted one, times may not be distinct floats.
         drawn = np.sort(standard.draw(rng, 1, x.size)[0])
         as_far += _distance(drawn, estimate(drawn, per)[0]) >= distance
+        step()
     p_value = (1 + as_far) / (1 + draws)
     return Fit(model, log_likelihood, 2 * parameters - 2 * log_likelihood, distance, p_value)
 

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -361,6 +362,21 @@ def test_fit_p_values_depend_on_seed_not_scale():
         assert one.p_value == pytest.approx(other.p_value, abs=0.011)
     assert fit(times) == fit(times)
     assert fit(times, seed=1) != fit(times)
+
+
+def test_fit_progress(monkeypatch):
+    """The bar ends when all samples of all kinds are drawn."""
+    done = []
+
+    @contextmanager
+    def bar(name, total):
+        yield lambda: done.append(total)
+
+    monkeypatch.setattr("fastgc._base.progress.task_bar", bar)
+    fit([1.0, 2.0, 4.0], draws=19)
+    assert done == []
+    fit([1.0, 2.0, 4.0], draws=19, progress=True)
+    assert done == [3 * 19] * 57
 
 
 @pytest.mark.parametrize(
