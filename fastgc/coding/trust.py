@@ -180,7 +180,7 @@ class Energies(NamedTuple):
     lost : float
         The square of what underflow lost.
     aligned : float
-        What `amplified` would be if all messages had one direction. 0 before messages have come.
+        The norm of their sum if all had one direction. 0 before messages have come.
     """
 
     terms: float
@@ -260,7 +260,8 @@ def _rounding(scheme: Scheme, energies: Energies, form: Format, rounded: bool) -
     squared = sum(unit**2 * count * mean * size for unit, count, mean, size in walks)
     most = sum(unit * count * math.sqrt(size) for unit, count, _, size in walks)
     if amplified > 0:
-        squared = max(squared, (most / OFF) ** 2 * energies.aligned / amplified)
+        worst = most / OFF * energies.aligned / math.sqrt(amplified)
+        squared = max(squared, worst * worst)  # beyond float64, a power would raise
     coded = energies.larger * scheme.precision.data_roundings
     return squared + unit_roundoff(form.partial_dtype) ** 2 * coded
 
@@ -349,7 +350,7 @@ def trust_of_sums(
         sums.scatter / size,
         sums.inside / size,
         _underflow(scheme, form, sums.squares, sums.terms) / size,
-        sums.aligned / size,
+        sums.aligned / math.sqrt(size),
     )
     return trust_of(scheme, vector, survivors, form, relative)
 

@@ -436,6 +436,14 @@ def test_trust_sees_cancellation_inside_messages(code, dtype, apart):
         assert np.median(blind) < 1e-2  # without energies, trust misses it
 
 
+def test_trust_of_messages_at_the_end_of_float64():
+    """The sum of their norms has no square."""
+    rnd = Uncoded(8).round(1)
+    for worker in range(8):
+        rnd.receive(worker, np.full(1, 2e153 * (1 if worker < 6 else -1)), energy=4e306)
+    assert 1e-17 < rnd.trust().relative_error < 1e-15
+
+
 UNKNOWN = math.nan, math.nan
 
 
@@ -759,7 +767,7 @@ def _sums(vector, survivors, rows, copies, norms, energies, least):
         used.sum(),
         sizes.sum(),
         total(sizes * norms),
-        np.sqrt(sizes * norms).sum() ** 2,
+        np.sqrt(sizes * norms).sum(),
         total(sizes * energies),
         shares.mean() if told.any() else np.inf,
     )
