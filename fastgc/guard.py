@@ -124,6 +124,7 @@ class _Guard:
         self._stopped = number
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(number)
+            self._child.send_signal(signal.SIGCONT)  # it may be stopped
 
     def run(self) -> int:
         """Run the script as often as needed, and return the exit status to end with."""

@@ -174,14 +174,17 @@ def gone(pid):
         return True
 
 
+@pytest.mark.parametrize("stopped", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_guard_that_is_ended(number, folder):
+def test_nothing_is_left_of_a_guard_that_is_ended(number, stopped, folder):
     guarding = start(folder, "wait")
     end = time.monotonic() + 60
     while not (folder / "pid").exists() or not (folder / "pid").read_text():
         assert time.monotonic() < end
         time.sleep(0.01)
     child = int((folder / "pid").read_text())
+    if stopped:
+        os.kill(child, signal.SIGSTOP)
     guarding.send_signal(number)
     guarding.communicate(timeout=60)
     while not gone(child):
