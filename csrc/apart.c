@@ -49,6 +49,13 @@ static uintptr_t data_of(const fgc_array *a, const fgc_array *first, const memor
     return like ? (uintptr_t)a->data : it->lowest;
 }
 
+/* Whether an object is a contiguous vector of the plan's type, dtype and number of elements. */
+static int is_vector(const fgc_array *a, const fgc_combination *plan)
+{
+    return a->type == plan->type && a->dtype == plan->dtype && a->dimensions == 1 &&
+           a->shape[0] == plan->elements && (a->flags & CONTIGUOUS);
+}
+
 enum { FEW = 96 }; /* rows whose addresses and coefficients lie on the stack */
 
 /* Write where the rows lie. Returns whether any is misplaced, even one whose coefficient is zero. */
@@ -146,22 +153,22 @@ FGC_KINDS(COMBINE)
                                           int64_t count)                                                     \
     {                                                                                                        \
         const fgc_array *const from = array_at(table, plan->head), *const to = array_at(out, plan->head);    \
-        const int fits = to->type == plan->type && to->dtype == plan->dtype && to->dimensions == 1 &&        \
-                         to->shape[0] == plan->elements && (to->flags & WRITABLE) == WRITABLE &&             \
-                         (from->flags & CONTIGUOUS);                                                         \
+        const int fits =                                                                                     \
+            is_vector(to, plan) && (to->flags & WRITABLE) == WRITABLE && (from->flags & CONTIGUOUS);         \
         return fits ? fgc_combine_##kind(plan, from->data, (real *)to->data, count) : FGC_MISPLACED;         \
     }
 FGC_KINDS(COMBINE_OBJECTS)
 
 #define ADD(kind, read, real)                                                                                \
     fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
-                              const void *row, int64_t at, int flags)                                        \
+                              uintptr_t row, int64_t at, int flags)                                          \
     {                                                                                                        \
         const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));                       \
-        if (misplaced(&it, (uintptr_t)row))                                                                  \
+        const fgc_array *const from = array_at(row, plan->head);                                             \
+        const uintptr_t one = !plan->head ? row : is_vector(from, plan) ? (uintptr_t)from->data : it.lowest; \
+        if (misplaced(&it, one))                                                                             \
             return FGC_MISPLACED;                                                                            \
         const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);                       \
-        const uintptr_t one = (uintptr_t)row;                                                                \
         double squares[2];                                                                                   \
         const fgc_status status = fgc_combine_rows_##kind(plan, &one, coef, 1, flags, out, squares);         \
         if (status == FGC_OK)                                                                                \

@@ -166,11 +166,12 @@ FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 
 /* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
- * times its sum of squares to *energy, in one pass. The row is checked as by FGC_APART. Not for
- * FGC_REAL_PART. Returns FGC_MISPLACED, FGC_NO_MEMORY or FGC_OK. */
+ * times its sum of squares to *energy, in one pass. `row` is its address, which is checked as by FGC_APART; or with
+ * `head` that of Python's array object, which must be a contiguous vector of the plan's type, dtype and elements. Not
+ * for FGC_REAL_PART. Returns FGC_MISPLACED, FGC_NO_MEMORY or FGC_OK. */
 #define FGC_ADD(kind, read, real)                                                                            \
     fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
-                              const void *row, int64_t at, int flags);
+                              uintptr_t row, int64_t at, int flags);
 FGC_KINDS(FGC_ADD)
 #undef FGC_ADD
 

@@ -502,17 +502,20 @@ class Encoder:
         self._out = self._message if out is None else out
         self._sums = form.sums(self._message)
         kind = form.row_dtype
-        self._wide = np.empty(form.gradient_size, kind) if kind != form.partial_dtype else None
+        self._wide: Array | None = None  # a copy of a gradient that C does not take as it is
         self._coef = np.ascontiguousarray(coefficients)
         self._squares = np.abs(self._coef) ** 2
         self._energy = np.zeros(1)
         self._added: set[int] = set()
-        self._direct = self._wide is None and self._sums is self._message
-        real = form.reals(np.empty(0, kind), form.encode_mode).dtype
-        size = form.gradient_size * (kind.itemsize // real.itemsize)
+        self._direct = self._sums is self._message
         sums = form.reals(self._sums, form.encode_mode)
         self._add: kernels.rows.AddRow = kernels.unchecked.bind_add(
-            form.encode_mode, self._coef, self._squares, size, real, sums, self._energy
+            form.encode_mode,
+            self._coef,
+            self._squares,
+            (kind, form.gradient_size),
+            sums,
+            self._energy,
         )
 
     def __repr__(self) -> str:
@@ -539,14 +542,20 @@ class Encoder:
             )
         if partition in self._added:
             raise ValueError(f"partition {partition} was added already")
-        partial = check_vector("the partial gradient", g, form.partial_dtype, form.gradient_size)
-        # A kernel that adds directly to the message finds an overlap itself, by addresses alone.
-        shared = not self._direct and np.may_share_memory(partial, self._message)
-        if self._wide is not None and not shared:
+        more = bool(self._added)
+        # C takes vectors that fit. It finds an overlap itself, if the sum is the message.
+        array = not self._direct and isinstance(g, np.ndarray)
+        shared = array and np.may_share_memory(g, self._message)
+        if shared or self._add(g, at, more):
+            kind = form.partial_dtype
+            partial = check_vector("the partial gradient", g, kind, form.gradient_size)
+            if np.may_share_memory(partial, self._message):
+                raise ValueError("the partial gradient shares memory with the message")
+            if self._wide is None:
+                self._wide = np.empty(form.gradient_size, form.row_dtype)
             self._wide[:] = partial
-            partial = self._wide
-        if shared or self._add(partial, at, bool(self._added)):
-            raise ValueError("the partial gradient shares memory with the message")
+            if self._add(self._wide, at, more):
+                raise MemoryError("no memory for the sums of squares")
         if cancelled:
             self._energy[0] += float(self._squares[at]) * cancelled
         self._added.add(partition)

@@ -31,7 +31,7 @@ CombineRows: TypeAlias = Callable[[int], int]
 CombineApart: TypeAlias = Callable[[Any, Array, int], int]
 
 # Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
-AddRow: TypeAlias = Callable[[NDArray[Any], int, bool], int]
+AddRow: TypeAlias = Callable[[Any, int, bool], int]
 
 # The names in C of the reals of a dtype; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}

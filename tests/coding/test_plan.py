@@ -128,7 +128,7 @@ def test_nothing_is_added_to_itself(mode):
     start = -room.ctypes.data % 8 + 40
     out = room[start : start + 2 * made.itemsize].view(made)
     energy, coef = np.zeros(1), np.ones(1, float if mode == REAL else complex)
-    add = kernels.unchecked.bind_add(mode, coef, np.ones(1), 2, row, out, energy)
+    add = kernels.unchecked.bind_add(mode, coef, np.ones(1), (row, 2), out, energy)
     for at in range(start - 24, start + 40):
         room[:] = 0
         out[:] = 3
@@ -575,3 +575,43 @@ def test_bound_encoder_refuses():
         code.bind_encoder(0, partials[:2])
     with pytest.raises(ValueError, match="out shares memory with a partial gradient"):
         code.bind_encoder(0, partials, partials[1])
+
+
+@pytest.mark.parametrize(
+    "kinds", [(np.float64, None), (np.float32, np.float16), (np.complex64, None)]
+)
+def test_add_takes_gradients_however_they_lie(kinds):
+    """Strided, unaligned, as a list, of a subclass, or of a dtype that is an object of its own."""
+    dtype, message_dtype = np.dtype(kinds[0]), kinds[1]
+    code, rng = fastgc.BinaryCode(4, stragglers=1), np.random.default_rng(0)
+    held = code.partitions(0).tolist()
+    partials = (8 * rng.standard_normal((len(held), 5))).astype(dtype)
+    named = np.dtype(dtype.str, metadata={"of": "a user"})
+    shifted = np.zeros(5 * dtype.itemsize + 1, np.uint8)[1:].view(dtype)
+
+    def of_bytes(g):
+        shifted[:] = g
+        return shifted
+
+    ways = [
+        lambda g: g,
+        lambda g: np.repeat(g, 2)[::2],
+        of_bytes,
+        lambda g: g.view(type("Own", (np.ndarray,), {})),
+        lambda g: g.astype(named),
+    ]
+    encoder, made = code.encoder(0, 5, dtype, message_dtype=message_dtype), []
+    for way in ways:
+        encoder.reset()
+        for j, g in zip(held, partials, strict=True):
+            encoder.add(j, way(g))
+        made.append((encoder.message().copy(), encoder.energy))
+    for message, energy in made:
+        np.testing.assert_array_equal(message, made[0][0])
+        assert energy == made[0][1] > 0
+    encoder.reset()
+    if encoder.out.dtype == dtype:
+        with pytest.raises(ValueError, match="shares memory"):
+            encoder.add(held[0], encoder.out)
+    encoder.add(held[0], partials[0])
+    assert encoder.energy > 0

@@ -28,6 +28,7 @@ from ..rows import (
     CombineApart,
     CombineRows,
     Rows,
+    address,
     kind_of,
 )
 
@@ -335,20 +336,19 @@ def bind_add(
     mode: int,
     coef: Array,
     weights: Floats,
-    length: int,
-    dtype: np.dtype[Any],
+    row: tuple[np.dtype[Any], int],
     out: Array,
     energy: Floats,
 ) -> AddRow:
     """Prepare ``out += coef[at] * row`` and ``energy[0] += weights[at] * ||row||^2``, in one pass.
 
     Returns a function ``add(row, at, accumulate)``; without `accumulate`, it overwrites `out`. It
-    returns ``Status.OK``; or ``MISPLACED``, with nothing written, if the row is not aligned or
-    shares memory with `out`. The row is contiguous. Pointers to other arrays are taken once.
+    returns ``Status.OK``; or ``MISPLACED``, with nothing written, if the row is no contiguous and
+    aligned vector as said, or shares memory with `out`. Pointers to other arrays are taken once.
 
     Parameters
     ----------
-    mode, coef, length, dtype
+    mode, coef, row
         As in `bind_apart`, but not ``REAL_PART``, which is for decoding.
     weights : (capacity,) float64 array
     out : array
@@ -356,13 +356,17 @@ def bind_add(
     energy : (1,) float64 array
         Not finite if a row is not.
     """
-    struct = _plan(mode, coef, length, out.size, lib.FGC_APART)
+    dtype, length = row
+    reals = 1 + (dtype.kind == "c")
+    more = {"head": _HEAD, "elements": length}
+    more |= {"type": ffi.cast("void *", id(np.ndarray)), "dtype": ffi.cast("void *", id(dtype))}
+    struct = _plan(mode, coef, length * reals, out.size, lib.FGC_APART, **more)
     kind, _, function = _sums[kind_of(dtype)]
     weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
-    out_, buffer = ffi.from_buffer(kind, out, require_writable=True), ffi.from_buffer
+    out_, where = ffi.from_buffer(kind, out, require_writable=True), id if _HEAD else address
 
     def add(row, at, accumulate):
-        return function(struct, weights_, energy_, out_, buffer(row), at, accumulate)
+        return function(struct, weights_, energy_, out_, where(row), at, accumulate)
 
     return add
 

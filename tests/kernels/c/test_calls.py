@@ -147,7 +147,7 @@ def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split
                 for _ in at_each_level():
                     expected, out, energy = start.copy(), start.copy(), np.zeros(1)
                     add = kernels.unchecked.bind_add(
-                        mode, coef, weights, size, np.dtype(dtype), out, energy
+                        mode, coef, weights, (np.dtype(dtype), size), out, energy
                     )
                     for at, (array, row) in enumerate(zip(arrays, listed, strict=True)):
                         more = accumulate or at > 0
@@ -161,7 +161,7 @@ def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split
             spoiled[at] = np.nan
             out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
             energy = np.zeros(1)
-            kernels.unchecked.bind_add(mode, one, np.ones(1), size, np.dtype(dtype), out, energy)(
+            kernels.unchecked.bind_add(mode, one, np.ones(1), (np.dtype(dtype), size), out, energy)(
                 spoiled, 0, False
             )
             assert np.isnan(energy[0])
