@@ -378,10 +378,9 @@ class Played:
     def decodes(self):
         """Check that the round is decodable if and only if the messages left leave out nothing."""
         scheme, kept = self.code.scheme, self.kept
+        spans = bool(kept) and self.code.residual(kept) < 1e-9
         if scheme.data.coded:  # so many distinct points determine a polynomial
-            spans = len(kept) >= scheme.threshold
-        else:
-            spans = bool(kept) and self.code.residual(kept) < 1e-9
+            spans |= len(kept) >= scheme.threshold
         if scheme.wait is not None:
             spans |= np.unique(scheme.messages.workers[kept]).size >= scheme.wait
         assert self.rnd.decodable == spans, f"{self}: decodable {self.rnd.decodable}"

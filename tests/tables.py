@@ -13,6 +13,7 @@ import pytest
 from examples import example
 
 import fastgc
+from fastgc.coding.rules import Sooner
 from fastgc.sequential import MSGC, SRSGC, Independent
 from fastgc.training.models import least_squares_gradient
 
@@ -148,6 +149,12 @@ def partial_gradients(code, p, dtype=np.float64, seed=0):
     if np.dtype(dtype).kind == "c":
         partials = partials + 1j * rng.standard_normal(partials.shape)
     return partials.astype(dtype)
+
+
+def awaited(code):
+    """The rule that rounds of a code wait for."""
+    rule = code.scheme.rule
+    return rule.whole() if isinstance(rule, Sooner) else rule
 
 
 def encoded(code, partials, **options):

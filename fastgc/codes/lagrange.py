@@ -28,15 +28,15 @@ from ..coding.format import Format
 from ..coding.gate import Gate
 from ..coding.messages import Messages
 from ..coding.precision import Precision
-from ..coding.rules import Blocks
-from ..coding.scheme import Scheme, VectorFunction, vector_function
+from ..coding.rules import Sooner
+from ..coding.scheme import Scheme, VectorFunction, size_of, vector_function
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
 from ..numerics import interpolation, vandermonde
 from ..numerics.least_squares import least_squares_gradient
 from ..numerics.parity import CHECKS, Parity
-from ..numerics.solve import Equations
+from ..numerics.solve import SOLVED, Equations, near_exact_solution
 
 # Rounds tried to find the worst in a thousand: for 40 workers they take 0.1 to 0.2 s.
 ROUNDS_TRIED = 1000
@@ -96,9 +96,9 @@ class LagrangeCode(Code):
 
     Notes
     -----
-    Rounds decode by interpolation, from 2 K - 1 messages. Fewer may determine the gradient, as it
-    is real: with roots of unity, 3 instead of 5 at K = 3, and 5 instead of 7 at K = 4. `residual`
-    says so, but rounds wait.
+    Rounds wait for 2 K - 1 messages, and decode by interpolation. Fewer may determine the gradient,
+    as it is real: with roots of unity nearly any 2 K - 3, and at points that lie well, as few as K.
+    Such sets are `decodable`, with longer vectors, also in a round that goes on to wait.
 
     This is what waiting gains for n = 100 workers with 10 messages each, whose speed varies from
     round to round (Chebyshev points; 199 of the 1000 messages are needed). In 40 rounds, the first
@@ -254,9 +254,15 @@ class _Precision(Precision):
         except OverflowError:
             return math.inf
 
-    def vector_errors(self, survivors: Ints, vector: Array) -> Floats:
+    def left_out(self, survivors: Ints, vector: Array) -> float:
+        few = survivors.size < self.scheme.threshold
+        return self.scheme.residual(survivors, vector) if few else 0.0
+
+    def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
         # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
         # differences, all rounded.
+        if survivors.size < self.scheme.threshold:
+            return None  # they are in the residual
         used = np.flatnonzero(vector)
         errors = np.zeros(survivors.size)
         with np.errstate(over="ignore"):
@@ -422,6 +428,10 @@ class LagrangeScheme(Scheme):
         self._limit, self.alpha, self.beta = limit, alpha, beta
         alpha.flags.writeable = beta.flags.writeable = False
         self.is_complex = beta.dtype.kind == "c"
+        self._roots = alpha.size > 1 and bool(
+            (alpha == interpolation.roots_of_unity(alpha.size)).all()
+        )
+        self._roots &= bool((np.abs(np.abs(beta) - 1) < 4 * DOUBLE).all())
         self.stragglers = self.n - -(-self.threshold // messages)
 
     @property
@@ -441,8 +451,46 @@ class LagrangeScheme(Scheme):
     # ------------------------------------------------------------------------------- decoding
 
     @cached_property
-    def rule(self) -> Blocks:
-        return Blocks.one(self.messages.count, self.threshold)
+    def rule(self) -> Sooner:
+        rule = Sooner.one(self.messages.count, self.threshold)
+        # The gradient is of rank K, a message of rank 1, and the real part of a complex one of 2.
+        rule.least = -(-self._points // (1 + self.is_complex))
+        rule.suffice = lambda came: self._solution(came)[1] <= SOLVED
+        return rule
+
+    def _solve(self, survivors: Ints, unit: float = DOUBLE) -> tuple[Array, float]:
+        """The shortest vector of few messages, and its residual."""
+        given = self._few_unknowns(survivors)
+        vector, _ = near_exact_solution(given.rows, given.target, unit, given.real_part)
+        return vector, size_of(self.precision.deviation(survivors, vector))
+
+    def _few_unknowns(self, survivors: Ints) -> Equations:
+        """`equations` with O(K) unknowns, which are met by the same vectors.
+
+        A message is the value of a polynomial h of degree 2 K - 2. If it is real, its values at
+        2 K - 1 points are the unknowns. If alpha are roots of unity, and beta on the circle, let
+        c_m be the coefficients of a real block's polynomial: c_{K-m} is the conjugate of c_m. So
+        ``z^-K c_a c_b z^(a+b)``, summed over a, b > 0, is real, and so is the sum of ``z^(-K/2) c_0
+        c_m z^m``. These are sums of sines and cosines.
+        """
+        K, beta = self._points, self.beta[survivors]
+        if not self.is_complex:
+            every = np.concatenate([self.alpha, self.beta])
+            middle, half = (every.max() + every.min()) / 2, np.ptp(every) / 2
+            points = middle + half * interpolation.chebyshev(2 * K - 1)
+            rows = interpolation.basis(points, beta)
+            return Equations(rows, interpolation.basis(points, self.alpha).sum(axis=0))
+        if not self._roots:
+            return self.equations(survivors)
+        angle = np.angle(beta)[:, None]
+        parts = [np.ones((beta.size, 1))]
+        for turn, waves in ((K, np.arange(K - 1)), (K / 2, np.arange(K % 2, K - 1, 2) / 2)):
+            sines = np.sin(waves[waves > 0] * angle)
+            parts.append(np.exp(1j * turn * angle) * np.hstack([np.cos(waves * angle), sines]))
+        rows = np.hstack(parts)
+        target = np.zeros(rows.shape[1])
+        target[:2] = K  # c_0^2, and the mean of the first sums
+        return Equations(rows, target, real_part=True)
 
     def bind_vector(self, survivors: Ints, vector: Array, unit: float = DOUBLE) -> VectorFunction:
         run = self._functionals.bind(survivors, vector)
@@ -455,7 +503,12 @@ class LagrangeScheme(Scheme):
                 return status
             if f > self.threshold:
                 vector[:f] = self._vector_of_some(self.check_survivors(survivors[:f]))
-            return int(f < self.threshold)
+            if f < self.threshold:
+                came = self.check_survivors(survivors[:f])
+                if self.rule.missing(came):
+                    return 1
+                vector[:f] = self._solution(came, unit)[0]
+            return 0
 
         return vector_function(self, of_enough, survivors)
 

@@ -61,6 +61,7 @@ from ..kernels import Status
 from ..kernels.arrivals import NEXT, Arrivals, Tally
 from .format import Format
 from .plan import Plan, blame, warn_of_error
+from .rules import Sooner
 from .scheme import Coded, Decoder
 from .trust import Approximation, Partial, Trust, Watch, nearest_vector, trust_of_sums
 
@@ -357,7 +358,7 @@ class Round(Gathering):
         return self.form.message_size
 
     def _state(self) -> str:
-        if self._decodable:
+        if self.decodable:
             return "ready" if self._ready else "decodable, waits for more messages"
         return "not decodable yet"
 
@@ -384,7 +385,9 @@ class Round(Gathering):
     @property
     def decodable(self) -> bool:
         """Whether the gradient can be decoded."""
-        return self._decodable
+        if self._decodable or not isinstance(self.scheme.rule, Sooner):
+            return self._decodable
+        return not self.scheme.rule.missing(self.survivors)
 
     @property
     def ready(self) -> bool:
@@ -554,9 +557,9 @@ class Round(Gathering):
         UnverifiedError
             With `verify`, if messages agree but are not `verified`.
         """
-        if self._decodable and not self._lapsed:
+        if not self._lapsed:
             self._require_verified()
-            if self._directly is not None:
+            if self._directly is not None and self._decodable:
                 form, f = self.form, self._fill(method)
                 found = np.empty(form.gradient_size, form.gradient_dtype) if out is None else out
                 if not self._directly(self._rows, found, f):

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class Blocks(NamedTuple):
     need: Ints  # for each block
 
     @classmethod
-    def one(cls, messages: int, need: int) -> Blocks:
+    def one(cls, messages: int, need: int) -> Self:
         """A single block."""
         return cls(np.zeros(messages, dtype=np.int64), np.array([need], dtype=np.int64))
 
@@ -61,6 +61,27 @@ class Blocks(NamedTuple):
 
     def tally(self) -> Counted:
         return Counted.of_blocks(self.block, self.need)
+
+
+class Sooner(Blocks):
+    """Any `need` messages suffice; fewer may, but rounds do not wait for these sets.
+
+    They are looked for only when somebody asks: no tally follows them. `suffice` says whether
+    messages do; fewer than `least` never do.
+    """
+
+    least: int
+    suffice: Callable[[Ints], bool]
+
+    def missing(self, survivors: Ints) -> int:
+        missing = super().missing(survivors)
+        if missing and survivors.size >= self.least:
+            return int(not self.suffice(survivors))
+        return min(missing, max(self.least - survivors.size, 1))
+
+    def whole(self) -> Blocks:
+        """The rule that rounds wait for, which is all that checks see."""
+        return Blocks(*self)
 
 
 class Cells(NamedTuple):

@@ -339,7 +339,7 @@ class VerifiedRound(Round):
             self._spare = bool(came and came[-1])
 
     def _require_verified(self) -> None:
-        if not self.verified and self._decodable:
+        if self.decodable and not self.verified:
             self._refuse(self._answer.unseen if self._answer is not None else None)
 
     def _vouched(self, vector: Array) -> Array:

@@ -7,11 +7,13 @@ import mpmath
 import numpy as np
 import pytest
 from strength import much
+from tables import Job
 
 import fastgc
 from fastgc import InstabilityWarning, LagrangeCode, ReedSolomon, interpolation, stability
 from fastgc.delays import Exponential
 from fastgc.engines import SimulatedCluster
+from fastgc.errors import NotDecodableError
 from fastgc.training.models import least_squares_gradient
 
 
@@ -150,6 +152,49 @@ def test_data_that_do_not_fit():
         code.alpha[0] = 5
     with pytest.raises(ValueError, match="theta"):
         code.compute((X, y), np.ones(3))
+
+
+UNIT = interpolation.roots_of_unity(8)
+
+
+@pytest.mark.parametrize(
+    ("code", "few"),
+    [
+        (LagrangeCode(12, 4, load=1, nodes="roots"), 5),
+        (LagrangeCode(7, 3, load=1, nodes="roots"), 3),
+        (LagrangeCode(20, 8, load=1, nodes="roots"), 13),
+        (LagrangeCode(10, 6, load=4, messages=4, nodes="roots"), 9),
+        (LagrangeCode(15, 5, load=1), 9),
+        (LagrangeCode(8, 4, load=1, nodes=(UNIT[:4], UNIT * np.exp(0.3j))), 5),
+        (LagrangeCode(9, 4, load=1, nodes=(np.arange(4.0), np.arange(9.0))), 7),
+    ],
+    ids=repr,
+)
+def test_messages_are_decodable_if_nothing_is_left_of_them(code, few):
+    """Fewer than rounds wait for: if the gradient is real, or points lie well."""
+    rng, job, count = np.random.default_rng(0), Job(code, seed=1), code.scheme.messages.count
+    points, sent = code.alpha.size, code.scheme.messages
+    at_points = [m for m in range(count) if np.abs(code.alpha - code.beta[m]).min() < 1e-12]
+    sets = [rng.permutation(count)[:f] for f in range(1, code.threshold + 1) for _ in range(8)]
+    found = set()
+    for F in [*sets, np.array(at_points, dtype=int)][: None if at_points else -1]:
+        decodable, rnd = code.decodable(F), code.round(job.p)
+        assert decodable == (code.residual(F) < 1e-6)
+        for number in F.tolist():
+            worker, index = sent.sender(number)
+            energy = float(np.linalg.norm(job.messages[number])) ** 2
+            ready = rnd.receive(worker, job.messages[number], index, energy=energy)
+        assert ready <= rnd.decodable == decodable
+        if decodable:
+            found.add(F.size)
+            error = job.error(rnd.gradient())
+            assert error < 30 * rnd.trust().relative_error
+            assert np.array_equal(code.decode(F, [job.messages[m] for m in F]), rnd.gradient())
+        else:
+            with pytest.raises(NotDecodableError):
+                rnd.gradient()
+    assert few in found
+    assert len(at_points) < points or points in found
 
 
 @pytest.mark.parametrize(

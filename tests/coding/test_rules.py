@@ -10,7 +10,7 @@ from examples import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strength import much
-from tables import SMALL, WAITING, encoded
+from tables import SMALL, WAITING, awaited, encoded
 
 import fastgc
 from fastgc import (
@@ -30,6 +30,7 @@ from fastgc.coding.rules import (
     Blocks,
     Cells,
     Parts,
+    Sooner,
     Span,
     Tiling,
     Waiting,
@@ -355,7 +356,7 @@ def test_withstands_is_what_every_set_of_workers_tells(code):
         survivors = rng.permutation(sender.size)[:f]
         workers = np.unique(sender[survivors])
         exactly = getattr(rule, "rule", rule)  # whoever waits for few is not content with them
-        if isinstance(exactly, Span):
+        if isinstance(exactly, Span | Sooner):
             exactly = exactly.whole()  # checks see complex messages whole
         true = -1
         for t in range(workers.size):  # without all of them, nothing is left
@@ -453,7 +454,7 @@ def test_spare_of_what_cannot_be_told():
 @pytest.mark.parametrize("code", [*SMALL, *WAITING], ids=repr)
 def test_tally_says_when_none_is_missing(code):
     """In random orders, also again after `reset`, and beyond the message that suffices."""
-    rule, rng, count = code.scheme.rule, np.random.default_rng(0), code.scheme.messages.count
+    rule, rng, count = awaited(code), np.random.default_rng(0), code.scheme.messages.count
     tally = rule.tally()
     for _ in range(6):
         tally.reset()
