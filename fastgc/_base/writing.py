@@ -109,21 +109,25 @@ def _part(target: Path) -> Iterator[tuple[int, Path]]:
     It is locked. Those that nobody has locked are left of killed processes, and are removed.
     """
     for left in target.parent.glob(".fastgc-*.part"):
-        with contextlib.suppress(OSError), _opened(left, os.O_RDONLY | os.O_NOFOLLOW) as file:
-            fcntl.flock(file, _LOCK)
+        with contextlib.suppress(OSError), open(left, "rb", opener=_opener) as other:
+            fcntl.flock(other, _LOCK)
             left.unlink()
     while True:
         part = target.with_name(f".fastgc-{secrets.token_hex(8)}.part")
-        with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
-            if _taken(file):
+        with open(part, "xb", buffering=0, opener=_opener) as file:
+            if _taken(file.fileno()):
                 continue
             try:
-                yield file, part
+                yield file.fileno(), part
             except BaseException:
                 with contextlib.suppress(OSError):
                     part.unlink()
                 raise
             return
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def _taken(file: int) -> bool:
@@ -135,15 +139,6 @@ def _taken(file: int) -> bool:
     except OSError:  # this disk knows no locks, so nobody removes anything
         return False
     return os.fstat(file).st_nlink == 0
-
-
-@contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-    try:
-        yield file
-    finally:
-        os.close(file)
 
 
 @contextlib.contextmanager

@@ -80,18 +80,17 @@ def plan(context: typer.Context, what: Search, output: Tables) -> None:
         f"partition; up to {rounds} rounds each, seed {what.seed}"
     )
 
+    def shown(found: Plan) -> list[Choice]:
+        return found.choices if what.all_loads else found.by_code()
+
     def figures(found: Plan) -> Figures:
-        listed = [_figures(each) for each in (found.choices if what.all_loads else found.by_code())]
+        listed = [_figures(each) for each in shown(found)]
         return {"choices": listed, "refused": found.refused}, listed
 
     def end(found: Plan) -> None:
-        def show() -> None:
-            _show(title, found.choices if what.all_loads else found.by_code(), output)
-            _remark(found.by_code())
-
         options.say_unknown(source.model, ((e.name, e.simulation) for e in found.choices))
         picture = Picture(what.plot, lambda: plotting.load_curves(found, caption=about))
-        output.deliver(*figures(found), show, picture)
+        output.deliver(*figures(found), lambda: _show(title, shown(found), output), picture)
 
     with output.growing(figures, end) as keep:
         found = planning.plan(
@@ -188,17 +187,12 @@ def _show(title: str, choices: list[Choice], output: Tables) -> None:
         f"(!: useless){left * approximate}",
         codes=[row["name"] for row in rows],
     )
-
-
-def _remark(best: list[Choice]) -> None:
-    """Print remarks on the best codes that are not in the table."""
-    said: list[str | None] = []
-    for choice in best:
+    for name in dict.fromkeys(each.name for each in choices):
+        choice = next(each for each in choices if each.name == name)  # the best of its loads
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
-            said.append(f"{choice.name}: assignment={assignment}")
-        said.append(catalogue.remark(choice.name, choice.code))
-    for line in filter(None, said):
-        echo(line)
+            echo(f"{name}: assignment={assignment}")
+        if said := catalogue.remark(name, choice.code):
+            echo(said)
 
 
 class Fitted(Options):
