@@ -113,10 +113,17 @@ def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: 
     return True if type(thing).__name__ == "_tuplegetter" else None
 
 
+def describe(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Say nothing of a constant but its value, in place of what its type says of itself."""
+    if what == "data" and lines and lines[0] in (inspect.getdoc(type(thing)) or ""):
+        lines.clear()
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Add all this to a build."""
     app.add_directive("names", Names)
     app.connect("missing-reference", link)
     app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

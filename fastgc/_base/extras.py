@@ -115,5 +115,6 @@ def _installed(*names: str) -> Path:
             return file
     raise FileNotFoundError(
         f"this installation of fastgc has no {names[0]}, which is built with the extension in C: "
-        f"looked in {', '.join(map(str, folders))}; install fastgc again"
+        f"looked in {', '.join(map(str, folders))}; install fastgc again, or if these are sources, "
+        "start Python in another folder"
     )

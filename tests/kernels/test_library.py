@@ -142,3 +142,12 @@ def test_kernels_are_not_compiled_with_fast_math(option, status):
     )
     assert done.returncode == status
     assert ("NaN and Inf" in done.stderr) == bool(status)
+
+
+def test_sources_without_the_extension_say_where_to_start_python():
+    """Python prefers the folder in which it starts, as a checkout, where nothing is compiled."""
+    program = "import sys; sys.modules['fastgc.kernels._cffi'] = None; import fastgc; "
+    program += "fastgc.BinaryCode(4, stragglers=1).encode(0, [[1.0], [2.0]])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "ImportError: fastgc's compiled kernels are not in this folder" in done.stderr

@@ -6,7 +6,14 @@ The number of threads and the level of SIMD instructions hold for the whole exte
 from __future__ import annotations
 
 from .. import threads as _threads
-from .._cffi import ffi as _ffi
+
+try:
+    from .._cffi import ffi as _ffi
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "fastgc's compiled kernels are not in this folder of sources, from which Python imported "
+        "it. Start Python in another folder, or as python -P, to import what is installed"
+    ) from error
 from .._cffi import lib as _lib
 
 _threads.attach(lambda count: _lib.fgc_pool_set(count, -1, -1))
