@@ -147,7 +147,7 @@ def _bits_of_bfloat16(tensor: Any) -> Array:
 
 def as_rows(what: str, arrays: Any) -> Array | Sequence[Any]:
     """Return `arrays` as one NumPy array if it is an array, or else as the sequence that it is."""
-    if type(arrays) is np.ndarray:
+    if type(arrays) is np.ndarray or type(arrays) is list:
         return arrays
     refuse_masks(what, arrays)
     if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
