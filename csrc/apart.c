@@ -204,6 +204,21 @@ int64_t fgc_take(const fgc_bound *to, uintptr_t object)
     return vector_of(to, f) ? -1 : f;
 }
 
+void fgc_take_masks(const fgc_bound *to, const unsigned char *masks, int64_t sets, int64_t reals, double *out,
+                    unsigned char *good)
+{
+    const int64_t n = to->capacity;
+    for (int64_t r = 0; r < sets; r++, masks += n, out += n * reals) {
+        int64_t f = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (masks[i])
+                to->survivors[f++] = i;
+        good[r] = f >= to->least && !vector_of(to, f);
+        for (int64_t m = 0; good[r] && m < f; m++)
+            memcpy(out + to->survivors[m] * reals, to->vector + m * reals, (size_t)reals * sizeof *out);
+    }
+}
+
 #define DECODE(kind, read, real)                                                                             \
     fgc_status fgc_decode_##kind(const fgc_bound *to, uintptr_t object)                                      \
     {                                                                                                        \

@@ -307,6 +307,11 @@ typedef struct {
  * the object is no contiguous vector of int64, or holds too few or too many, or the vector has a status. */
 int64_t fgc_take(const fgc_bound *to, uintptr_t object);
 
+/* Write the vectors of many sets, given by masks of `capacity` flags each. A row of `out` has `reals` numbers
+ * for each message, and is 0 before. good[r] = whether set r is large enough, and its vector has no status. */
+void fgc_take_masks(const fgc_bound *to, const unsigned char *masks, int64_t sets, int64_t reals, double *out,
+                    unsigned char *good);
+
 /* Do so, and combine their rows. Returns the status of fgc_combine, or FGC_MISPLACED where fgc_take fails. */
 #define FGC_DECODE(kind, read, real) fgc_status fgc_decode_##kind(const fgc_bound *to, uintptr_t object);
 FGC_KINDS(FGC_DECODE)

@@ -11,6 +11,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, Protocol
 
@@ -712,13 +713,16 @@ def fill_vectors(scheme: Scheme, masks: Bools, method: str, out: Array, unit: fl
         good: Bools | None = many(masks, method, out)
         if good is not None:
             return good
-    good = np.ones(len(masks), dtype=np.bool_)
-    for r, mask in enumerate(masks):
-        came = np.flatnonzero(mask)
-        try:
+    good = np.zeros(len(masks), dtype=np.bool_)
+    bound = getattr(decoder.fill_vector, "bound", None)
+    if bound is not None and method == "auto":
+        given = np.ascontiguousarray(masks)
+        good = kernels.unchecked.take_masks(bound, decoder.survivors, decoder.least, given, out)
+    for r in np.flatnonzero(~good).tolist():
+        came = np.flatnonzero(masks[r])
+        with suppress(NotDecodableError, OverflowError):
             out[r, came] = decoder(came, method)
-        except (NotDecodableError, OverflowError):
-            good[r] = False
+            good[r] = True
     return good
 
 

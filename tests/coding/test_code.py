@@ -390,6 +390,8 @@ def test_batch_is_each_round_by_itself(code):
     before = masks.copy()
     vectors = code.decoding_vectors(masks, undecodable="nan")
     np.testing.assert_array_equal(masks, before)
+    columns = np.asfortranarray(masks)
+    np.testing.assert_array_equal(code.decoding_vectors(columns, undecodable="nan"), vectors)
     decodable = 0
     for mask, vector in zip(masks, vectors, strict=True):
         survivors = np.flatnonzero(mask)

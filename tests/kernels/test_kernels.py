@@ -39,6 +39,7 @@ APART = {
     "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",
     "near_exact": "test_near_exact",
+    "take_masks": "coding/test_code",
 }
 
 

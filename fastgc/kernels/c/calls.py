@@ -59,6 +59,7 @@ __all__ = [
     "draw",
     "inspection",
     "lagrange_weights",
+    "take_masks",
 ]
 
 # The suffix of C functions for each dtype, by NumPy's character.
@@ -567,6 +568,31 @@ def bind_taken(bound: dict[str, Any], survivors: Ints, least: int) -> Callable[[
     C does not know arrays.
     """
     return partial(lib.fgc_take, _taking(bound, survivors, least)) if _HEAD else None
+
+
+def take_masks(
+    bound: dict[str, Any], survivors: Ints, least: int, masks: Bools, out: Array
+) -> Bools:
+    """Write to `out`, which is 0, the vectors of many sets; return which were found.
+
+    Parameters
+    ----------
+    bound, survivors, least
+        As for `bind_taken`.
+    masks : (sets, N) bool array
+    out : (sets, N) float64 or complex128 array
+        C-contiguous, as are the masks.
+    """
+    struct, good = _taking(bound, survivors, least), np.empty(len(masks), np.bool_)
+    lib.fgc_take_masks(
+        struct,
+        ffi.from_buffer("unsigned char[]", masks),
+        len(masks),
+        out.itemsize // 8,
+        ffi.from_buffer("double[]", out, require_writable=True),
+        ffi.from_buffer("unsigned char[]", good),
+    )
+    return good
 
 
 def bind_decode(
