@@ -9,6 +9,7 @@ time, larger sizes are not tried.
 
 The second table has seconds and memory of each command, as users call it, for its whole process. A
 command that exceeds its limit is ended; the cell gives the progress that it had shown.
+``--plot docs/scale.png`` draws stored times.
 """
 
 from __future__ import annotations
@@ -25,40 +26,20 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 NAMES = (
-    "uncoded",
-    "fractional",
-    "binary",
-    "cyclic",
-    "rs",
-    "lcc",
-    "rs-clustered",
-    "bcc",
-    "uc-mmc",
-    "partial-work",
-    "reactive",
-    "graph",
+    "uncoded fractional binary cyclic rs lcc rs-clustered bcc uc-mmc partial-work reactive graph"
 )
 SIZES = (10, 100, 1000, 10_000, 100_000, 1_000_000)
 MILLION = "uncoded", "fractional", "binary", "rs"  # others are tried with up to 100,000 workers
 STRAGGLERS, ELEMENTS, ROUNDS, LIMIT = 5, 4, 3, 10
 VERBS = (
-    "make",
-    "matrix row",
-    "decodable",
-    "vector",
-    "residual",
-    "trust",
-    "encode",
-    "bind encoder",
-    "decode",
-    "bind",
-    "bound call",
-    "round",
-    "simulate",
+    "make, matrix row, decodable, vector, residual, trust, encode, bind encoder, decode, bind, "
+    "bound call, round, simulate"
 )
+SHOWN = "make", "vector", "trust", "decode", "bound call", "round"  # by --plot
 COMMANDS = (
     "codes rs",
     "codes binary",
@@ -70,6 +51,8 @@ COMMANDS = (
     "simulate binary",
     "plan rs binary",
     "stability rs",
+    "train rs -k 1000 --engine simulated --rounds 3",
+    "sequential m-sgc binary",
 )
 COMMAND_SIZES, COMMAND_LIMIT = (1000, 10_000, 100_000), 20
 
@@ -118,9 +101,8 @@ def measure(name: str, n: int, limit: int) -> dict[str, Any]:
     rng, told = np.random.default_rng(0), {}
 
     def make() -> Any:
-        load = {"lcc": ":load=4", "lcc-mmc": ":load=4"}.get(name)
-        if load is not None:
-            return codes.make(name + load, n)
+        if load := {"lcc": 4, "bcc": min(n, 20)}.get(name):  # enough for bcc's batches
+            return codes.make(f"{name}:load={load}", n)
         workers = n - n % (STRAGGLERS + 1) if name == "fractional" else n
         return codes.make(name, workers, stragglers=0 if name == "uncoded" else STRAGGLERS)
 
@@ -183,7 +165,8 @@ def measured(name: str, n: int, limit: int) -> dict[str, Any]:
 
 def commanded(command: str, n: int, limit: int) -> tuple[float, float, str]:
     """Return a command's seconds (Inf if it was ended, NaN if it failed), MB, and last progress."""
-    words = [sys.executable, "-m", "fastgc", *command.split(), "-s", str(STRAGGLERS), "-n", str(n)]
+    words = [sys.executable, "-m", "fastgc", *command.split(), "-n", str(n)]
+    words += [] if command.startswith("sequential") else ["-s", str(STRAGGLERS)]
     with tempfile.TemporaryFile("w+") as said:
         start = time.perf_counter()
         ran = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
@@ -243,18 +226,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("names", nargs="?", default=",".join(NAMES))
+    parser.add_argument("names", nargs="?", default=",".join(NAMES.split()))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for each verb")
     parser.add_argument("--commands", default=",".join(COMMANDS), help="none with a dash")
+    parser.add_argument("--plot", type=Path, help="only draw what is stored to this file")
     parser.add_argument("--command-limit", type=int, default=COMMAND_LIMIT, help="seconds for each")
     given = parser.parse_args()
+    if given.plot:
+        return draw(given.plot)
     verbs(given.names, [int(n) for n in given.sizes.split(",")], given.limit)
     if given.commands != "-":
         sizes = [n for n in COMMAND_SIZES if n <= max(map(int, given.sizes.split(",")))]
         table = commands(given.commands.split(","), sizes, given.command_limit)
         head = ["command, -s 5", *(f"n = {n}, s" for n in sizes), "grows", "MB"]
         print(markdown_table("", head, table))
+
+
+def draw(path: Path) -> None:
+    """Draw the stored seconds of some verbs against the number of workers."""
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["font.size"] = 8
+    store = Path(__file__).parent / "results" / "every-verb-of-codes-with-many-workers.json"
+    _, (head, _, *rows), _ = json.loads(store.read_text())["found"]
+    figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), sharex=True, layout="constrained")
+    for verb, axis in zip(SHOWN, axes.flat, strict=True):
+        for at, name in enumerate(NAMES.split()):
+            mine = [row for row in rows if row[0] == name and row[1] != "grows"]
+            known = [(int(row[1]), row[head.index(f"{verb}, s")]) for row in mine]
+            points = [(n, float(text)) for n, text in known if text[:1].isdigit()]
+            axis.loglog(*zip(*points, strict=True), "osv^"[at % 4] + "-", ms=3, lw=1, label=name)
+        axis.set(title=f"{verb}, s", xlabel="workers")
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(path)
 
 
 def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
@@ -273,7 +278,7 @@ def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
             if "error" in row:
                 print(f"{name}, n = {n}: {row['error']}", file=sys.stderr)
             cells = [name, str(n)]
-            for verb in VERBS:
+            for verb in VERBS.split(", "):
                 cells.append(cell(row.get(verb, ""), limit))
                 if isinstance(row.get(verb), str):
                     print(f"{name}, n = {n}, {verb}: {row[verb]}", file=sys.stderr)
@@ -281,9 +286,9 @@ def verbs(names: str, sizes: Sequence[int], limit: int) -> None:
             table.append(cells)
             if not isinstance(row.get("make"), float):
                 break
-        table.append([name, "grows", *(growth(rows, verb) for verb in VERBS), ""])
+        table.append([name, "grows", *(growth(rows, verb) for verb in VERBS.split(", ")), ""])
         print(f"{name}: done", file=sys.stderr)
-    head = ["code", "n", *(f"{verb}, s" for verb in VERBS), "MB"]
+    head = ["code", "n", *(f"{verb}, s" for verb in VERBS.split(", ")), "MB"]
     title = (
         f"Seconds; {STRAGGLERS} stragglers; messages of {ELEMENTS} numbers; a round receives all "
         f"messages, and {ROUNDS} are simulated."
