@@ -591,6 +591,14 @@ def test_roundings_of_random_directions_are_within_ten_of_trust(load):
     assert error / 3 < trusted < 10 * error
 
 
+def test_roundings_of_random_directions_with_little_in_common_are_within_two_of_trust():
+    """All but a 90th of a sum's squared norm grows like that of random directions."""
+    frame = np.linalg.qr(np.random.default_rng(0).standard_normal((101, 101)))[0]
+    g = (frame[:100] + frame[100] * 0.0105).astype(np.float32)
+    error, trusted = played(FractionalRepetition(2, 100, stragglers=1), g, heard=[0])
+    assert error / 2 < trusted < 2 * error
+
+
 def test_residual_is_the_expected_error():
     """This holds for partial gradients of equal norms in random directions, as documented."""
     code = ReedSolomon(11, stragglers=3)
