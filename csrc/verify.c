@@ -358,17 +358,31 @@ static double part_of(const fgc_inspection *o, const double *vector, int64_t i)
     return modulus(vector + i * each, each) * o->norm[i];
 }
 
+/* Subtract from a column what it has of q, which has norm 1, and from its rest w times that. */
+static FGC_INLINE void account(const double *q, const double *w, int64_t r, int each, double *column,
+                               double *rest)
+{
+    double by[2];
+    inner(q, column, NULL, r, each, by);
+    for (int k = 0; k < each; k++)
+        by[k] = -by[k];
+    add_times(column, by, q, NULL, r, each);
+    add_times(rest, by, w, NULL, 1, each);
+}
+
 /* Let u be such that the check u basis has the vector's coefficients at these messages, as far as it can
  * have. `column` and `rest` hold, of each message, what is left of its column of the basis, and of its
- * coefficient. Pivots are taken as in Gram-Schmidt, the longest first: after each, what the check shows
- * bounds what it accounts for, and the messages' sizes bound the rest. Any u would give a bound. */
+ * coefficient; `length` the column's norm, or INFINITY once it is a pivot. Pivots are taken as in
+ * Gram-Schmidt, the longest first: after each, what the check shows bounds what it accounts for, and the
+ * messages' sizes bound the rest. Any u would give a bound. A small message beside a huge lie has a column of
+ * 1e-10, as exact as others: left out, a lie that it explains would seem to change the gradient. */
 static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, int64_t r, const double *basis,
                        const double *shown, const double *vector, double dust, double *column, double *rest,
-                       double *told)
+                       double *length, double *told)
 {
     const double *const square = o->notes, *const reach = square + o->f;
     const int each = 1 + o->came->paired;
-    double sum[2 * VALUES] = {0}, unit[2] = {0}, w[2], other[2], left = 0, length = 0, total = 0;
+    double sum[2 * VALUES] = {0}, unit[2] = {0}, left = 0, total = 0;
     int blind = 0; /* whether a message that counts is in no check */
     for (int64_t i = 0; i < c; i++) {
         const double size = sqrt(square[at[i]]);
@@ -382,56 +396,41 @@ static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, in
         for (int k = 0; k < each; k++)
             rest[i * each + k] = vector[at[i] * each + k] != 0 ? vector[at[i] * each + k] * size : 0;
         left += may_be(rest + i * each, each, reach[at[i]], size);
-        length = greater(sqrt(square_of(column + i * r * each, r * each)), length);
+        length[i] = sqrt(square_of(column + i * r * each, r * each));
     }
     double error = o->stretch * left, apart = left;
     for (int64_t step = 0; step < c && step < r; step++) {
-        int64_t p = 0;
-        double longest = -1;
+        int64_t p = -1;
+        double longest = 0;
         for (int64_t i = 0; i < c; i++) {
             const double size = sqrt(square_of(column + i * r * each, r * each));
-            if (size > longest)
+            if (size > longest && size > ROUNDED * length[i]) /* else its direction is mere rounding */
                 longest = size, p = i;
         }
-        if (!(longest > ROUNDED * length)) /* its direction is mere rounding */
+        if (p < 0)
             break;
-        double *const q = column + p * r * each;
+        double *const q = column + p * r * each, *const w = rest + p * each;
+        for (int64_t i = 0; i < c; i++) /* again: what rounding left of the others */
+            if (length[i] == INFINITY)
+                account(column + i * r * each, rest + i * each, r, each, q, w);
+        longest = sqrt(square_of(q, r * each));
         for (int64_t k = 0; k < r * each; k++)
             q[k] /= longest;
-        w[0] = rest[p * each] / longest;
-        w[each - 1] = rest[p * each + each - 1] / longest;
+        for (int k = 0; k < each; k++)
+            w[k] /= longest;
         total += square_of(w, each);
         for (int64_t k = 0; k < r; k++) { /* w times conj(q) times what the checks show */
-            unit[0] = q[k * each];
-            if (each == 2) {
-                const double re = w[0] * unit[0] + w[1] * q[k * 2 + 1];
-                unit[1] = w[1] * unit[0] - w[0] * q[k * 2 + 1];
-                unit[0] = re;
-            } else
-                unit[0] *= w[0];
+            inner(q + k * each, w, NULL, 1, each, unit);
             if (unit[0] != 0 || unit[each - 1] != 0)
                 add_times(sum, unit, shown + k * VALUES * each, NULL, VALUES, each);
         }
         left = 0;
-        for (int64_t i = 0; i < c; i++) {
-            if (i != p) {
-                inner(q, column + i * r * each, NULL, r, each, other);
-                double product[2] = {-w[0] * other[0], 0};
-                if (each == 2) {
-                    product[0] = -(w[0] * other[0] - w[1] * other[1]);
-                    product[1] = -(w[0] * other[1] + w[1] * other[0]);
-                }
-                for (int k = 0; k < each; k++) {
-                    rest[i * each + k] += product[k];
-                    other[k] = -other[k];
-                }
-                add_times(column + i * r * each, other, q, NULL, r, each);
-            }
-        }
-        memset(q, 0, (size_t)(r * each) * sizeof *q);
-        memset(rest + p * each, 0, (size_t)each * sizeof *rest);
+        length[p] = INFINITY; /* q and w stay in place of what is left */
         for (int64_t i = 0; i < c; i++)
-            left += may_be(rest + i * each, each, reach[at[i]], sqrt(square[at[i]]));
+            if (length[i] != INFINITY) {
+                account(q, w, r, each, column + i * r * each, rest + i * each);
+                left += may_be(rest + i * each, each, reach[at[i]], sqrt(square[at[i]]));
+            }
         double seen = 0;
         for (int k = 0; k < VALUES * each; k += o->real ? each : 1)
             seen += sum[k] * sum[k];
@@ -503,7 +502,7 @@ fgc_status FGC_AT_LEVEL(fgc_unseen)(const fgc_inspection *o, const double *vecto
         return FGC_NO_MEMORY;
     senders by;
     const int sorted = sort_senders(o, &by);
-    double *const work = malloc((size_t)((o->f * *rank + o->f) * each + 1) * sizeof *work);
+    double *const work = malloc((size_t)(o->f * (*rank + 2) * each + 1) * sizeof *work);
     memset(told, 0, 6 * sizeof *told);
     for (int64_t i = 0; i < o->f; i++)
         dust = greater(o->dust * part_of(o, vector, i), dust);
@@ -542,7 +541,8 @@ fgc_status FGC_AT_LEVEL(fgc_unseen)(const fgc_inspection *o, const double *vecto
                 for (int64_t e = by.first[w]; e < by.first[w + 1]; e++)
                     by.at[c++] = by.message[e];
             }
-            unseen_set(o, by.at, c, *rank, basis, shown, vector, dust, work, work + c * *rank * each, found);
+            double *const rest = work + c * *rank * each;
+            unseen_set(o, by.at, c, *rank, basis, shown, vector, dust, work, rest, rest + c * each, found);
             told[3] = greater(found[0], told[3]);
             told[4] = greater(found[1], told[4]);
         } while (next_choice(choice, more, others));

@@ -331,6 +331,26 @@ def test_a_round_decodes_what_all_explanations_agree_on(code, e):
     assert suspected
 
 
+def test_a_round_decodes_what_a_small_message_may_have_left_alone():
+    """A huge lie is explained by any of three edges in a row, of which one should be small.
+
+    Copies that agree say all of the gradient. So that it can be a lie of the small message says
+    nothing against them.
+    """
+    code, rng = BinaryCode(11, stragglers=4), np.random.default_rng(0)
+    sizes = 10.0 ** np.array([-1, 0, 1, 4, -4, -3, -4, -3, 3, 3, -4])
+    g = (sizes[:, None] * rng.standard_normal((11, 700))).astype(np.float32)
+    rnd = code.round(700, np.float32, verify=2)
+    for worker in (2, 9, 0, 1, 5, 7, 3, 10, 6):
+        message, energy = streamed(code, worker, g)
+        lie = 1e4 * np.linalg.norm(message) / 26 * rng.standard_normal(700)
+        rnd.receive(worker, message + (worker == 10) * lie.astype(np.float32), energy=energy)
+    truth = g.astype(float).sum(axis=0)
+    error = np.linalg.norm(rnd.gradient() - truth) / np.linalg.norm(truth)
+    assert error < rnd.resolution() < 3.5e-4
+    assert rnd.suspects == [0, 5, 10]
+
+
 def test_what_was_verified_stays_so():
     """A fifth copy that lies beside a fourth cannot make agreeing ones doubtful."""
     code = FractionalRepetition(6, stragglers=5)

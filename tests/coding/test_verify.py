@@ -445,6 +445,18 @@ def compared(rng, kind, f, m, parts, liars=1):
     H[-1:] += H[: m - 1 : parts].sum(axis=0)  # depends on the others
     error = 10.0 ** rng.uniform(-3, 0, m) * (rng.random() < 0.5)
     parity = Parity.of(H, error=error)
+    inspector = inspecting(parity, kind, f, liars)
+    notes, sums = inspector._notes.reshape(4, f), inspector._compared.sums
+    for each in (inspector._scaled, sums):
+        each[:] = rng.standard_normal(each.shape)
+    notes[:] = 10.0 ** rng.uniform(-3, 1, notes.shape)
+    inspector._c.size, inspector._top = 0.1, 1.0
+    H = H[(H != 0).any(axis=1)]
+    return inspector, np.hstack([H * np.sqrt(notes[0]), np.diag(0.1 * parity.error)])
+
+
+def inspecting(parity, kind, f, liars):
+    """Return an inspector that has applied these checks to f messages."""
     inspector = verify.Inspector(Uncoded(int(f)).scheme, Format.of("real", 4, np.float64), liars)
     numbers = inspector.projection.numbers._replace(paired=kind is complex)
     rows = Rows(int(f), 4, np.dtype(float))
@@ -456,13 +468,7 @@ def compared(rng, kind, f, m, parts, liars=1):
         parity=lambda survivors, most: parity, data=inspector._scheme.data
     )
     inspector.inspect(np.arange(f), np.arange(f))
-    notes, sums = inspector._notes.reshape(4, f), inspector._compared.sums
-    for each in (inspector._scaled, sums):
-        each[:] = rng.standard_normal(each.shape)
-    notes[:] = 10.0 ** rng.uniform(-3, 1, notes.shape)
-    inspector._c.size, inspector._top = 0.1, 1.0
-    H = H[(H != 0).any(axis=1)]
-    return inspector, np.hstack([H * np.sqrt(notes[0]), np.diag(0.1 * parity.error)])
+    return inspector
 
 
 def orthonormal(inspector, kind, f):
@@ -528,6 +534,23 @@ def test_unseen_changes(kind):
             assert near[-1] == pytest.approx(1)
     assert 0.25 < min(near) <= np.median(near) < 1.01
     assert max(near) < 2
+
+
+def test_unseen_changes_of_messages_that_checks_hardly_tell_apart():
+    """What two liars change is no more than is said, however much rounding leaves of directions."""
+    rng, near = np.random.default_rng(0), []
+    for _ in range(much(2000, 500)):
+        H = np.round(rng.standard_normal((3, 4)) * 2**10) / 2**10
+        H[:, 1] = 2 * H[:, 0] + H[:, 1] * 2.0 ** -rng.integers(20, 30)
+        inspector = inspecting(Parity.of(H), float, 4, 2)
+        inspector._notes[:8] = np.repeat([1e-32, 2.0], 4)  # rounding errors squared, and reach
+        inspector._scaled[:] = 1
+        change = np.array([2.0, rng.choice([-1, 2])])
+        shared = np.round(rng.standard_normal(SIDE**2) * 2**8) / 2**8
+        inspector._compared.sums[:] = np.outer(H[:, :2] @ change, shared)  # not rounded
+        inspector.unseen(np.eye(4)[0], [(0, 1)])
+        near.append(2 * root_mean_square(shared) / inspector._told[3])
+    assert 0.2 < np.median(near) < max(near) < 0.5
 
 
 # ------------------------------------------------------------------- workers that lie and collude
