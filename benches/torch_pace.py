@@ -66,7 +66,7 @@ def run_rank(case: str, paces: list[float], unit: float, third: int, told: int) 
 
     with ReactiveDataParallel(model) as rdp:
         begin = time.perf_counter()
-        for step in rdp.steps(3 * third):  # noqa: B007: `compute` reads it
+        for step in rdp.steps(3 * third):
             count = 0
             rdp.backward(compute, range(BATCH))
             end = time.perf_counter()

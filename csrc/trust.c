@@ -37,7 +37,6 @@ void FGC_AT_LEVEL(fgc_trust_sums)(const double *vector, int complex, const int64
         spread += work[2 * m] * work[2 * m];
         inside += work[2 * m + 1] * work[2 * m + 1];
     }
-    const double all[] = {
-        terms, squares, spread, aligned, inside, sizes ? scatter / sizes : INFINITY};
+    const double all[] = {terms, squares, spread, aligned, inside, sizes ? scatter / sizes : INFINITY};
     memcpy(told, all, sizeof all);
 }

@@ -487,7 +487,9 @@ def test_bound_decoder_refuses_and_writes_nothing():
     with pytest.raises(ValueError, match="unknown method"):
         bound(range(5), method="none")
     with pytest.raises(ValueError, match="shape"):
-        bound(np.zeros((5, 1), int))
+        bound(np.arange(5)[:, None])
+    with pytest.raises(TypeError, match="must be integers"):
+        bound(np.arange(5).astype("m8[s]"))  # eight bytes each, as those of integers
     assert (gradient == 7).all()
     messages[3, 2] = np.inf
     with pytest.raises(NonFiniteMessageError, match="of worker 3 is not finite: element 2 is inf"):
