@@ -20,6 +20,7 @@ from .._base.arrays import (
     check_dtype,
     check_vector,
     is_half,
+    least_number,
     output_of,
     store,
     unit_roundoff,
@@ -74,6 +75,15 @@ class Format:
         if self.gradient_dtype.kind != "c" and wide.kind == "c":
             return np.empty(0, wide).real.dtype
         return wide
+
+    @cached_property
+    def least(self) -> float:
+        """Smallest positive number that every thread keeps while it makes a message of sums.
+
+        Floats are read before they are added as doubles; halves are read by their bits.
+        """
+        read = self.sum_dtype if is_half(self.partial_dtype) else self.partial_dtype
+        return max(least_number(read), least_number(self.sum_dtype))
 
     @cached_property
     def row_dtype(self) -> np.dtype[Any]:

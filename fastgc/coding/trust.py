@@ -310,7 +310,7 @@ def _underflow(scheme: Scheme, form: Format, amplified: float, terms: float) -> 
 
     `amplified` is the squared norm of the vector, which has `terms` entries.
     """
-    lost = scheme.load * least_number(form.sum_dtype) ** 2 * amplified
+    lost = scheme.load * form.least**2 * amplified
     if form.message_dtype != form.sum_dtype:
         lost += least_number(form.message_dtype) ** 2 * amplified
     lost += terms * least_number(form.decoded_dtype) ** 2

@@ -211,7 +211,7 @@ class Projection:
         self.passes = (min(size, IN_ROW) + min(rows, PARTS + rows // PARTS) + PARTS) / 6 + 4
         # Underflow of elements, and of sums of them.
         least = least_number(np.dtype(np.float64))
-        lost = max(least_number(real) * self.unit, least)
+        lost = max(max(least_number(real), form.least) * self.unit, least)
         self.underflow = math.hypot(math.sqrt(size) * lost, math.sqrt(SIDE * rows) * least)
         self._rng = np.random.default_rng(secrets.randbits(128)) if rng is None else rng
         self.renew()

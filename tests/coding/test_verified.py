@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from floating import flushing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from liars import (
@@ -729,6 +730,24 @@ def test_corrupt_is_nobody_without_energies():
         assert rnd.corrupt == []
         suspected += liar in rnd.suspects
     assert suspected > 40
+
+
+def test_resolution_counts_floats_that_workers_flush():
+    """Their messages are float64, but numbers below 1e-38 are lost where they are read."""
+    code, rng = ReedSolomon(3, k=10_000, stragglers=2), np.random.default_rng(0)
+    g = 1e-36 * (rng.standard_normal(50) + 0.1 * rng.standard_normal((code.k, 50)))
+    g = g.astype(np.float32)
+    rnd = code.round(50, np.float32, np.float64, verify=1, partial_dtype=np.float32, limit=0.01)
+    with flushing():
+        for worker in range(3):
+            encoder = code.encoder(worker, 50, np.float32, message_dtype=np.float64)
+            for number in code.partitions(worker).tolist():
+                encoder.add(number, g[number])
+            rnd.receive(worker, encoder.message(), energy=encoder.energy)
+    truth = 1e36 * g.astype(np.float64).sum(axis=0)
+    error = np.linalg.norm(1e36 * rnd.gradient().astype(np.float64) - truth)
+    assert error < rnd.resolution() * np.linalg.norm(truth)
+    assert error < 4 * rnd.trust().relative_error * np.linalg.norm(truth)
 
 
 @pytest.mark.parametrize("size", [1e-161, 1e-200])
