@@ -188,7 +188,7 @@ def simulations(name: str) -> Calls:
 THIRTY: tuple[tuple[Any, ...], ...] = (
     (verbs, "rs 20/4", 100),
     (verbs, "binary 20/4", 100_000),
-    (verbs, "rs 80/12", 10_000),
+    (verbs, "rs 20/4", 100_000, "float32"),
     (vectors, "rs 80/12"),
     (vector, "rs 256/32"),
     (vector, "rs 1000/100"),
@@ -204,6 +204,7 @@ THIRTY: tuple[tuple[Any, ...], ...] = (
 REST: tuple[tuple[Any, ...], ...] = (
     *((verbs, name, 100) for name in ("binary 20/4", "fractional 20/4")),
     (verbs, "rs 20/4", 100_000),
+    (verbs, "rs 80/12", 10_000),
     *((verbs, "rs 20/4", 100, "float32", sent) for sent in (None, "float16")),
     (verbs, "binary 20/4", 10_000, "float32", "float16"),
     *((vectors, f"{name} 20/4") for name in ("binary", "rs", "fractional", "cyclic")),
