@@ -492,7 +492,7 @@ def test_loader_of_a_program_that_ends_leaves_nothing_stopped():
         os.kill(process, signal.SIGSTOP)
         print(process)
     """
-    call = [sys.executable, "-c", source]
+    call = [sys.executable, "-P", "-c", source]  # not the sources of the folder it runs in
     ended = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     wait_for_ends(int(ended.stdout))
