@@ -16,7 +16,7 @@ import numpy as np
 import ray
 
 from fastgc import Uncoded
-from fastgc.engines import RayCluster
+from fastgc.engines.ray import RayCluster
 
 SIZES = (10, 10**4, 10**6)
 

@@ -28,7 +28,7 @@ def test_local_workers():
 @pytest.mark.long
 def test_actors():
     pytest.importorskip("ray")
-    from fastgc.engines import RayCluster
+    from fastgc.engines.ray import RayCluster
 
     with RayCluster(Uncoded(1), [0.0], np.multiply, 1):  # starts Ray, once
         adversary.draw(adversary.on(RayCluster), time.time_ns(), 8)

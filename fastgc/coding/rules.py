@@ -180,7 +180,7 @@ class Tiling(NamedTuple):
                         ahead.append((there, so_far + 1))
                     else:
                         ahead.appendleft((there, so_far))
-        return done[self.k]
+        return done.get(self.k, self.start.size - survivors.size + 1)  # no path: more than are left
 
     def tally(self) -> Counted:
         return Counted(rounds.TILING, self.start, self.k, self.stop)

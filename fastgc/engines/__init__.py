@@ -1,4 +1,8 @@
-"""Engines, which run a code on real or simulated workers."""
+"""Engines, which run a code on real or simulated workers.
+
+Those that need a package of their own have a module each: `mpi.MPICluster`, `ray.RayCluster` and
+`torch.TorchCluster`.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -8,14 +12,12 @@ from .._base.text import listing
 from .interface import Cluster, RoundOptions, RoundReport, Task
 from .local import LocalCluster
 from .machines import placement
-from .ray import RayCluster
 from .simulated import SimulatedCluster
 
 __all__ = [
     "ENGINES",
     "Cluster",
     "LocalCluster",
-    "RayCluster",
     "RoundOptions",
     "RoundReport",
     "SimulatedCluster",

@@ -43,6 +43,8 @@ from .interface import (
 from .master import Master
 from .worker import Worker, failure
 
+__all__ = ["RayCluster"]
+
 _NONE = -1
 _INLINE_BYTES = 100 * 1024  # largest arguments sent with a call: Ray's max_direct_call_object_size
 _LOG = logging.getLogger("fastgc")

@@ -100,8 +100,8 @@ def train(
     engine : "local", "mpi", "ray", "simulated", "torch" or callable
         "local": processes on this machine. "mpi": the ranks of an MPI job
         (`fastgc.engines.mpi.MPICluster`); all of them call this function, and all but rank 0 get a
-        history without rounds. "ray": Ray actors (`fastgc.engines.RayCluster`). "torch": the ranks
-        of ``torchrun`` (`fastgc.engines.torch.TorchCluster`), as with MPI. "simulated":
+        history without rounds. "ray": Ray actors (`fastgc.engines.ray.RayCluster`). "torch": the
+        ranks of ``torchrun`` (`fastgc.engines.torch.TorchCluster`), as with MPI. "simulated":
         `fastgc.engines.SimulatedCluster`, in simulated time. A callable makes a
         `fastgc.engines.Cluster`; it gets the arguments of `fastgc.engines.master.Master`, and those
         options that differ from their defaults.

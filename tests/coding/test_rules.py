@@ -329,6 +329,8 @@ def test_missing_of_a_tiling_is_the_least_number_that_joins_the_ends():
     assert tiling.missing(np.array([0])) == 2
     assert tiling.missing(np.array([0, 2])) == 1
     assert tiling.missing(np.array([1, 3])) == 0
+    apart = Tiling(np.array([0, 2]), np.array([1, 3]), 3)  # all messages do not suffice
+    assert [apart.missing(np.arange(m)) for m in range(3)] == [3, 2, 1]
     code = BinaryCode(3, 3, stragglers=1)  # blocks [0, 2), [0, 3), [2, 3)
     assert code.decoding_vector([1]).tolist() == [1]
 

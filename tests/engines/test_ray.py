@@ -36,8 +36,9 @@ from fastgc import (
     WorkerFailedError,
 )
 from fastgc._base import extras
-from fastgc.engines import LocalCluster, RayCluster
+from fastgc.engines import LocalCluster
 from fastgc.engines import ray as ray_engine
+from fastgc.engines.ray import RayCluster
 from fastgc.testing import engines as conformance
 from fastgc.testing.engines import Delays
 
@@ -393,7 +394,7 @@ PROGRAM = """
     import numpy as np
     import fastgc
     from fastgc import ReedSolomon, Uncoded
-    from fastgc.engines import RayCluster
+    from fastgc.engines.ray import RayCluster
 
     assert "ray" not in sys.modules
 
