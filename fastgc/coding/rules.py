@@ -56,6 +56,8 @@ class Blocks(NamedTuple):
         return cls(np.zeros(messages, dtype=np.int64), np.array([need], dtype=np.int64))
 
     def missing(self, survivors: Ints) -> int:
+        if self.need.size == 1:
+            return max(int(self.need[0]) - survivors.size, 0)
         heard = np.bincount(self.block[survivors], minlength=self.need.size)
         return int(np.maximum(self.need - heard, 0).sum())
 
@@ -106,7 +108,7 @@ class Cells(NamedTuple):
 
     def missing(self, survivors: Ints) -> int:
         came = self.came(survivors)
-        lacking = self.need - int(self.weight[came].sum())
+        lacking = self.need - int(self.weight @ came)
         if lacking <= 0:
             return 0
         heaviest = np.sort(self.weight[~came])[::-1]

@@ -219,6 +219,8 @@ class MSGC(_BurstyScheme):
         size = coded[0].load if coded else 1
         parts = [Uncoded(n, n * size)] * (W - 1) + coded
         self._set_parts(parts, slots=W - 1 + B, ages=range(W - 1 + B))
+        # [age, part, 0]: whether an uncoded part is begun when a round ends.
+        self._begun = np.tri(W - 1 + B, W - 1, dtype=bool)[:, :, np.newaxis]
 
     @staticmethod
     def _windows(burst: int, delay: int) -> Iterable[int]:
@@ -242,18 +244,17 @@ class MSGC(_BurstyScheme):
         return Tasks(age, part)
 
     def tolerable(self, state: State, live: Sequence[int]) -> bool:  # noqa: D102
-        for job in live:
-            begun = min(job + 1, self._uncoded)
-            behind = (~state[job, :begun]).sum(axis=0)
+        behind = (self._begun & ~state[:, : self._uncoded]).sum(axis=1)
+        for job, most in zip(live, behind.max(axis=1)[list(live)].tolist(), strict=True):
             # Rounds left in which workers repeat uncoded parts.
             left = self.delay - max(job, self._uncoded - 1)
-            if behind.max() > left:
+            if most > left:
                 return False
             if len(self.parts) == self._uncoded:
                 continue
             if job >= self._uncoded and self.lacks(job, state[job, job]):
                 return False
-            if left and self.lacks(self._uncoded, behind == 0):
+            if left and most and self.lacks(self._uncoded, behind[job] == 0):
                 return False  # too few workers are free for the next coded part
         return True
 

@@ -124,7 +124,7 @@ class SequentialScheme:
 
     def lacks(self, part: int, came: Bools) -> int:
         """Return the least number of further messages that a part needs."""
-        return self.parts[part].scheme.counting_rule.missing(np.flatnonzero(came))
+        return self.parts[part].scheme.counting_rule.missing(came.nonzero()[0])
 
 
 class Schedule:
@@ -167,8 +167,8 @@ class Schedule:
         self._live: list[int] = []
         self._silent = np.zeros(scheme.n, dtype=np.int64)
         self._tasks: Tasks | None = None
-        # Index of each task's message in the flattened state; -1 for a slot without a task.
-        self._places = np.empty((scheme.n, scheme.slots), dtype=np.int64)
+        self._asked = np.zeros_like(self._state)  # messages of this round's mini-tasks
+        self._enough = b""  # the last state of this round that was found tolerable
 
     @property
     def jobs(self) -> list[int]:
@@ -190,9 +190,10 @@ class Schedule:
         if job:
             self._live = [0, *self._live]
         tasks = self._tasks = self.scheme.tasks(self._state, self._live, self._silent)
-        _, parts, n = self._state.shape
-        place = (tasks.age * parts + tasks.part) * n + np.arange(n)[:, np.newaxis]
-        self._places = np.where(tasks.age >= 0, place, -1)
+        worker, slot = (tasks.age >= 0).nonzero()
+        self._asked[:] = False
+        self._asked[tasks.age[worker, slot], tasks.part[worker, slot], worker] = True
+        self._enough = b""
         return tasks
 
     def enough(self, came: ArrayLike) -> bool:
@@ -200,7 +201,7 @@ class Schedule:
 
         Parameters and errors are as in `end`.
         """
-        return self.scheme.tolerable(self._after(came), self._live)
+        return self._tolerable(self._after(self._answered(came)))
 
     def end(self, came: ArrayLike) -> list[int]:
         """End the round, in which the workers `came` have answered.
@@ -220,24 +221,23 @@ class Schedule:
             If no round has begun, `came` does not name workers, or these are too few for all jobs
             to be done in time.
         """
-        scheme, state = self.scheme, self._after(came)
-        if not scheme.tolerable(state, self._live):
+        scheme, answered = self.scheme, self._answered(came)
+        state = self._after(answered)
+        if not self._tolerable(state):
             raise ValueError(
                 f"round {self.round} cannot end yet: if no further workers answer, one of the jobs "
                 f"{self.jobs} cannot be done in time"
             )
         done = []
         for age in self._live:
-            for part in np.flatnonzero(~self._known[age]).tolist():
+            for part in (~self._known[age]).nonzero()[0].tolist():
                 if scheme.lacks(part, state[age, part]):
                     break
                 self._known[age, part] = True
             else:
                 done.append(age)
-        assert self._tasks is not None
-        asked = self._tasks.age.max(axis=1) >= 0
-        self._silent[asked] += 1
-        self._silent[check_workers("came", came, scheme.n)] = 0
+        self._silent += self._asked.any(axis=(0, 1))
+        self._silent[answered] = 0
         finished = [self.round - age for age in reversed(done)]
         self._live = [age + 1 for age in self._live if age not in done]
         self._state[1:], self._state[0] = state[:-1], False
@@ -246,18 +246,31 @@ class Schedule:
         self.round += 1
         return finished
 
-    def _after(self, came: ArrayLike) -> State:
-        """Return the state after messages from the workers `came`."""
+    def _answered(self, came: ArrayLike) -> Bools:
+        """Return for each worker whether it is one of `came`."""
         if self._tasks is None:
             raise RuntimeError("no round has begun")
         n = self.scheme.n
+        if type(came) is np.ndarray and came.dtype == np.bool_ and came.shape == (n,):
+            return came
         workers = check_workers("came", came, n)
         if ((workers < 0) | (workers >= n)).any():
             raise ValueError(f"came must be workers from 0 to {n - 1}, not {workers.tolist()}")
-        state = self._state.copy()
-        sent = self._places[workers]
-        state.reshape(-1)[sent[sent >= 0]] = True
+        answered = np.zeros(n, dtype=bool)
+        answered[workers] = True
+        return answered
+
+    def _after(self, answered: Bools) -> State:
+        """Return the state after messages from the workers that answered."""
+        state: State = self._state | self._asked & answered
         return state
+
+    def _tolerable(self, state: State) -> bool:
+        """Whether the round may end in this state; the last such state is known without a look."""
+        told = state.tobytes()
+        if told != self._enough and self.scheme.tolerable(state, self._live):
+            self._enough = told
+        return told == self._enough
 
 
 def check_scheme(scheme: object) -> None:
