@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from .text import takes
+
 Factory = Callable[..., Any]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -122,14 +124,14 @@ class Registry:
         return found
 
     def _unknown(self, name: str) -> str:
-        name, meant = name.strip(), self._meant(name.strip())
+        name, meant = name.strip(), self.meant(name.strip())
         hint = f"did you mean {meant!r}? Else choose" if meant else "choose"
         return (
             f"unknown {self.kind} {name!r}: {hint} among {', '.join(self.names())}, or name a "
             "class as in module:Class"
         )
 
-    def _meant(self, name: str) -> str | None:
+    def meant(self, name: str) -> str | None:
         """Guess the name meant: several without commas, a class's name, or a misprint."""
         words = name.split()
         if len(words) > 1 and all(word in self for word in words):
@@ -190,7 +192,6 @@ def read_arguments(
     error says what the factory takes.
     """
     parameters, anything = keywords(factory, frozenset(given))
-    needed = [name for name, each in parameters.items() if whole and each.default is each.empty]
     canonical = {name.lower(): name for name in parameters}
     values: dict[str, Any] = {}
     for item in filter(str.strip, listed.split(",")):
@@ -198,24 +199,21 @@ def read_arguments(
         key = canonical.get(key.lower(), key)
         known = key in parameters
         number = known and parameters[key].annotation in (float, "float")
-        if not key or key in values or not (known or anything) or not (equals or number):
-            raise ValueError(f"{what}: it takes {_takes(parameters, needed)}; got {item.strip()!r}")
+        if not key or not (known or anything):
+            raise ValueError(f"{what}: there is no {key!r}; {takes(key, parameters)}")
+        if key in values:
+            raise ValueError(f"{what}: {key} is given twice")
+        if not (equals or number):
+            raise ValueError(f"{what}: {key} needs a value, {key}=VALUE")
         try:
             values[key] = float(value) if number else read_value(value)
         except ValueError:
             raise ValueError(f"{what}: {key} must be a number, not {value!r}") from None
-    if missing := [key for key in needed if key not in values]:
-        raise ValueError(
-            f"{what}: {' and '.join(missing)} missing; it takes {_takes(parameters, needed)}"
-        )
+    needed = (key for key, each in parameters.items() if each.default is each.empty)
+    if whole and (lacking := [key for key in needed if key not in values]):
+        needs = ",".join(f"{key}=VALUE" for key in lacking)
+        raise ValueError(f"{what} needs {needs}; it takes {', '.join(parameters)}")
     return values
-
-
-def _takes(parameters: Iterable[str], needed: list[str]) -> str:
-    others = ", ".join(name for name in parameters if name not in needed)
-    if not needed:
-        return f"{others}, once each" if others else "no arguments"
-    return f"{' and '.join(needed)}, once each" + (f", and {others}" if others else "")
 
 
 def keywords(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -35,6 +36,14 @@ def listed(values: Iterable[object], most: int = 8) -> str:
     values = list(values)
     shown = ", ".join(map(str, values[:most]))
     return f"{shown}, … ({len(values)})" if len(values) > most else shown
+
+
+def takes(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: which is near, and all that there are."""
+    known = list(known)
+    close = get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]!r}? It" if close else "it"
+    return f"{hint} takes {', '.join(known) or 'no arguments'}"
 
 
 def listing(names: Iterable[str]) -> Callable[[], list[str]]:

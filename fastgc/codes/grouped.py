@@ -22,7 +22,7 @@ from .._base.arrays import (
     check_workers,
 )
 from .._base.text import listed
-from ..coding.code import Code
+from ..coding.code import Code, check_code
 from ..coding.messages import Messages
 from ..coding.precision import Precision
 from ..coding.round import Gathering, Round
@@ -75,8 +75,7 @@ class Grouped(Code):
         if not self.codes:
             raise ValueError("codes must hold a code for each group, but is empty")
         for g, code in enumerate(self.codes):
-            if not isinstance(code, Code):
-                raise TypeError(f"codes[{g}] must be a code of fastgc, not {code!r}")
+            check_code(code, f"codes[{g}]")
             if code.scheme.data.coded or (code.scheme.is_complex and not code.scheme.packed):
                 raise ValueError(
                     f"codes[{g}], {code!r}, cannot be used in a group: its messages are not "

@@ -784,6 +784,13 @@ class Code(Recorded):
         return display.table(self.scheme, workers, digits)
 
 
+def check_code(code: object, name: str = "code") -> None:
+    """Raise TypeError unless this is a code."""
+    if not isinstance(code, Code):
+        example = "such as fastgc.BinaryCode(8, stragglers=2)"
+        raise TypeError(f"{name} must be a code of fastgc, {example}, not {code!r}")
+
+
 def _unit_of(message_dtype: DTypeLike) -> float:
     """Unit roundoff of messages of this dtype, or TypeError."""
     return unit_roundoff(check_dtype(message_dtype, halves=True))

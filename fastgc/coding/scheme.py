@@ -415,14 +415,14 @@ class Scheme(Recorded, ABC):
     def raise_too_few(self, survivors: Ints) -> NoReturn:
         """Raise NotDecodableError; it says how many more messages are needed."""
         missing = self.rule.missing(survivors)
+        came = "1 message does" if survivors.size == 1 else f"{survivors.size} messages do"
         more = "1 more message is" if missing == 1 else f"{missing} more messages are"
         what = "workers" if self.messages.per_worker == 1 else "messages in order"
         enough = f"any {self.threshold} of {self.messages.count} {what} suffice"
         if self.threshold is None:
             enough = "how many always suffice is not known of this code"
         raise NotDecodableError(
-            f"{survivors.size} messages do not determine the gradient: at least {more} needed "
-            f"({enough})",
+            f"{came} not determine the gradient: at least {more} needed ({enough})",
             missing,
         )
 

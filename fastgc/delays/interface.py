@@ -44,6 +44,7 @@ def check_model(delays: Any) -> None:
         raise TypeError(
             "delays must be a model of fastgc.delays, or have a method sample(round, workers, "
             f"seed) as these do, not {delays!r}"
+            + ("; fastgc.delays.parse makes one of a text" if isinstance(delays, str) else "")
         )
     per_of(delays)
 

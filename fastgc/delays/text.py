@@ -242,8 +242,11 @@ def _distribution(text: str, model: DelayModel) -> Distribution:
 
 
 def _model(text: str) -> DelayModel:
-    if text.partition(":")[0] not in MODELS and not _CLASS.match(text):
-        raise ValueError(f"unknown delay model {text.strip()!r}: expected {_expected()}")
+    named = text.partition(":")[0]
+    if named not in MODELS and not _CLASS.match(text):
+        meant = MODELS.meant(named.strip())
+        hint = f"did you mean {meant!r}? Else write" if meant else "expected"
+        raise ValueError(f"unknown delay model {text.strip()!r}: {hint} {_expected()}")
     name, factory, listed = MODELS.resolve(text)
     if factory is Empirical:
         return _empirical(text, listed)

@@ -8,7 +8,6 @@ everything together behaves like the engines here.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
@@ -19,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._base.arrays import Array, Floats, Ints, at_least, check_dtype, check_real
-from .._base.text import duration, listed, plural
+from .._base.text import duration, listed, plural, takes
 from ..codes import Code, Share
+from ..coding.code import check_code
 from ..coding.round import Gathering
 from ..coding.trust import check_partial
 from ..coding.verify import liars_of
@@ -212,9 +212,7 @@ def check_names(given: Mapping[str, Any], known: list[str], what: str) -> None:
     """Raise TypeError, as Python would, if a keyword is not known."""
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}? It" if close else "it"
-            raise TypeError(f"{what} has no option {name!r}; {hint} takes {', '.join(known)}")
+            raise TypeError(f"{what} has no option {name!r}; {takes(name, known)}")
 
 
 class SharedKeywords(TypedDict, total=False):
@@ -598,8 +596,7 @@ class Answering(Transport, Protocol):
 
 def check_cluster(code: Code, shards: Sequence[Any], gradient: Gradient, size: int) -> int:
     """Check the arguments that all engines take besides `RoundOptions`; return `size` as an int."""
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     if not isinstance(shards, Sized):
         raise TypeError(f"shards must be a sequence, got {type(shards).__name__}")
     if len(shards) != code.scheme.data.shards:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._base.text import listed
 from ..codes import Code
+from ..coding.code import check_code
 from ..coding.rules import Rule, Waiting
 from ..coding.scheme import Scheme
 from ..delays import DelayModel, Outages
@@ -62,8 +63,7 @@ def placement(code: Code, domains: Sequence[Hashable]) -> list[int]:
     >>> order, code.decodable([order[rank] for rank in [3, 4, 5]])
     ([0, 2, 4, 1, 3, 5], True)
     """
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     order, needed = place(code.scheme, labels_of(domains, code.n))
     if needed:
         which = f"domain{'s' * (len(needed) > 1)} {listed(needed)}"

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from .._base.arrays import Bools, Ints, check_index, check_workers
 from ..codes import Code
+from ..coding.code import check_code
 
 # [age, part, worker]: whether the message came. The job that begins in a round has age 0.
 State = Bools
@@ -321,8 +322,7 @@ class Independent(SequentialScheme):
     """
 
     def __init__(self, code: Code) -> None:
-        if not isinstance(code, Code):
-            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        check_code(code)
         self.n = code.n
         self._set_parts([check_part(code, code.n, 0)], slots=1, ages=[0])
 

@@ -139,6 +139,8 @@ def compare(
     if unknown:
         raise ValueError(f"unknown pattern {unknown[0]!r}: choose among {', '.join(PATTERNS)}")
     sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
+    if not isinstance(codes, Mapping):
+        raise TypeError(f"codes must be a mapping of names to codes, not {codes!r}")
     rows, done = [], 0
     steps = len(codes) * len(dtypes) * (1 + len(patterns))
 

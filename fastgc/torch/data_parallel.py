@@ -12,6 +12,7 @@ from torch.utils.data import default_collate
 
 from .._base.arrays import Ints, at_least, check_word
 from ..codes import Code
+from ..coding.code import check_code
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundKeywords
 from ..errors import CorruptMessageError
@@ -350,8 +351,7 @@ class CodedDataParallel:
 
 def _check_code(code: Any) -> None:
     """Raise TypeError or ValueError if this is no code, or none of gradients."""
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     if code.scheme.data.coded:
         raise ValueError(
             f"{type(code).__name__} codes the data, for gradients that are polynomials, which "

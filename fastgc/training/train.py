@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._base.arrays import Array, as_array, at_least, check_finite, store
 from ..codes import Code, Grouped
+from ..coding.code import check_code
 from ..delays.interface import described
 from ..engines import Cluster, RoundReport, find_engine
 from ..engines.interface import RoundOptions, SharedKeywords, Survivors, check_names
@@ -186,8 +187,7 @@ class Training:
         check_names(self.keywords, [*own, *TrainingKeywords.__annotations__], "train")
         self.rounds = at_least("rounds", self.rounds, 1)
         self.every = at_least("every", self.every, 1)
-        if not isinstance(code, Code):
-            raise TypeError(f"code must be a code of fastgc, not {code!r}")
+        check_code(code)
         self.evaluate_every = at_least("evaluate_every", self.evaluate_every, 1)
         check_methods("model", self.model, "partial_gradient", "loss", "error")
         check_methods("optimizer", optimizer, "step", "reset")

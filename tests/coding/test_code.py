@@ -22,6 +22,7 @@ from tables import (
 
 from fastgc import BinaryCode, NotDecodableError, ReedSolomon, Uncoded
 from fastgc.codes import catalogue
+from fastgc.coding.code import check_code
 from fastgc.stability import worst_stragglers
 
 
@@ -326,6 +327,24 @@ def test_index_of_a_message(code):
 
 
 HUGE = np.broadcast_to(np.int64(1), 1 << 44)  # 8 bytes that look larger than any memory
+
+
+def test_check_code_names_one():
+    check_code(BinaryCode(3, stragglers=1))
+    with pytest.raises(
+        TypeError, match=r"^code must be .* such as fastgc.BinaryCode\(.*, not 'rs'$"
+    ):
+        check_code("rs")
+
+
+def test_too_few_messages_are_counted():
+    for came, said in (
+        (0, "^0 messages do not "),
+        (1, "^1 message does not "),
+        (2, "^2 messages do "),
+    ):
+        with pytest.raises(NotDecodableError, match=said):
+            BinaryCode(8, stragglers=2).decoding_vector(range(came))
 
 
 def test_survivors_far_more_than_messages_are_refused_at_once():

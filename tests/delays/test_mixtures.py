@@ -131,7 +131,7 @@ def test_outages_by_text():
         ("none | outages:sizes=3/0/1,probability=0.1,seconds=6", "sizes must .*3, 0, 1"),
         ("none | outages:sizes=3/x,probability=0.1,seconds=6", "sizes must .*3/x"),
         ("none | outages:sizes=3/2,probability=2,seconds=6", "probability .*not 2"),
-        ("none | outages:sizes=3/2,probability=0.1", "seconds missing"),
+        ("none | outages:sizes=3/2,probability=0.1", "needs seconds=VALUE"),
         ("none | outages:sizes=1000000/1,probability=0.1,seconds=6", "at most 1000000 workers"),
         (
             "shifted-exponential:shift=1,rate=1 | outages:sizes=2,probability=0.1,seconds=6",

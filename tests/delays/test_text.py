@@ -74,7 +74,8 @@ def test_parse(text, model):
         ("", "empty: expected none, .pareto: scale"),
         ("gauss:mean=1", "'gauss:mean=1': expected none, .pareto"),
         ("none:scale=1", "unknown delay model 'none:scale=1'"),
-        ("pareto:scale=1", "'pareto:scale=1': shape missing"),  # as `read_arguments` says
+        ("exponental:mean=1", "'exponental:mean=1': did you mean 'exponential'. Else write none, "),
+        ("pareto:scale=1", "'pareto:scale=1' needs shape=VALUE"),  # as `read_arguments` says
         ("pareto:scale=1,shape=-1", "shape must .*not -1.0"),
         ("exponential:mean=1,per=day", "per must .*got 'day'"),
         ("exponential:mean=1 + 0.1*exponential:mean=9", "a mixture is written as in '0.9"),
@@ -153,7 +154,7 @@ def test_register_by_name():
     model = parse(" Weibull : shape = 0.7 , SCALE=2")
     assert (type(model), model.shape, model.scale) == (Weibull, 0.7, 2)
     assert others() == ["weibull"]
-    with pytest.raises(ValueError, match="'weibull': shape missing"):
+    with pytest.raises(ValueError, match="'weibull' needs shape=VALUE"):
         parse("weibull")
     with pytest.raises(ValueError, match=r"unknown delay model 'gauss'.*also known: weibull"):
         parse("gauss")
@@ -192,7 +193,7 @@ def test_parse_mixtures_of_own_models():
     [
         ("0.5*strangers_delays:Weibull:shape=1 + 0.5*exponential:mean=1", ValueError, "mixtures"),
         ("3 of strangers_delays:Weibull:shape=1", ValueError, "Weibull:shape=1' .*that differ"),
-        ("strangers_delays:Weibull", ValueError, "shape missing; it takes shape, once each"),
+        ("strangers_delays:Weibull", ValueError, "needs shape=VALUE; it takes shape"),
         ("strangers_delays:Uniform:width=1,per=day", ValueError, "per must be 'round' or"),
         ("strangers_delays:Useless", ValueError, "'strangers_delays:Useless': .*method sample"),
         ("strangers_delays:no_model", ValueError, "returned None instead of a model"),

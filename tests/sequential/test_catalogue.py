@@ -39,8 +39,8 @@ def test_make_by_name():
     [
         ("cloud", "unknown code 'cloud'.*across rounds code sr-sgc, m-sgc"),
         ("m-sgc", "burst and window and stragglers missing, as in m-sgc:burst=1"),
-        ("m-sgc:rate=1", "takes burst, window, stragglers, code, once each; got 'rate=1'"),
-        ("m-sgc:burst", "once each; got 'burst'"),
+        ("m-sgc:rate=1", "there is no 'rate'; it takes burst, window, stragglers, code"),
+        ("m-sgc:burst", "burst needs a value, burst=VALUE"),
         ("sr-sgc:burst=2,window=4,stragglers=1", "1 more than a multiple of burst"),
         ("m-sgc:burst=1,window=2,stragglers=1,code=cloud", "unknown code 'cloud'"),
         ("random:load=2", "one message each"),

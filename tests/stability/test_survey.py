@@ -155,11 +155,12 @@ def test_compare_windows(pattern, sets):
         ({"sets": 0}, ValueError, "sets must be at least 1"),
         ({"sets": 2.5}, TypeError, "sets must be an integer"),
         ({"stragglers": 6}, ValueError, "stragglers must be in"),
+        ({"codes": ReedSolomon(6, stragglers=1)}, TypeError, "codes must be a mapping of names to"),
     ],
 )
 def test_compare_refuses(options, error, says):
     with pytest.raises(error, match=says):
-        stability.compare({"rs": ReedSolomon(6, stragglers=1)}, **options)
+        stability.compare(**{"codes": {"rs": ReedSolomon(6, stragglers=1)}} | options)
 
 
 def test_compare_loads_that_are_not_even_and_codes_that_cannot_decode():

@@ -27,6 +27,7 @@ from ..._base.arrays import (
 )
 from ..._base.text import duration, plural, short
 from ...codes import Code
+from ...coding.code import check_code
 from ...coding.rules import Blocks, Cells, Parts, Span, Tiling, Waiting
 from ...coding.scheme import Scheme
 from ...coding.trust import residual_of_each
@@ -257,8 +258,7 @@ def _checked(
     asks: bool,
 ) -> tuple[int, int, Floats, Conditions, bool | None]:
     """Check arguments; return rounds, seed, work of each worker, conditions, `require_mean`."""
-    if not isinstance(code, Code):
-        raise TypeError(f"code must be a code of fastgc, not {code!r}")
+    check_code(code)
     check_model(delays)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     how = Conditions(

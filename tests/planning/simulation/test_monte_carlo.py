@@ -278,6 +278,7 @@ def test_rounds_that_wait_for_better_messages_end_as_the_codes_own_do():
         (ValueError, {"overhead": math.inf}, "overhead must .*inf"),
         (ValueError, {"method": "fast"}, 'method must be "auto", "kernel" or "round"'),
         (TypeError, {"delays": 3.0}, "delays must be a model"),
+        (TypeError, {"delays": "none"}, "; fastgc.delays.parse makes one of a text"),
         (ValueError, {"delays": always(1, 2)}, r"shape \(5,\), got \(2,\)"),
         (ValueError, {"delays": always(1, 1, 1, 1, -1)}, "negative"),
         (ValueError, {"delays": always(1, 1, 1, 1, math.nan)}, "NaN"),
@@ -285,7 +286,7 @@ def test_rounds_that_wait_for_better_messages_end_as_the_codes_own_do():
         (ValueError, {"delays": Heterogeneous([PARETO] * 4)}, "4 workers"),
         (ValueError, {"delays": Pareto(1, 0.5)}, "does not exist.*all but 1"),
         (ValueError, {"delays": HEAVY}, "does not exist"),
-        (TypeError, {"code": 5}, "code must be a code of fastgc, not 5"),
+        (TypeError, {"code": 5}, "code must be a code of fastgc, .*, not 5"),
     ],
 )
 def test_simulate_refuses(error, settings, text):
