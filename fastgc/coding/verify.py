@@ -204,7 +204,8 @@ class Projection:
         room = np.empty(eights * SIDE * 8 + 8)
         right = room[-(address(room) // 8) % 8 :][: eights * SIDE * 8].reshape(eights, SIDE, 8)
         wide = real == np.dtype(np.float64)
-        self.unit = math.ldexp(1.0, -rows.bit_length() - 64) if wide else 1.0
+        # In the largest sum each row has ROW products with numbers below 3: at most 2^10 in all.
+        self.unit = math.ldexp(1.0, -rows.bit_length() - 10) if wide else 1.0
         self.numbers = Projecting(np.empty((rows, SIDE)), right, paired, self.unit)
         # As many numbers are drawn as there are columns; those of a column are the same.
         self._drawn = self.numbers.left.reshape(1, -1), right.reshape(-1, 1 + paired).T

@@ -124,8 +124,9 @@ def test_projections_do_not_overflow(dtype):
     size = 3 * ROW + 5
     projection = Projection(Format.of("real", size, dtype), False)
     project = partial(projected, projection)
-    message = np.full(size, np.finfo(dtype).max)
-    assert np.isfinite(project(message)).all()
+    largest = [np.sign(project(row)[0]) for row in np.eye(size, dtype=dtype)]
+    for message in np.ones(size), np.array(largest):
+        assert np.isfinite(project((message * np.finfo(dtype).max).astype(dtype))).all()
 
 
 # ---------------------------------------------------------------------------- honest messages
@@ -152,6 +153,19 @@ def test_projections_too_small_to_be_normal_accuse_nobody(code, dtype, size):
         assert rnd.corrupt == []
         with pytest.raises(UnverifiedError):
             rnd.gradient()
+
+
+def test_projections_of_tiny_messages_keep_digits():
+    code, rng = CyclicRepetition(12, stragglers=4), np.random.default_rng(0)
+    rnd = code.round(700, verify=1)
+    for worker in range(12):
+        rnd.receive(worker, streamed(code, worker, 1e-290 * rng.standard_normal((12, 700)))[0])
+    assert len(rnd.suspects) == 12  # each sends something else
+    rnd.reset()
+    g = 1e-290 * rng.standard_normal((12, 700))
+    for worker in range(12):
+        rnd.receive(worker, streamed(code, worker, g)[0])
+    assert rnd.resolution() < 1e-9
 
 
 @pytest.mark.parametrize("e", [1, 2])
