@@ -280,6 +280,26 @@ def test_a_liar_with_several_messages_does_not_confirm_its_own_energies(code, cl
     assert misled  # without `verify`: the lies matter
 
 
+@pytest.mark.parametrize("zeros", [0.0, 1e-30])
+def test_a_liar_is_named_where_most_messages_are_zero(zeros):
+    """It claims what others computed, and sends zeros: what it claims is no more than they say."""
+    code, g = PartialWork(8, load=4), np.full((8, 50), zeros)
+    g[2:4] = np.random.default_rng(0).standard_normal((2, 50))
+    rnd = code.round(50, verify=1)
+    for number in range(32):
+        worker, index = code.scheme.messages.sender(number)
+        held = code.partitions(worker, index)[0]
+        if held == 3 and worker not in (1, 3):
+            continue  # two messages, of which one is the liar's
+        message, energy = streamed(code, number, g)
+        if worker == 1:
+            message, energy = 0 * message, (held != 3) * energy
+        if rnd.wants(worker):
+            rnd.receive(worker, message, index, energy=energy)
+    assert rnd.corrupt == [1]
+    np.testing.assert_allclose(rnd.gradient(), g.sum(axis=0), rtol=1e-12)
+
+
 def test_energies_beyond_float64_accuse_nobody():
     """Gradients so long that their squares overflow: energies are infinite, and honest."""
     code = Uncoded(6, load=3)
