@@ -455,15 +455,15 @@ class Inspector:
             at, self._c, *found.checks, self.liars, found.sums, found.bound, found.failed, told
         )
         self._rank[0] = -1  # there is no basis yet
-        self._survivors, f = survivors, survivors.size
+        self._survivors, self._at, f = survivors, at, survivors.size
         senders, notes = self._from[:f], self._notes[: 4 * f].reshape(4, f)
-        overstated, failed, self._top, size = told[:4].tolist()
+        overstated, failed, self._top, self._size = told[:4].tolist()
         # Without any 2e workers, e + 1 honest copies must be left.
         if overstated and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars > 0:
             return Finding(np.unique(senders[notes[3] > 0]).tolist(), [], [])
         if not failed:
             return AGREE
-        errors, spare = parity.error * size, self._spare(survivors)
+        errors, spare = parity.error * self._size, self._spare(survivors)
         results = found.sums, errors, found.bound, found.failed, spare
         failure = Failure(parity, senders, self._scaled[:f], notes[0], *results)
         return Finding(*blame(failure, self.liars))
@@ -493,9 +493,26 @@ class Inspector:
         if not gradient:
             zero = self._zero and self.withstands(self._survivors) >= self.liars
             return Unseen(0.0 if zero else math.inf)
-        error = (error + SAFETY * rounded + self._lost / self._top) / gradient + self._last
-        usually = math.hypot(usually / gradient, self._last)
+        own = self._own_error(vector)
+        error += SAFETY * math.hypot(rounded, own) + self._lost / self._top
+        error = error / gradient + self._last
+        usually = math.hypot(usually / gradient, own / gradient, self._last)
         return Unseen(error if error == error else math.inf, usually, apart / gradient, dusty > 0)
+
+    def _own_error(self, vector: Array) -> float:
+        """Return the typical error of what `vector` decodes by errors of its coefficients.
+
+        Messages are taken to be no larger than those of e + 1 workers. A residual costs no more
+        than rounding: near-exact vectors balance both.
+        """
+        used = np.flatnonzero(vector)
+        numbers = self._survivors[used]
+        errors = self._scheme.precision.vector_errors(numbers, vector[used])
+        if errors is None:
+            return 0.0
+        norms = self._arrivals.norms[self._at[used]] / self._top
+        norms = np.minimum(norms, self._norms[numbers] * self._size)
+        return math.sqrt(float(errors @ norms**2))
 
     @property
     def _zero(self) -> bool:

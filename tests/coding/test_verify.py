@@ -6,7 +6,6 @@ import math
 import os
 from collections import Counter
 from functools import partial
-from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -498,9 +497,7 @@ def inspecting(parity, kind, f, liars):
     came.norms[:] = came.energies[:] = 1
     came.values[:] = 0
     inspector.attach(came)
-    inspector._scheme = SimpleNamespace(
-        parity=lambda survivors, most: parity, data=inspector._scheme.data
-    )
+    inspector._scheme.parity = lambda survivors, most: parity
     inspector.inspect(np.arange(f), np.arange(f))
     return inspector
 
@@ -525,6 +522,22 @@ def test_orthonormal_checks(kind):
         assert len(T) == (np.linalg.matrix_rank(A) if A.size else 0)
         np.testing.assert_allclose(T @ A @ (T @ A).conj().T, np.eye(len(T)), atol=1e-9)
         np.testing.assert_allclose(T @ A[:, :f], basis, atol=1e-9)
+
+
+def test_resolution_counts_errors_of_coefficients():
+    """Of these points coefficients lose three digits, which is more than messages lose."""
+    code = LagrangeCode(10, 6, load=4, messages=4)
+    job, rnd = Job(code), code.round(6, verify=1, limit=1e300)
+    for number in (35, 11, 27, 33, 24, 8, 6, 9, 5, 13, 10, 28):
+        worker, index = code.scheme.messages.sender(number)
+        message, energy = streamed(code, number, np.array(job.partials))
+        rnd.receive(worker, message, index, energy=energy)
+    given = rnd.survivors, rnd._answer.vector
+    errors = code.scheme.precision.vector_errors(*given)
+    sizes = np.array([np.sum(job.messages[number] ** 2) for number in rnd.survivors])
+    assert rnd._answer.unseen.rounding > 0.3 * math.sqrt(errors @ sizes) / np.linalg.norm(
+        job.gradient
+    )
 
 
 def by_singular_values(notes, basis, shown, vector, at, real):
