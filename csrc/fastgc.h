@@ -285,6 +285,43 @@ typedef struct {
     double size;
 } fgc_inspection;
 
+/* What trust is told of a code's messages, and of their format; fastgc/coding/trust.py fills it in. */
+typedef struct {
+    const double *vector;           /* by which messages are decoded, */
+    int complex;                    /* and whether it is complex, */
+    const int64_t *numbers;         /* their numbers, */
+    const double *norms, *energies; /* squared norms, that of the gradient after them, and energies; or NULL */
+    /* of each message of the code: the squared norm of its row, if that of the gradient is 1, and a number that
+     * copies share, whose errors are the same, or NULL; then 2 numbers */
+    const double *rows;
+    const int64_t *copies;
+    int64_t messages;
+    double *work;
+    int copied; /* whether messages are partial gradients as computed, if rows' norms are 1, up to `same` */
+    int half;   /* whether messages are halves */
+    double k, same;
+    double added;     /* partial gradients in a message */
+    double roundings; /* in a message; and those that coded data add to each partial gradient: */
+    double coded;
+    /* units of roundoff: of messages, of sums over messages, of sums in messages, of gradients, and of partial
+     * gradients */
+    double message, sums, each, gradient, partial;
+    double mean;  /* square of roundings, in squared units */
+    double off;   /* the part of the sum of all roundings that they are at least */
+    double group; /* terms that are added as floats */
+    double least; /* what may be missing in an energy */
+    /* squares of what underflow loses, times the squared norm of the vector, times its terms, and once */
+    double lost_each, lost_term, lost_once;
+    /* written: the expected square of rounding errors, the larger of the messages' squared norms in the sum and of
+     * their energies, the square of what underflow lost, and the partial gradients' squared norms; all relative
+     * to the gradient's squared norm */
+    double *told;
+} fgc_trust;
+
+/* Assess what so many messages are decoded to; `zero`: all are 0. Returns 0 if nothing is known but told[1], whose
+ * root is both the relative error and the growth. */
+int fgc_trust_of(const fgc_trust *of, int64_t count, int zero);
+
 /* A decoder that is bound to its arrays. */
 typedef struct {
     fgc_rule rule;    /* FGC_BLOCKS, FGC_CELLS, FGC_TILING or FGC_EDGES: what `plan` is, */

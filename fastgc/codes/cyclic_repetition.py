@@ -103,6 +103,7 @@ class _Precision(Precision):
         ).sum(axis=1)
         return found
 
+    @np.errstate(all="ignore")
     def left_out(self, survivors: Ints, vector: Array) -> float:
         scheme = self.scheme
         lacking = scheme._combine(scheme._of_all(survivors, vector)) - scheme._weight

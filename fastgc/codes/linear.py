@@ -91,6 +91,7 @@ class _Precision(Precision):
 
     scheme: LinearScheme
 
+    @np.errstate(all="ignore")
     def left_out(self, survivors: Ints, vector: Array) -> float:
         scheme = self.scheme
         # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.

@@ -135,6 +135,7 @@ class Precision:
 
     # -------------------------------------------------------------------------------- vectors
 
+    @np.errstate(all="ignore")
     def deviation(self, survivors: Ints, vector: Array) -> Array:
         """``a_F B_F - 1``, in extended precision if the platform has it.
 

@@ -37,7 +37,7 @@ from .._base.arrays import (
     unit_roundoff,
 )
 from ..errors import InstabilityWarning, NotDecodableError, UnstableCodeError
-from ..kernels.rows import DOUBLE, ROUNDING, in_groups, sums_of
+from ..kernels.rows import DOUBLE, LARGEST_GROUP, ROUNDING
 from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
@@ -121,171 +121,116 @@ def expected_trust(
     return trust_by_rows(scheme, survivors, scheme.vector(survivors, form.unit), form)
 
 
-@np.errstate(all="ignore")
 def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) -> Trust:
     """As `expected_trust`, with this vector."""
-    sums = Sums.of(scheme, vector, survivors)
-    return trust_of(scheme, vector, survivors, form, Energies(sums.terms, sums.spread))
+    estimate = Estimate(scheme, form, np.ascontiguousarray(vector), survivors)
+    return estimate(slice(survivors.size), survivors.size)
 
 
-class Sums(NamedTuple):
-    """What csrc/kernels.def says of ``trust_sums``."""
+class Estimate:
+    """Estimates how far to trust what a vector decodes, from buffers that are bound once.
 
-    terms: float
-    squares: float
-    spread: float
-    aligned: float
-    inside: float
-    scatter: float
-
-    @classmethod
-    def of(
-        cls,
-        scheme: Scheme,
-        vector: Array,
-        survivors: Ints,
-        norms: Floats | None = None,
-        energies: Floats | None = None,
-        least: float = 0.0,
-    ) -> Sums:
-        """Compute them, with squared norms and energies of messages if these have come.
-
-        Errors of messages are independent, except that all copies of a message have the same error.
-        """
-        rows, copies, told = scheme.precision.row_norms, scheme.precision.copies, np.empty(6)
-        work = None if copies is None else np.empty(2 * rows.size)
-        given = survivors, norms, energies, least, rows, copies, work, told
-        kernels.unchecked.trust_sums(np.ascontiguousarray(vector), *given)
-        return cls._make(told.tolist())
-
-
-class Energies(NamedTuple):
-    """Squared norms in a decoded sum, relative to the squared norm of the gradient.
-
-    Attributes
+    Parameters
     ----------
-    terms : float
-        Number of messages that have a coefficient other than 0.
-    amplified : float
-        The sum of their squared norms, times their squared coefficients in the decoding vector.
-    messages : (f,) float64 array or None
-        Squared norms of all messages, which may be anything where the coefficient is 0. None before
-        messages have come, when partial gradients are taken to have equal norms and random
-        directions.
-    scatter : float
-        The sum of the partial gradients' squared norms, as estimated from messages.
-    inside : float
-        As `amplified`, for the squared norms of the partial gradients in each message, times its
-        squared coefficients, as workers told them; NaN if unknown.
-    lost : float
-        The square of what underflow lost.
-    aligned : float
-        The norm of their sum if all had one direction. 0 before messages have come.
+    scheme : Scheme
+    form : Format
+        The format by which workers encode.
+    vector : (N,) float64 or complex128 array
+    numbers : (N,) int64 array
+        Of messages; copies have the same errors, and others independent ones.
+    squares : (N + 1,) float64 array, optional
+        The messages' squared norms, and after those of a call that of the gradient. Norms of
+        messages with coefficients of 0 may be anything. Default: partial gradients are taken to
+        have equal norms and random directions.
+    energies : (N,) float64 array, optional
+        The squared norms of the partial gradients in each message, times its squared coefficients,
+        as workers told them; NaN if unknown.
     """
 
-    terms: float
-    amplified: float
-    messages: Floats | None = None
-    scatter: float = math.nan
-    inside: float = math.nan
-    lost: float = 0.0
-    aligned: float = 0.0
+    __slots__ = ("_find", "_numbers", "_scheme", "_squares", "_told", "_vector")
 
-    @property
-    def told(self) -> bool:
-        """Whether workers have told energies."""
-        return self.inside >= 0
+    def __init__(
+        self,
+        scheme: Scheme,
+        form: Format,
+        vector: Array,
+        numbers: Ints,
+        squares: Floats | None = None,
+        energies: Floats | None = None,
+    ) -> None:
+        precision, copies = scheme.precision, scheme.precision.copies
+        self._scheme, self._vector, self._numbers, self._squares = scheme, vector, numbers, squares
+        self._told = np.empty(4)
+        # Each message may be a partial gradient as it was computed, in no lower precision.
+        copied = scheme.load == scheme.messages.per_worker and not (
+            scheme.is_complex
+            or scheme.data.coded
+            or unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype)
+        )
+        # Underflow, where threads may flush what they lose to 0.
+        reals = form.gradient_size * (2 if form.gradient_dtype.kind == "c" else 1) / 3
+        sent, decoded, out = form.message_dtype, form.decoded_dtype, form.gradient_dtype
+        lost = scheme.load * form.least**2
+        lost += least_number(sent) ** 2 if sent != form.sum_dtype else 0.0
+        half = is_half(sent)
+        self._find = kernels.unchecked.bind_trust(
+            vector=vector,
+            complex=vector.dtype.kind == "c",
+            numbers=numbers,
+            norms=squares,
+            energies=energies,
+            rows=precision.row_norms,
+            copies=copies,
+            messages=precision.row_norms.size,
+            work=None if copies is None else np.empty(2 * copies.size),
+            copied=copied,
+            half=half,
+            k=scheme.k,
+            same=4 * DOUBLE,
+            added=scheme.load / scheme.messages.per_worker,
+            roundings=precision.message_roundings,
+            coded=precision.data_roundings,
+            message=unit_roundoff(sent),
+            sums=unit_roundoff(np.dtype(np.float32 if half else np.float64)),
+            each=unit_roundoff(form.sum_dtype),
+            gradient=unit_roundoff(out),
+            partial=unit_roundoff(form.partial_dtype),
+            mean=ROUNDING,
+            off=OFF,
+            group=LARGEST_GROUP,
+            # Squares below the normal range may be lost.
+            least=least_number(np.dtype(np.float64)) * scheme.load * form.message_size,
+            lost_each=lost * reals,
+            lost_term=least_number(decoded) ** 2 * reals,
+            lost_once=least_number(out) ** 2 * reals if decoded != out else 0.0,
+            told=self._told,
+        )
 
-    @property
-    def larger(self) -> float:
-        """The larger of `amplified` and `inside`."""
-        return max(self.amplified, self.inside) if self.told else self.amplified
+    def __call__(self, places: Any, count: int, zero: bool = False) -> Trust:
+        """Return trust in what the first `count` messages are decoded to.
 
-
-def trust_of(
-    scheme: Scheme, vector: Array, survivors: Ints, form: Format, energies: Energies
-) -> Trust:
-    """Return how far to trust what this vector decodes to."""
-    if not energies.amplified < math.inf or energies.inside == math.inf:  # beyond float64
-        return Trust(math.inf, math.inf)
-    wrong = scheme.precision.left_out(survivors, vector)
-    if energies.messages is not None and 0 < wrong < math.inf:
-        wrong = _missing(scheme, wrong, energies.scatter)
-    errors = scheme.precision.vector_errors(survivors, vector)
-    if errors is not None:
-        norms = energies.messages
-        norms = scheme.precision.row_norms[survivors] if norms is None else norms
-        wrong = math.hypot(wrong, math.sqrt(float(errors @ np.where(vector != 0, norms, 0.0))))
-    wrong = math.hypot(wrong, math.sqrt(energies.lost))
-    rounded = not _copied(scheme, survivors, form)
-    squared = _rounding(scheme, energies, form, rounded)
-    return Trust(math.hypot(math.sqrt(squared), wrong), math.sqrt(energies.larger))
-
-
-def _rounding(scheme: Scheme, energies: Energies, form: Format, rounded: bool) -> float:
-    """Expected square of the rounding errors in a decoded sum, as in `trust_of`.
-
-    If workers have told energies, encoders built up each message by adding partial gradients one by
-    one. `rounded` is False if each message is a partial gradient exactly as computed.
-    """
-    # Rounding errors add up like a random walk. Those in messages are amplified. The gradient adds
-    # one error of the size of a partial sum for each sum (on average a third of the whole, squared,
-    # as sums grow), and one for the last rounding.
-    message, amplified = unit_roundoff(form.message_dtype), energies.amplified
-    added = scheme.load / scheme.messages.per_worker
-    sums = unit_roundoff(np.dtype(np.float32 if is_half(form.message_dtype) else np.float64))
-    # Messages may be sums of higher precision than the sum over messages.
-    each = unit_roundoff(form.sum_dtype)
-    inner = min(sums, each)
-    # The unit of some roundings, how many there are, their mean square, and what they round.
-    walks = [
-        (inner, scheme.precision.message_roundings, 1.0, energies.larger),
-        (sums, sums_of(energies.terms), 1 / 3, 1.0),
-        (sums, 1.0, 1.0, 1.0),
-    ]
-    if inner < sums:
-        walks.append((sums, 1.0, 1.0, amplified))
-    if energies.told and rounded:
-        walks.append((each, added, 1 / 3, _partial_sums(energies, added) / added))
-    # Floats are added as floats in groups whose sums are added in float64.
-    if message > sums and not is_half(form.message_dtype):
-        walks.append((message, in_groups(energies.terms), ROUNDING, amplified))
-        if rounded and not energies.told:
-            walks.append((message, in_groups(added), ROUNDING, amplified))
-    # Results of lower precision than the sums: each element is rounded once.
-    if message > sums and rounded:
-        walks.append((message, 1.0, ROUNDING, amplified))
-    if unit_roundoff(form.gradient_dtype) > sums:
-        walks.append((unit_roundoff(form.gradient_dtype), 1.0, ROUNDING, 1.0))
-    squared = sum(unit**2 * count * mean * size for unit, count, mean, size in walks)
-    most = sum(unit * count * math.sqrt(size) for unit, count, _, size in walks)
-    if amplified > 0:
-        worst = most / OFF * energies.aligned / math.sqrt(amplified)
-        squared = max(squared, worst * worst)  # beyond float64, a power would raise
-    coded = energies.larger * scheme.precision.data_roundings
-    return squared + unit_roundoff(form.partial_dtype) ** 2 * coded
-
-
-def _partial_sums(energies: Energies, added: float) -> float:
-    """Sum of the squared norms of the partial sums of `added` terms.
-
-    A message's squared norm is more than its energy if its terms have a part in common, which then
-    grows with the square of their number. Parts of random directions grow with the number. So on
-    average over the sums, these are half, and the common part a third, of what they are in the end.
-    Terms that cancel have no common part: their sums are taken to be random.
-    """
-    common = max(energies.amplified - energies.inside, 0.0) * added / max(added - 1, 1.0)
-    random = max(energies.inside - common / max(added, 1.0), 0.0)
-    return common * (added / 3 + 1) + random * (added / 2 + 1)
-
-
-def _copied(scheme: Scheme, survivors: Ints, form: Format) -> bool:
-    """Whether each message is a partial gradient as it was computed, in no lower precision."""
-    if scheme.load != scheme.messages.per_worker or scheme.is_complex or scheme.data.coded:
-        return False
-    if unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype):
-        return False
-    return bool((np.abs(scheme.precision.row_norms[survivors] * scheme.k - 1) < 4 * DOUBLE).all())
+        Those at other `places` have coefficients of 0. `zero` says that all messages are 0, which
+        squared norms do not tell from underflow.
+        """
+        known = self._find(count, zero)
+        squared, larger, lost, scatter = self._told.tolist()
+        if not known:
+            return Trust(larger, larger)
+        scheme, squares = self._scheme, self._squares
+        survivors, vector = self._numbers[places], self._vector[places]
+        wrong = scheme.precision.left_out(survivors, vector)
+        if squares is not None and 0 < wrong < math.inf:
+            wrong = _missing(scheme, wrong, scatter)
+        errors = scheme.precision.vector_errors(survivors, vector)
+        if errors is not None:
+            norms = scheme.precision.row_norms[survivors]
+            with np.errstate(all="ignore"):
+                if squares is not None:
+                    norms = squares[places] / squares[count]
+                more = math.sqrt(float(errors @ np.where(vector != 0, norms, 0.0)))
+            wrong = math.hypot(wrong, more)
+        wrong = math.hypot(wrong, math.sqrt(lost))
+        return Trust(math.hypot(math.sqrt(squared), wrong), math.sqrt(larger))
 
 
 def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
@@ -303,56 +248,6 @@ def _missing(scheme: Scheme, residual: float, scatter: float) -> float:
     common, room = 1 - square * scatter, k * mean**2 - square
     common = min(max(common / room, 0.0), scatter) if room > 0 else 0.0
     return math.sqrt(k * (1 - mean) ** 2 * common + left * (scatter - common))
-
-
-def _underflow(scheme: Scheme, form: Format, amplified: float, terms: float) -> float:
-    """Expected square of the errors by underflow, where threads may flush what they lose to 0.
-
-    `amplified` is the squared norm of the vector, which has `terms` entries.
-    """
-    lost = scheme.load * form.least**2 * amplified
-    if form.message_dtype != form.sum_dtype:
-        lost += least_number(form.message_dtype) ** 2 * amplified
-    lost += terms * least_number(form.decoded_dtype) ** 2
-    if form.decoded_dtype != form.gradient_dtype:
-        lost += least_number(form.gradient_dtype) ** 2
-    parts = 2 if form.gradient_dtype.kind == "c" else 1
-    return lost * form.gradient_size * parts / 3
-
-
-@np.errstate(all="ignore")
-def trust_of_sums(
-    scheme: Scheme,
-    zero: bool,
-    size: float,
-    vector: Array,
-    survivors: Ints,
-    norms: Floats,
-    energies: Floats,
-    form: Format,
-) -> Trust:
-    """Estimate trust from the squared norms of a gradient and its messages, and their energies.
-
-    `zero` says that all messages are 0, which squared norms do not tell from underflow. Norms of
-    messages with coefficients of 0 may be anything.
-    """
-    # Squares below the normal range may be lost.
-    least = 0.0 if zero else least_number(np.dtype(np.float64)) * scheme.load * form.message_size
-    sums = Sums.of(scheme, vector, survivors, norms, energies, least)
-    if size == 0 or not math.isfinite(size + sums.spread):
-        # The sum is zero or cancels, or squares are beyond float64: nothing is known.
-        unknown = 0.0 if zero and not sums.inside > 0 else math.inf
-        return Trust(unknown, unknown)
-    relative = Energies(
-        sums.terms,
-        sums.spread / size,
-        norms / size,
-        sums.scatter / size,
-        sums.inside / size,
-        _underflow(scheme, form, sums.squares, sums.terms) / size,
-        sums.aligned / math.sqrt(size),
-    )
-    return trust_of(scheme, vector, survivors, form, relative)
 
 
 class Watch(Protocol):

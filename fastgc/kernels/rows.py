@@ -246,15 +246,6 @@ def sums_of(terms: float) -> float:
     return min(terms, terms / LARGEST_GROUP + LARGEST_GROUP / 2)
 
 
-def in_groups(terms: float) -> float:
-    """Number of roundings in sums of float32, of mean square `ROUNDING` each.
-
-    One is that of coefficients. The others are those of partial sums in each group, which grow from
-    one term to all.
-    """
-    return 1 + (min(terms, LARGEST_GROUP) + 1) / 2
-
-
 class Projecting(NamedTuple):
     """Random numbers, of which projections are made: see csrc/kernels.def.
 

@@ -5,7 +5,6 @@ import math
 import pickle
 import warnings
 from itertools import combinations, permutations
-from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from liars import receive
 from oracles.table import HALVES
+from oracles.trust import trust
 from strength import much
 from tables import encoded, partial_gradients, streamed
 
@@ -38,7 +38,7 @@ from fastgc import (
 )
 from fastgc.codes.linear import LinearScheme
 from fastgc.coding.arguments import arguments_of
-from fastgc.coding.trust import Sums, check_stability, typical_error
+from fastgc.coding.trust import Estimate, check_stability, typical_error
 from fastgc.stability.precision import Experiment
 
 
@@ -758,54 +758,41 @@ def test_typical_error_agrees_with_trust(n, s, root):
         assert np.median(trusted) > typical_error(code.scheme) / 30
 
 
-def _sums(vector, survivors, rows, copies, norms, energies, least):
-    """`Sums` as their definition says."""
-    used = vector != 0
-    sizes, number = np.abs(vector[used]) ** 2, survivors[used]
-    norms = (rows[survivors] if norms is None else norms)[used]
-    energies = np.full(norms.size, np.nan) if energies is None else energies[used] + least
-    same = number if copies is None else copies[number]
-
-    def total(squares):
-        return sum(np.sqrt(squares[same == which]).sum() ** 2 for which in set(same.tolist()))
-
-    told = (rows[number] > 0) & (rows[number] < np.inf)
-    shares = np.where(np.isnan(energies), norms, energies)[told] / rows[number][told]
-    return (
-        used.sum(),
-        sizes.sum(),
-        total(sizes * norms),
-        np.sqrt(sizes * norms).sum(),
-        total(sizes * energies),
-        shares.mean() if told.any() else np.inf,
-    )
+ESTIMATED = [
+    BinaryCode(9, stragglers=2),
+    FractionalRepetition(6, stragglers=2),
+    ReedSolomon(6, stragglers=2),
+    ReedSolomon(6, stragglers=5),  # all messages are copies
+    Uncoded(6, tolerance=0.5),
+    LagrangeCode(8, 3, load=2, messages=2),
+    LinearCode(np.diag([1.0, -1.0, 2.0])),
+    LinearCode([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, -1.0]]),
+]
+ESTIMATED[-1].scheme.precision.row_norms = np.array([0.0, np.inf, 1.0, 2.0])  # 0, or beyond
+FORMATS = [("d", None), ("f", None), ("f", "d"), ("f", "e"), ("d", "f")]
 
 
-@given(data=st.data())
-def test_sums(data):
-    """Of any messages: unused ones, copies, no norms or energies, rows that are 0 or beyond."""
-    count = data.draw(st.integers(1, 9))
-    number = st.floats(1e-3, 1e3)
-    turned = st.builds(complex, st.one_of(st.just(0.0), number), number)
-    entry = st.one_of(st.just(0.0), number, turned)
-    survivors = np.array(data.draw(st.permutations(range(count)))[: data.draw(st.integers(0, 9))])
-    survivors = survivors.astype(np.int64)
-    f = survivors.size
-    vector = np.array(data.draw(st.lists(entry, min_size=f, max_size=f)))
-    vector = vector.astype(complex if vector.dtype.kind == "c" else float)
+@pytest.mark.parametrize("code", ESTIMATED, ids=repr)
+def test_estimate(code):
+    """Of any messages: unused ones, copies, no norms or energies, sums that are 0 or beyond."""
+    scheme, rng, count = code.scheme, np.random.default_rng(0), code.scheme.messages.count
+    for kinds, p, told, way in itertools.product(FORMATS, [1, 5], [False, True], range(12)):
+        form, f = scheme.format(p, *kinds), int(rng.integers(1, count + 1))
 
-    def drawn(size, *others):
-        each = st.one_of(number, *map(st.just, others))
-        return np.array(data.draw(st.lists(each, min_size=size, max_size=size)), float)
+        def drawn(size, *others):
+            these = rng.random(size) < 0.2 * len(others)
+            return np.where(these, rng.choice([1.0, *others], size), 10 ** rng.uniform(-3, 3, size))
 
-    rows = drawn(count, 0.0, np.inf)
-    groups = st.lists(st.integers(0, count - 1), min_size=count, max_size=count)
-    copies = np.array(data.draw(groups)) if data.draw(st.booleans()) else None
-    norms = drawn(f) if data.draw(st.booleans()) else None
-    energies = drawn(f, np.nan) if norms is not None else None
-    norms = None if norms is None else np.where(vector == 0, np.nan, norms)
-    scheme = SimpleNamespace(precision=SimpleNamespace(row_norms=rows, copies=copies))
-    found = Sums.of(scheme, vector, survivors, norms, energies, 0.5)
-    with np.errstate(invalid="ignore"):
-        wanted = _sums(vector, survivors, rows, copies, norms, energies, 0.5)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        survivors, squares, energies, zero = rng.permutation(count), None, None, False
+        vector = drawn(count, 0.0) * (
+            drawn(count) + 1j * drawn(count, 0.0) if scheme.is_complex else 1
+        )
+        if told:
+            energies = drawn(count, *[np.nan, 0.0][way % 3 :])
+            squares = np.append(np.where(vector, drawn(count), np.nan), 1.0)
+            squares[f] = [0.0, 0.0, 1e-300, np.inf, np.nan, *drawn(7)][way]
+            zero, energies = way == 0, energies * (way > 0)
+        found = Estimate(scheme, form, vector, survivors, squares, energies)(slice(f), f, zero)
+        with np.errstate(all="ignore"):
+            wanted = trust(scheme, form, vector[:f], survivors[:f], squares, energies, zero)
+        np.testing.assert_allclose(found[:2], wanted, rtol=1e-12)

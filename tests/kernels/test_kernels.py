@@ -35,6 +35,7 @@ APART = {
     "bind_survivor_mask": "test_cover",
     "bind_taken": "coding/test_plan",
     "bind_tally": "test_arrivals",
+    "bind_trust": "coding/test_trust",
     "completion": "planning/simulation/test_rounds",
     "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",

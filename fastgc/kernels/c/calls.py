@@ -53,6 +53,7 @@ __all__ = [
     "bind_taken",
     "bind_tally",
     "bind_tiling",
+    "bind_trust",
     "combine",
     "completion",
     "decoding_vectors",
@@ -459,6 +460,11 @@ def bind_arrivals(
 def inspection(**fields: Any) -> Any:
     """Make what `unchecked.inspect` and `unseen` work on: fgc_inspection of csrc/fastgc.h."""
     return struct_of("fgc_inspection", **fields)
+
+
+def bind_trust(**fields: Any) -> Callable[[int, bool], int]:
+    """Prepare fgc_trust_of, with the fields of fgc_trust in csrc/fastgc.h."""
+    return partial(lib.fgc_trust_of, struct_of("fgc_trust", **fields))
 
 
 # --------------------------------------------------------------- delays, and when messages suffice
