@@ -6,7 +6,6 @@ by message, in O(1) each if the rule allows. Messages are given by their numbers
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb
@@ -118,9 +117,6 @@ class Cells(NamedTuple):
         return Counted(rounds.CELLS, self.cell, self.need, weight=self.weight)
 
 
-_MANY = 500  # messages from which on NumPy finds out sooner than Python whether they suffice
-
-
 class Tiling(NamedTuple):
     """Every message is the sum over an interval of partitions; intervals must add up to [0, k).
 
@@ -156,33 +152,18 @@ class Tiling(NamedTuple):
         return first, position, coefficient
 
     def missing(self, survivors: Ints) -> int:
-        if survivors.size > _MANY:
-            came = np.stack([self.start[survivors], self.stop[survivors]], axis=1)
-            if not components(came, self.k + 1, self.k)[self.k]:
-                return 0
-        # The shortest path if messages at hand cost nothing, and any others cost 1.
-        price = np.ones(self.start.size, dtype=np.int64)
-        price[survivors] = 0
-        edges: dict[int, list[tuple[int, int]]] = {}
-        for start, stop, cost in zip(
-            self.start.tolist(), self.stop.tolist(), price.tolist(), strict=True
-        ):
-            edges.setdefault(start, []).append((stop, cost))
-            edges.setdefault(stop, []).append((start, cost))
-        done: dict[int, int] = {}
-        ahead = deque([(0, 0)])
-        while ahead:
-            here, so_far = ahead.popleft()
-            if here in done:
-                continue
-            done[here] = so_far
-            for there, cost in edges.get(here, ()):
-                if there not in done:
-                    if cost:
-                        ahead.append((there, so_far + 1))
-                    else:
-                        ahead.appendleft((there, so_far))
-        return done.get(self.k, self.start.size - survivors.size + 1)  # no path: more than are left
+        ends = np.stack([self.start, self.stop], axis=1)
+        component = components(ends[survivors], self.k + 1, self.k)
+        joined = component[ends]
+        reached = np.zeros(self.k + 1, dtype=np.bool_)
+        reached[0], steps = True, 0
+        while not reached[component[self.k]]:  # with one more message, neighbours are reached
+            near = joined[reached[joined].any(axis=1)]
+            if reached[near].all():
+                return self.start.size - survivors.size + 1  # no path: more than are left
+            reached[near] = True
+            steps += 1
+        return steps
 
     def tally(self) -> Counted:
         return Counted(rounds.TILING, self.start, self.k, self.stop)

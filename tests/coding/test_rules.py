@@ -335,16 +335,41 @@ def test_missing_of_a_tiling_is_the_least_number_that_joins_the_ends():
     assert code.decoding_vector([1]).tolist() == [1]
 
 
-def test_many_messages_are_joined_as_few_are(monkeypatch):
-    rule = BinaryCode(900, stragglers=2).scheme.rule
+def in_span(rows):
+    """Whether some combination of these rows is 1 everywhere."""
+    ones = np.ones((1, rows.shape[1]))
+    return len(rows) > 0 and np.linalg.matrix_rank(rows) == np.linalg.matrix_rank(
+        np.vstack([rows, ones])
+    )
+
+
+def test_missing_of_a_tiling_is_found_among_few_messages_and_many():
     rng, seen = np.random.default_rng(0), set()
+    for _ in range(60):
+        k, messages = rng.integers([2, 1], [7, 9]).tolist()
+        ends = np.sort(rng.permuted(np.tile(np.arange(k + 1), (messages, 1)), axis=1)[:, :2])
+        tiling, places = Tiling(*ends.T, k), np.arange(k)
+        rows = (ends[:, :1] <= places) & (places < ends[:, 1:])
+        came = rng.permutation(messages)[: rng.integers(messages + 1)]
+        rest = np.setdiff1d(np.arange(messages), came)
+        joins = (
+            len(more)
+            for count in range(rest.size + 1)
+            for more in combinations(rest.tolist(), count)
+            if in_span(rows[[*came.tolist(), *more]])
+        )
+        least = next(joins, rest.size + 1)
+        assert tiling.missing(came) == least
+        seen.add(least)
+    assert seen >= {0, 1, 2, 3}
+    seen.clear()
+    rule = BinaryCode(900, stragglers=2).scheme.rule
     for part in (0.7, 0.95, 0.99, 0.995, 1.0) * 3:
         survivors = np.flatnonzero(rng.random(900) < part)
-        assert survivors.size > 500
-        joined = rule.missing(survivors) == 0
-        with monkeypatch.context() as context:
-            context.setattr("fastgc.coding.rules._MANY", 900)
-            assert joined == (rule.missing(survivors) == 0)
+        tally = rule.tally()
+        for message in survivors.tolist():
+            joined = tally.add(message)
+        assert (rule.missing(survivors) == 0) == joined
         seen.add(joined)
     assert seen == {True, False}
 
