@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from numbers import Real
 from typing import Any, TypeAlias
@@ -146,13 +146,17 @@ def _bits_of_bfloat16(tensor: Any) -> Array:
 
 
 def as_rows(what: str, arrays: Any) -> Array | Sequence[Any]:
-    """Return `arrays` as one NumPy array if it is an array, or else as the sequence that it is."""
-    if type(arrays) is np.ndarray or type(arrays) is list:
+    """Return `arrays` as one NumPy array if it is an array, or else as a sequence; or TypeError."""
+    if type(arrays) is list or (type(arrays) is np.ndarray and arrays.ndim):
         return arrays
     refuse_masks(what, arrays)
-    if isinstance(arrays, (np.ndarray, list, tuple)) or not _lends_memory(arrays):
-        return arrays  # type: ignore[no-any-return]
-    return as_array(what, arrays)
+    if not isinstance(arrays, (np.ndarray, list, tuple)) and _lends_memory(arrays):
+        arrays = as_array(what, arrays)
+    single = isinstance(arrays, np.ndarray) and not arrays.ndim
+    if single or isinstance(arrays, Mapping) or not hasattr(arrays, "__getitem__"):
+        kind = "single number" if single else type(arrays).__name__
+        raise TypeError(f"{what} must be an array or a list, in order, not a {kind}")
+    return arrays  # type: ignore[no-any-return]
 
 
 def _lends_memory(array: Any) -> bool:
@@ -210,6 +214,13 @@ def at_least(what: str, value: Any, least: int) -> int:
     return number
 
 
+def check_flag(what: str, value: Any) -> bool:
+    """Return True or False, also for a number; or raise TypeError."""
+    if not isinstance(value, bool | np.bool_ | int):
+        raise TypeError(f"{what} must be True or False, not {value!r}")
+    return bool(value)
+
+
 def check_word(what: str, value: object, *known: str | None) -> None:
     """Raise ValueError if `value` is none of the `known` words, which may include None."""
     if value not in known:
@@ -217,11 +228,13 @@ def check_word(what: str, value: object, *known: str | None) -> None:
         raise ValueError(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
 
 
-def check_real(what: str, value: Any, positive: bool = False) -> float:
-    """Return a finite number that is not negative or, if asked, positive; or raise."""
-    number = _double(what, value)
-    if not 0 <= number < math.inf or (positive and number == 0):
-        wanted = "positive and finite" if positive else "finite and not negative"
+def check_real(what: str, value: Any, positive: bool = False, infinite: bool = False) -> float:
+    """Return a number that is not negative or, if asked, positive, finite or not; or raise."""
+    number = as_real(what, value)
+    fits = 0 <= number <= math.inf if infinite else 0 <= number < math.inf
+    if not fits or (positive and number == 0):
+        sign = "positive" if positive else "not negative"
+        wanted = sign if infinite else f"{sign} and finite" if positive else f"finite and {sign}"
         raise ValueError(f"{what} must be {wanted}, not {value}")
     return number
 
@@ -232,7 +245,7 @@ def check_reals(what: str, array: ArrayLike) -> Floats:
     if given.dtype is _FLOAT:
         return given
     if given.dtype.kind == "O":  # numbers without a NumPy dtype, such as large integers
-        given = np.array([_double(what, x) for x in given.ravel()]).reshape(given.shape)
+        given = np.array([as_real(what, x) for x in given.ravel()]).reshape(given.shape)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"{what} must be real numbers, not {given.dtype}")
     with np.errstate(over="ignore"):
@@ -252,7 +265,7 @@ def check_cost(n: int, cost: ArrayLike) -> Floats:
     return checked
 
 
-def _double(what: str, value: Any) -> float:
+def as_real(what: str, value: Any) -> float:
     """Return a real number, Inf if it is beyond float64's range; or raise TypeError."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]

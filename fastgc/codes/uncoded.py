@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base.arrays import Array, Ints, check_integer
+from .._base.arrays import Array, Ints, as_real, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellPrecision, CellScheme
 from ..coding.code import Code
@@ -55,7 +55,7 @@ class Uncoded(Code):
         rescale: bool = True,
     ) -> None:
         n, k = check_sizes(n, k, at_least_n=True)
-        tolerance = float(tolerance)
+        tolerance = as_real("tolerance", tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
         self.tolerance, self.rescale = tolerance, bool(rescale)

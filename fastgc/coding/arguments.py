@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -201,7 +200,7 @@ def partition(X: Array, y: Array, k: int) -> list[tuple[Array, Array]]:
     ValueError
         If the lengths differ or k is out of range.
     """
-    k = operator.index(k)
+    k = check_integer("k", k)
     if len(X) != len(y):
         raise ValueError(f"{len(X)} samples but {len(y)} labels")
     if not 1 <= k <= len(X):

@@ -28,6 +28,7 @@ from .._base.arrays import (
     as_array,
     as_rows,
     check_dtype,
+    check_flag,
     check_integer,
     check_vector,
     is_half,
@@ -145,13 +146,15 @@ def planned(
     messages: Any,
     out: Output | None,
     p: int | None,
-    check_finite: bool,
+    check_finite: Any,
 ) -> tuple[Plan, Any]:
     """Return this thread's plan for messages of these survivors, and the messages as rows.
 
     Whether they are as many is checked by the plan.
     """
     given = as_rows("the messages", messages)
+    if type(check_finite) is not bool:  # C adds it to other flags, and plans are known by it
+        check_finite = check_flag("check_finite", check_finite)
     if not len(given):
         came = scheme.check_survivors(survivors)
         _check_count(came.size, given)
@@ -216,6 +219,7 @@ class BoundDecoder:
                 f"messages must be an array with a row for each of {scheme.messages.count} "
                 f"messages, not of shape {tuple(whole.shape)}"
             )
+        check_finite = check_flag("check_finite", check_finite)
         form = format_of(scheme, whole[0], _size_of(out, p))
         rows, target = form.matrix(whole), form.output(out)
         if np.shares_memory(target, whole):

@@ -549,6 +549,8 @@ def whole_row(scheme: Scheme, worker: int) -> Row:
     TypeError, ValueError
         If there is no such worker, or the scheme's row is not valid.
     """
+    if type(worker) is not int:
+        worker = check_index("worker", worker, scheme.n)
     row = scheme._kept.rows.get(worker)
     if row is None:
         worker = check_index("worker", worker, scheme.n)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, Ints, check_index
+from .._base.arrays import Array, Ints, check_index, check_real
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import Projecting
 from .round import Round
@@ -80,7 +80,8 @@ class VerifiedRound(Round):
         first_worker: int = 0,
         partial_dtype: DTypeLike | None = None,
     ) -> None:
-        self._liars, self._given = max(1, liars_of(verify)), limit
+        self._liars = max(1, liars_of(verify))
+        self._given = None if limit is None else check_real("limit", limit, infinite=True)
         types = dtype, message_dtype, tracker
         super().__init__(code, p, *types, first_worker=first_worker, partial_dtype=partial_dtype)
         self._inspector.attach(self._arrivals)

@@ -152,17 +152,13 @@ class RoundOptions:
     def __post_init__(self) -> None:
         check_model(self.delays)
         timeout = self.timeout
-        if timeout is not None and timeout != math.inf:
-            timeout = check_real("timeout", timeout, positive=True)
-        start_timeout = self.start_timeout
-        if start_timeout != math.inf:
-            start_timeout = check_real("start_timeout", start_timeout, positive=True)
-        patience = self.patience
-        if patience != math.inf:
-            patience = check_real("patience", patience)
+        if timeout is not None:
+            timeout = check_real("timeout", timeout, positive=True, infinite=True)
+        start_timeout = check_real("start_timeout", self.start_timeout, True, infinite=True)
+        patience = check_real("patience", self.patience, infinite=True)
         limit = self.limit
-        if limit is not None and limit != math.inf:
-            limit = check_real("limit", limit)
+        if limit is not None:
+            limit = check_real("limit", limit, infinite=True)
         if self.message_dtype is not None:
             check_dtype(self.message_dtype, halves=True)
         tracker: Any = self.tracker

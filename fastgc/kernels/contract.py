@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._base.arrays import Array, Ints, check_integer, is_half, refuse_masks
+from .._base.arrays import Array, Ints, check_flag, check_integer, is_half, refuse_masks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -228,9 +228,7 @@ def _number(name: str, wanted: Any, value: Any) -> Any:
         except OverflowError:
             raise ValueError(f"{name} is beyond float64: it must be a number of it") from None
     if wanted == "bool":
-        if not isinstance(value, bool | np.bool_ | int):
-            raise TypeError(f"{name} must be True or False, not {value!r}")
-        return bool(value)
+        return check_flag(name, value)
     number = check_integer(name, value)
     if not -_MOST <= number < _MOST:
         raise ValueError(f"{name} is beyond 64 bits: {number}")

@@ -300,8 +300,7 @@ def plan(
     k = n if k is None else at_least("k", k, 1)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     overhead, allowed = check_real("overhead", overhead), check_real("residual", residual)
-    if not bandwidth > 0:
-        raise ValueError(f"bandwidth must be positive bytes per second, not {bandwidth}")
+    bandwidth = check_real("bandwidth", bandwidth, positive=True, infinite=True)
     memory = k if memory is None else check_integer("memory", memory)
     if memory * n < k:
         raise ValueError(

@@ -348,7 +348,7 @@ def compare(
         for name in dict.fromkeys(names)
     }
     probe = _probed(probe, options, rounds, delay)
-    slope = np.broadcast_to(check_reals("load_slope", load_slope), seconds.shape)
+    slope = _slope(load_slope, seconds.shape)
 
     same: Any = {"at_load": at_load, "interrupted": interrupted}
 

@@ -312,7 +312,7 @@ def _gradients(
     code: Code, partials: Any, dtype: np.dtype[Any], p: int, rng: np.random.Generator
 ) -> _Work:
     if partials is None:
-        partials = rng.standard_normal((code.k, p)).astype(dtype)
+        partials = rng.standard_normal((code.k, at_least("p", p, 1))).astype(dtype)
     computed = as_array("partials", partials)
     if computed.ndim != 2 or len(computed) != code.k:
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Array, Ints, as_array, at_least, check_word
+from .._base.arrays import Array, Ints, as_array, at_least, check_real, check_word
 from .._base.text import plural
 from .._base.writing import write_file
 from ..coding.format import Format
@@ -99,11 +99,9 @@ class StabilityTracker:
     def __init__(
         self, limit: float | None = None, action: Action = "warn", measure_every: int = 0
     ) -> None:
-        limit = math.inf if limit is None else float(limit)
-        if not limit > 0:
-            raise ValueError(f"limit must be positive, not {limit}")
         check_word("action", action, "warn", "raise", "wait")
-        self.limit = limit
+        limit = math.inf if limit is None else limit
+        self.limit = check_real("limit", limit, positive=True, infinite=True)
         self.action = action
         self.measure_every = at_least("measure_every", measure_every, 0)
         self.rounds: list[TrackedRound] = []

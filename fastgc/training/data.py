@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._base.arrays import Array, at_least, check_word, refuse_masks
+from .._base.arrays import Array, as_real, at_least, check_word, refuse_masks
 from .._base.extras import pip_install
 from .._base.files import path_of, read_bytes, read_npz, refusing
 from .._base.text import listed, listing
@@ -237,6 +237,7 @@ def load(
         If you ask for the digits and scikit-learn is not installed.
     """
     dtype = _sample_dtype(dtype)
+    test_fraction = as_real("test_fraction", test_fraction)
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
     check_word("task", task, *TASKS)

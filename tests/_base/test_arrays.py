@@ -462,6 +462,8 @@ def test_as_rows_leaves_sequences_as_they_are():
     refused(TypeError, "x must not be a masked", arrays.as_rows, "x", np.ma.masked_array([1.0]))
     own = np.arange(3).view(Own)
     assert view_of("x", own) is own
+    for given in (iter([1.0]), {0: 1.0}, {1.0}, {0: 1.0}.values(), 1.0, np.array(1.0)):
+        refused(TypeError, "x must be an array or a list, in order", arrays.as_rows, "x", given)
 
 
 def test_store_rounds_and_overflows_in_silence():
@@ -505,6 +507,14 @@ def test_check_real_takes(value):
 def test_check_real_refuses(value, error):
     refused(error, "^x must be", arrays.check_real, "x", value)
     refused(ValueError, "^x must be positive", arrays.check_real, "x", 0.0, positive=True)
+    if value not in (np.inf, 10**400):
+        refused(error, "^x must be", arrays.check_real, "x", value, infinite=True)
+
+
+def test_check_real_infinite():
+    for value in (np.inf, 10**400, 0):
+        assert arrays.check_real("x", value, infinite=True) == min(value, np.inf)
+    refused(ValueError, "^x must be positive, not 0", arrays.check_real, "x", 0, True, True)
 
 
 def test_check_reals():

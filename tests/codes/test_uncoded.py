@@ -70,13 +70,14 @@ def test_tolerance_of_s_over_n_is_s_stragglers():
         ({"n": 3, "tolerance": 1.0}, "tolerance must be in"),
         ({"n": 3, "tolerance": -0.1}, "tolerance must be in"),
         ({"n": 3, "tolerance": float("nan")}, "tolerance must be in"),
+        ({"n": 3, "tolerance": "0.1"}, "tolerance must be a real number"),
         ({"n": 4, "k": 6, "load": 2}, "k must be a multiple of n=4, not 6"),
         ({"n": 4, "k": 8, "load": 1}, "load must be in k/n = 2 .. k = 8, not 1"),
         ({"n": 4, "load": 5}, "load must be in k/n = 1 .. k = 4, not 5"),
     ],
 )
 def test_impossible(arguments, says):
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises((TypeError, ValueError), match=says):
         Uncoded(**arguments)
 
 

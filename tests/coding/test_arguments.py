@@ -157,6 +157,8 @@ def test_decode_refuses(code):
         ({"p": 0}, ValueError, "p must be at least 1"),
         ({"p": 5.0}, TypeError, "p must be an integer"),
         ({"method": "none"}, ValueError, "method"),
+        ({"check_finite": 2.0}, TypeError, "check_finite must be True or False"),
+        ({"check_finite": []}, TypeError, "check_finite must be True or False"),
     ]:
         for rows in (messages, list(messages)):
             with pytest.raises(error, match=says):
@@ -374,3 +376,23 @@ def test_check_sizes():
     for n, k, least in ((0, 1, False), (1, 0, False), (3, 2, True)):
         with pytest.raises(ValueError, match=f"n={n}"):
             check_sizes(n, k, at_least_n=least)
+
+
+def test_decode_takes_a_true_number_for_true():
+    """C adds `check_finite` to its other flags."""
+    messages = np.array(encoded(PACKED, partial_gradients(PACKED, P)))
+    gradient = PACKED.decode(range(6), messages, p=P)
+    for check in (1, 2, 4, -8, np.True_):
+        assert (PACKED.decode(range(6), messages, p=P, check_finite=check) == gradient).all()
+        assert (PACKED.bind(messages, p=P, check_finite=check)(range(6)) == gradient).all()
+    with pytest.raises(TypeError, match="check_finite must be True or False"):
+        PACKED.bind(messages, p=P, check_finite=np.float32(2))
+
+
+def test_decode_takes_messages_in_order():
+    messages = encoded(PACKED, partial_gradients(PACKED, P))
+    for given in (iter(messages), dict(enumerate(messages)), {1.0}, np.array(1.0), np.float64(1)):
+        with pytest.raises(TypeError, match="messages must be an array or a list, in order"):
+            PACKED.decode(range(6), given)
+        with pytest.raises(TypeError, match="gradients must be an array or a list, in order"):
+            PACKED.encode(0, given)

@@ -363,6 +363,14 @@ def test_what_was_verified_stays_so():
     assert job.error(rnd.gradient()) < 1e-12
 
 
+@pytest.mark.parametrize(
+    ("limit", "error"), [(-1e-9, ValueError), (float("nan"), ValueError), ("1e-6", TypeError)]
+)
+def test_a_limit_is_a_number(limit, error):
+    with pytest.raises(error, match="limit must be"):
+        BinaryCode(6, stragglers=2).round(3, verify=1, limit=limit)
+
+
 def test_the_limit_of_the_resolution():
     """A finer one takes more messages, or more than there are."""
     code = ReedSolomon(12, stragglers=5)

@@ -271,6 +271,7 @@ def test_plan_refuses_codes_without_a_mean_time():
         ({"cost": [1e-3, 1e-3]}, "one for each of 10 workers"),
         ({"bandwidth": 0}, "bandwidth must be positive"),
         ({"bandwidth": math.nan}, "bandwidth must be positive"),
+        ({"bandwidth": "1e6"}, "bandwidth must be a real number"),
         ({"overhead": -1}, "overhead must .*not -1"),
         ({"codes": "rs"}, "codes must be a sequence of names"),
         ({"k": 25, "memory": 2}, "memory=2: 10 workers must hold 25 partitions.*at least 3"),
@@ -279,7 +280,7 @@ def test_plan_refuses_codes_without_a_mean_time():
     ],
 )
 def test_plan_refused(settings, text):
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((TypeError, ValueError), match=text):
         planning.plan(**{"n": 10, "delays": PARETO, "rounds": 10, **settings})
 
 

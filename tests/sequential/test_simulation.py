@@ -178,6 +178,7 @@ def test_compare_without_anything_to_choose():
         ({"probe": 9}, "10 rounds are too few, 9 of them"),
         ({"probe": 1}, "must be 2 at least"),
         ({"probe": 0}, "probe must be"),
+        ({"load_slope": [0.0] * 3}, "load_slope must be a number, or one for each of 4 workers"),
     ],
 )
 def test_compare_refused(change, says):

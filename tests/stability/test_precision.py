@@ -276,6 +276,12 @@ def test_measured_error_refuses_what_does_not_fit(code, given, error, says):
         stability.measured_error(code, range(code.n), given)
 
 
+@pytest.mark.parametrize(("p", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)])
+def test_measured_error_of_no_elements(p, error):
+    with pytest.raises(error, match="p must be"):
+        stability.measured_error(BinaryCode(7, stragglers=2), range(7), p=p)
+
+
 def test_measured_error_of_numbers_that_need_no_rounding_is_zero():
     code = BinaryCode(7, stragglers=2)
     partials = np.arange(21.0).reshape(7, 3)

@@ -242,6 +242,14 @@ def test_a_vector_that_lacks_much_is_not_trusted():
     assert tracker.predicted.tolist() == [0.05, 0.5]
 
 
+@pytest.mark.parametrize(
+    ("limit", "error"), [(0, ValueError), (math.nan, ValueError), ("1e-6", TypeError)]
+)
+def test_a_limit_is_a_positive_number(limit, error):
+    with pytest.raises(error, match="limit must be"):
+        StabilityTracker(limit)
+
+
 def test_the_limit_itself_is_not_beyond_it():
     code, limit = fastgc.BinaryCode(4, stragglers=1), 1e-6
     tracker = StabilityTracker(limit=limit, action="raise")

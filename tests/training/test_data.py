@@ -151,6 +151,7 @@ def test_load_npz_refused(tmp_path, arrays, message):
     [
         ({"source": "absent"}, FileNotFoundError),
         *(({"test_fraction": fraction}, ValueError) for fraction in (0, 1, math.nan)),
+        *(({"test_fraction": fraction}, TypeError) for fraction in ("0.2", None)),
         ({"dtype": "float16"}, ValueError),
         ({"task": "regress"}, ValueError),
         ({"seed": -1}, ValueError),
@@ -396,6 +397,8 @@ def test_partition_is_even_contiguous_and_complete(data, N):
 
 
 def test_partition_refused():
+    with pytest.raises(TypeError, match=r"k must be an integer, not 1\.0"):
+        partition(np.ones((3, 1)), np.zeros(3, int), 1.0)
     with pytest.raises(ValueError, match="3 samples but 2 labels"):
         partition(np.ones((3, 1)), np.zeros(2, int), 1)
     for k in (0, 4):
