@@ -127,8 +127,12 @@ def _chosen(table: _Table, columns: Sequence[str | int] | None) -> list[int]:
         return []
     if columns is None:
         kept = _kept(times, names, table.others)
+    elif isinstance(columns, str):
+        raise ValueError(f"columns must be a list of names or numbers, not {columns!r}")
     else:
         kept = [_column(each, names, times.shape[1]) for each in columns]
+        if twice := [each for each, j in zip(columns, kept, strict=True) if kept.count(j) > 1]:
+            raise ValueError(f"column {twice[0]!r} is chosen twice")
     if not kept:
         raise ValueError("it has no column of times")
     return kept
@@ -138,6 +142,8 @@ def _column(chosen: str | int, names: list[str] | None, count: int) -> int:
     """Return which column a name or a number from 1 means."""
     text = str(chosen).strip()
     if names is not None and text in names:
+        if names.count(text) > 1:
+            raise ValueError(f"several of its columns are called {text!r}: give their numbers")
         return names.index(text)
     if text.isdecimal() and 1 <= int(text) <= count:
         return int(text) - 1
@@ -260,6 +266,9 @@ def _listed(held: Any) -> _Table:
     for number, row in enumerate(held, 1):
         if isinstance(row, list) and len(row) != len(held[0] if isinstance(held[0], list) else ()):
             raise ValueError(f"row {number} is not as long as the first one")
+    entries = (entry for row in held for entry in (row if isinstance(row, list) else [row]))
+    if odd := [entry for entry in entries if isinstance(entry, bool | str)]:
+        raise ValueError(f"its entries must be real numbers, not {json.dumps(odd[0])}")
     return _numbers(np.array(held, dtype=np.float64))
 
 
@@ -363,9 +372,10 @@ def _value(text: str, comma: bool) -> float | None:
     """Return a number, NaN for a missing one; None if the text is neither.
 
     `comma` says whether a comma may stand before decimals. What begins with 0 and a digit may be
-    the decimals of a number that a comma has cut in two.
+    the decimals of a number that a comma has cut in two. What holds "_", as 3_12 of round 3 and
+    worker 12, is a number to Python alone.
     """
-    if text[:1] == "0" and text[1:2].isdigit():
+    if "_" in text or (text[:1] == "0" and text[1:2].isdigit()):
         return None
     try:
         return float(text)

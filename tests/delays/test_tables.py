@@ -93,6 +93,15 @@ def test_read_times_of_chosen_columns(tmp_path):
     assert Empirical.read(tmp_path / "a.npy", columns=[1]) == Empirical(TIMES[:, 0])
     with pytest.raises(ValueError, match="no column 3: columns are numbered 1 to 2"):
         Empirical.read(tmp_path / "a.npy", columns=[3])
+    with pytest.raises(ValueError, match=r"columns must be a list .*not 'a'"):
+        Empirical.read(path, columns="a")
+    for columns in (["a", "a"], ["a", 2]):
+        with pytest.raises(ValueError, match="column 'a' is chosen twice"):
+            Empirical.read(path, columns=columns)
+    twins = table(tmp_path / "c.csv", "a,a", "0.5,1.5", "0.25,0.75")
+    with pytest.raises(ValueError, match="several of its columns are called 'a'"):
+        Empirical.read(twins, columns=["a"])
+    assert Empirical.read(twins, columns=[2]).samples.tolist() == [1.5, 0.75]
 
 
 # Files as programs write them: here pandas 3.1, polars 2.1 and pyarrow 26 did, and others do by
@@ -192,6 +201,9 @@ WRITTEN = {
         "[[0.5,0.625],[null,1.25]]",
         "row 2, column 1: .* missing",
     ),
+    "strings in JSON": ("a.json", '[["0.5", 0.25]]', 'must be real numbers, not "0.5"'),
+    "flags in JSON": ("a.json", "[[0.5, true], [0.5, 0.5]]", "must be real numbers, not true"),
+    "places": ("a.csv", "id,w0\n1_1,0.5\n1_2,0.25\n", "column 1: '1_1' is no number"),
     "pandas JSON columns": ("a.json", '{"w0":{"0":0.5,"1":0.75}}', "it must be a list"),
     "pandas JSON split": ("a.json", '{"columns":["w0"],"index":[0],"data":[[0.5]]}', "a list"),
     "pandas JSON lines": ("a.json", '{"w0":0.5,"w1":0.625}\n{"w0":0.75,"w1":1.25}\n', "Extra data"),
