@@ -51,9 +51,10 @@ def cell(value):
 
 
 def told(bench):
-    """Return what a benchmark noted: labels as texts, and figures, its median time first."""
+    """Return labels as texts, and figures: without `turns`, the median time is the first."""
     info = bench.extra_info
-    labels, figures = {}, {"median": duration(bench.stats.median / info.get("calls", 1))}
+    median = duration(bench.stats.median / info.get("calls", 1))
+    labels, figures = {}, {} if "turns" in info else {"median": median}
     for name, value in info.items():
         if name in ("across", "calls"):
             continue

@@ -44,7 +44,7 @@ def test_against_c(benchmark, note, kernel, case, dtype):
     arguments = kernel.make(np.random.default_rng(0), *SHAPES[kernel.name], dtype, **case, **more)
     times = in_turns(lambda: kernel.run(arguments))
     words = ", ".join((kernel.name, *(f"{name} {value}" for name, value in case.items())))
-    note(across="dtype", kernel=words, dtype=np.dtype(dtype).name, times=times)
+    note(across="dtype", kernel=words, dtype=np.dtype(dtype).name, turns=times)
     benchmark.group = "numba over c"
     with BY_NUMBA:
         benchmark.pedantic(kernel.run, (arguments,))

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=10,
         metavar="R",
-        help="restarts in a row, each of less than a minute, after which it gives up (%(default)s)",
+        help="give up after so many restarts in a row, each within a minute (%(default)s)",
     )
     parser.add_argument(
         "--restart-on",

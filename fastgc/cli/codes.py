@@ -197,7 +197,7 @@ def _show(
         )
     output.explain(codes=held)
     if apart := _loads_apart(measured):
-        echo(f"\n{apart}" if output.markdown else apart)
+        output.say("\n" * output.markdown + apart)
 
 
 def _loads_apart(rows: Sequence[StabilityRow]) -> str:

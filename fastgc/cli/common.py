@@ -222,6 +222,9 @@ class _Command(TyperCommand):
             super().format_help(ctx, formatter)
             return
         lines = [ctx.get_usage(), "", str(self.help), ""]
+        for each in (each for each in self.params if each.param_type_name == "argument"):
+            first = getattr(each, "help", "").partition(". ")[0]
+            lines += wrap(f"{each.metavar}: {first}.", 79, subsequent_indent="  ")
         for at, (panel, options) in enumerate(panels.items()):
             if at < EXPLAINED:
                 lines.append(f"{panel}:")
@@ -230,7 +233,7 @@ class _Command(TyperCommand):
                 if at < EXPLAINED:
                     said = re.split(r"(?<=\.) ", each.help)[0]
                     if len(said) > 2 * 59:  # lines
-                        said = f"{said.partition('; ')[0]}; …"
+                        said = f"{said.partition('; ')[0].removesuffix('.')}; …"
                     lines += wrap(f"  {name:<17} {said}", 79, subsequent_indent=" " * 20)
             if at >= EXPLAINED:
                 lines += wrap(f"{panel}: {', '.join(names)}", 79, subsequent_indent="  ")

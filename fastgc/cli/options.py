@@ -171,7 +171,7 @@ def width() -> Any:
     return option(
         "double",
         "Width of pictures: single (a column of a paper with two), double (its page), or slide. "
-        "Letters suit it.",
+        "Letters have its size.",
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -251,14 +252,19 @@ class Output(Options):
                     console.print(rich_table("" if at else title, *part))
             echo(text.get(), nl=False)
 
+    def say(self, text: str) -> None:
+        """Print a paragraph below a table: in a terminal, as wide as that."""
+        whole = partial(fill, break_long_words=False, break_on_hyphens=False)
+        echo(text if self.markdown else whole(text, Console().width))
+
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Explain columns and names of codes in a terminal; in Markdown they are in words."""
         if self.markdown:
             return
         if legend:
-            echo(legend)
+            self.say(legend)
         if names := dict.fromkeys(codes):
-            echo(f"Codes: {', '.join(map(catalogue.describe, names))}.")
+            self.say(f"Codes: {', '.join(map(catalogue.describe, names))}.")
 
 
 class Tables(Output):

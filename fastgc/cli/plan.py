@@ -182,17 +182,18 @@ def _show(title: str, choices: list[Choice], output: Tables) -> None:
         "rounding; !: more than --residual, ranked after all others)"
     )
     output.explain(
-        f"time: of a round, ms (±: its standard error); workers: waited for, mean; sent: "
-        f"gradients received, mean{amplified}; error: predicted relative error of the gradient "
+        "time: of a round, ms (±: its standard error; decoding is timed here: nearly equal loads "
+        "may change places from run to run); workers: waited for, mean; sent: gradients received, "
+        f"mean{amplified}; error: predicted relative error of the gradient "
         f"(!: useless){left * approximate}",
         codes=[row["name"] for row in rows],
     )
     for name in dict.fromkeys(each.name for each in choices):
         choice = next(each for each in choices if each.name == name)  # the best of its loads
         if (assignment := arguments_of(choice.code).get("assignment")) is not None:
-            echo(f"{name}: assignment={assignment}")
+            output.say(f"{name}: assignment={assignment}")
         if said := catalogue.remark(name, choice.code):
-            echo(said)
+            output.say(said)
 
 
 class Fitted(Options):
@@ -230,7 +231,7 @@ def fit(what: Fitted, output: Tables) -> None:
 
     def show() -> None:
         output.show(title, ["model", "AIC", "KS", "p"], rows, describe=str)
-        echo(
+        output.say(
             "best first, by Akaike's criterion (AIC); KS: largest distance between the "
             "distribution functions of the times and of the model; p: probability of such a "
             "distance if the model is right (if p is below 0.05 or so, plan with empirical:FILE "

@@ -335,12 +335,10 @@ def _show_schemes(
     rounds = found[0].run.rounds.size
     title += f"; {rounds} rounds" + ", after those that chose parameters" * chosen
     output.table(title, _SCHEMES, figures, describe=describe)
-    if output.markdown:
-        return
-    echo(
+    output.explain(
         "load: partitions per worker and round, where uncoded has 1; T: further rounds that a "
         "gradient may take after its first; time: per gradient, ms (±: its standard error); "
         "waited: share of rounds that lasted longer than (1 + mu) times the fastest worker's time"
     )
     names = dict.fromkeys(each.name for each in found)
-    echo(f"Schemes: {', '.join(map(describe, names))}.")
+    output.explain(f"Schemes: {', '.join(map(describe, names))}.")

@@ -45,7 +45,7 @@ class Measured(Options):
         "contiguous (in number), or neighbouring (on the circle of a code's evaluation points).",
     )
     worst: bool = option(
-        False, "Also search for the stragglers that are worst for each code.", "--worst"
+        False, "Also search for each code's worst stragglers, called adversarial.", "--worst"
     )
     trials: int | None = options.repeats(_TRIALS, "Sets of stragglers of each pattern.")
     seed: int = options.seed("Seed of data, sets and random codes.")
@@ -56,12 +56,7 @@ class Measured(Options):
 
 @command(PRECISION, "fastgc stability rs rs-clustered binary -n 64/16 --patterns neighbouring")
 def stability(what: Measured, output: Tables) -> None:
-    """Measure what codes cost and how precise they are, for sizes and patterns of stragglers.
-
-    Codes that tolerate equally many stragglers differ in their loads and in the messages they need.
-    All codes meet the same stragglers and, with --worst, the worst ones that a search finds for
-    each, called adversarial.
-    """
+    """Measure what codes cost and how precise they are, for sizes and patterns of stragglers."""
     from .. import plotting
 
     output.check(what.plot)

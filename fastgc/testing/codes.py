@@ -645,7 +645,8 @@ def _arguments(listed: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Check the code that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m fastgc.testing.codes", description=__doc__)
+    said = str(__doc__).partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m fastgc.testing.codes", description=said)
     parser.add_argument("code", help="module:Class")
     parser.add_argument("--arg", nargs="+", default=[], action="extend", metavar="KEY=VALUE")
     parser.add_argument("--engines", help="a list such as simulated,local (default: all there are)")

@@ -17,9 +17,9 @@ In a terminal, for an engine in an importable module::
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -676,12 +676,16 @@ def _is_closed(cluster: Cluster, size: int = 3) -> None:
         cluster.step(np.ones(size), np.empty(size))
 
 
-def main(where: str) -> None:
-    engine = load_object(where)
+def main(words: Sequence[str] | None = None) -> None:
+    """Check the engine that the command line names."""
+    said = str(__doc__).partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m fastgc.testing.engines", description=said)
+    parser.add_argument("engine", help="module:Class")
+    engine = load_object(parser.parse_args(words).engine)
     for each in CHECKS:
         each(engine)
         print(f"{each.__name__}: passed", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

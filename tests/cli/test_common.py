@@ -47,6 +47,8 @@ def test_a_long_help_fits_a_screen():
     assert max(map(len, shown.splitlines()[:-2])) <= 80
     options = [each.opts[0] for each in COMMANDS["train"].params if each.opts[0].startswith("-")]
     assert len(options) > 40
+    assert "\nCODES: The code, such as rs" in shown
+    assert ".;" not in shown
     for option in options:
         assert re.search(rf"(?<!\S){option}(?![\w-])", shown), option
     assert "\n  --rounds          Gradient steps.\n" in shown

@@ -203,6 +203,6 @@ def test_check_and_the_command_run_all(monkeypatch, capsys):
         check.__name__ = f"check_{number}"
     monkeypatch.setattr(conformance, "CHECKS", checks)
     conformance.check("an engine")
-    conformance.main("fastgc.engines:SimulatedCluster")
+    conformance.main(["fastgc.engines:SimulatedCluster"])
     assert ran == [(engine, i) for engine in ("an engine", SimulatedCluster) for i in range(3)]
     assert capsys.readouterr().out.splitlines() == [f"check_{i}: passed" for i in range(3)]
