@@ -572,14 +572,15 @@ class Played:
 
     def roundings(self, numbers):
         """Typical rounding errors of the messages, as far as the round may believe in them."""
-        form, scheme = self.rnd.form, self.code.scheme
+        form, sent, scheme = self.rnd.form, self.rnd._sent, self.code.scheme
         own = fastgc.coding.verify.unit_roundoff(form.message_dtype)
         sums = fastgc.coding.verify.unit_roundoff(form.sum_dtype) * (math.sqrt(scheme.load) + 2)
         # Squares that a thread flushed to zero are in no energy.
         lost_squares = np.finfo(float).tiny * self.p * scheme.load
         honest = [(self._norm(m), math.sqrt(e + lost_squares) / self.size) for m, e in self.honest]
         largest = [max(each) for each in zip(*honest, strict=True)]
-        lost = fastgc.coding.verify.least_number(form.message_dtype) / self.size
+        # What threads flush of messages, and of the partial gradients in them.
+        lost = max(fastgc.coding.verify.least_number(form.message_dtype), sent.least) / self.size
         least = own * 1e-6 * largest[0] + lost * math.sqrt(self.p * scheme.load)
         found = []
         for n in numbers:

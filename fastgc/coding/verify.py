@@ -144,7 +144,7 @@ COARSEST = 200.0
 # known up to DEPENDENT.
 LEAST = DOUBLE / DEPENDENT
 
-# Messages whose terms are so many times as long as those of half of the messages, and as they are
+# Messages whose terms are so many times as long as those that e + 1 workers sent, and as they are
 # themselves, are decoded last.
 ROUGH = 1e3
 
@@ -432,17 +432,12 @@ class Inspector:
         """Apply the checks to the messages at these positions; `survivors` are their numbers."""
         scheme, came = self._scheme, self._arrivals
         inside, norms = np.sqrt(came.energies[at]) * self.projection.unit, self._norms[survivors]
-        sizes = np.fmax(inside, came.norms[at]) / norms
-        half = np.sort(sizes)[sizes.size // 2 :][:1]
-        self.rough = inside > ROUGH * np.maximum(norms * half, came.norms[at])
-        self.rough &= not scheme.data.coded
-        self.unsure = self.rough
-        if self.rough.any():  # of these, whose errors would spoil checks, by what e + 1 workers say
-            of_worker = np.zeros(scheme.n)
-            np.fmax.at(of_worker, self._senders[survivors], sizes)
-            reached = np.sort(of_worker)[-1 - self.liars :][0]
-            usual = np.maximum(norms * reached, came.norms[at])
-            self.unsure = self.rough & ((inside * DEPENDENT > usual) | (inside == math.inf))
+        of_worker = np.zeros(scheme.n)
+        np.fmax.at(of_worker, self._senders[survivors], np.fmax(inside, came.norms[at]) / norms)
+        reached = min(LARGEST_ROOT, np.sort(of_worker)[-1 - self.liars :][0])
+        usual = np.maximum(norms * reached, came.norms[at])
+        self.rough = (inside > ROUGH * usual) & (not scheme.data.coded)
+        self.unsure = self.rough & (inside * DEPENDENT > usual)  # whose errors would spoil checks
         if self.unsure.any():
             sure, rest = np.flatnonzero(~self.unsure), np.flatnonzero(self.unsure)
             checks = scheme.parity(survivors[sure], self._most), sure
