@@ -459,12 +459,13 @@ class ReedSolomonScheme(Scheme):
 
     def _bind_formulas(self, survivors: Ints, vector: Complexes, unit: float) -> VectorFunction:
         """`bind_vector` by the formulas for n - s survivors, or more."""
-        longest, longest_by_transforms = self._longest(unit), self._longest(unit, True)
+        longest = self._longest(unit)
         run, where = kernels.unchecked.bind_decoding_vector(self._plan, survivors, vector, longest)
         fourier: kernels.fourier.Fourier | None = None
         # A product has as many factors as there are stragglers, or survivors if these are fewer.
         least, most = self._transforms_from, self.n - self._transforms_from
         direct = _PRODUCTS[self._products]
+        longest_by_transforms = self._longest(unit, True) if least <= most else 0.0
 
         def transform(f: int, limit: float) -> int:
             nonlocal fourier

@@ -710,7 +710,7 @@ class Decoder:
 
 def fill_vectors(scheme: Scheme, masks: Bools, method: str, out: Array, unit: float) -> Bools:
     """Write vectors of many sets to `out`, which is 0; return whether each could be decoded."""
-    decoder = Decoder(scheme, unit)
+    decoder = scheme.decoder(unit)
     if (many := getattr(decoder.fill_vector, "many", None)) is not None:
         good: Bools | None = many(masks, method, out)
         if good is not None:
