@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from measure import times
 
 import fastgc
 from fastgc._base.progress import markdown_table
@@ -180,19 +181,15 @@ def steps(p: int) -> Iterator[list[str]]:
         # As many partial gradients, and as many messages.
         parts = code.n * code.scheme.load
         uncoded = fastgc.Uncoded(code.n, parts, tolerance=1 - count / code.n)
-        waits: list[float] = []
         with LocalCluster(uncoded, [0] * parts, work, p) as cluster:
-            for _ in range(60):
-                start = time.perf_counter()
-                cluster.step(theta, out=out)
-                waits.append(time.perf_counter() - start)
-        saved: list[float] = []
+            waits = times(partial(cluster.step, theta, out=out), 60)
         with tempfile.TemporaryDirectory() as folder, Checkpoint(folder, {"of": "a bench"}) as kept:
-            for at in range(20):
-                start = time.perf_counter()
-                kept.add({"round": at})
+
+            def save() -> None:
+                kept.add({"round": 0})
                 kept.save({"theta": theta})
-                saved.append(time.perf_counter() - start)
+
+            saved = times(save, 20)
         plain = float(np.median(waits))
         each = [1e6 * plain, float(np.median(took)) / plain, 1 + float(np.median(saved)) / plain]
         yield [repr(code), f"{p:,}", f"{each[0]:.0f} µs", f"{each[1]:.2f}", f"{each[2]:.2f}"]
@@ -215,8 +212,8 @@ def main() -> None:
         lines: dict[str, list[str]] = {}
         for code in CODES.values():
             for name, pairs in compared(Sent(code, p)):
-                seconds, times = ratio(pairs, 5 if p < 50_000 else 1)
-                lines.setdefault(name, []).append(f"{1e6 * seconds:.0f} µs × {times:.2f}")
+                seconds, more = ratio(pairs, 5 if p < 50_000 else 1)
+                lines.setdefault(name, []).append(f"{1e6 * seconds:.0f} µs × {more:.2f}")
         body += [[name, f"{p:,}", *line] for name, line in lines.items()]
     print(markdown_table("", ["feature", "p", *CODES], body, 2).strip())
 

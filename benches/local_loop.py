@@ -12,9 +12,10 @@ import os
 import select
 import socket
 import sys
-import time
+from functools import partial
 
 import numpy as np
+from measure import times
 
 import fastgc
 from fastgc.engines import LocalCluster
@@ -78,16 +79,6 @@ class Bare:
             os.wait()
 
 
-def timed(step, theta, out, rounds):
-    """Return the seconds of each round."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        step(theta, out)
-        times.append(time.perf_counter() - start)
-    return times
-
-
 def rows_of(n):
     """Measure the loops in turns; yield a row for each size."""
     needed = n - max(1, round(3 * n / 16))
@@ -97,13 +88,13 @@ def rows_of(n):
         theta, out = np.zeros(p), np.empty(p)
         code = fastgc.Uncoded(n, tolerance=(n - needed) / n)  # a load of 1: nothing to encode
         bare = Bare(n, needed, p)  # it forks, so it must come before threads start
-        times = {"engine": [], "bare": []}
+        took = {"engine": [], "bare": []}
         with LocalCluster(code, [0] * n, zero, p) as cluster:
             for _ in range(BLOCKS):
-                times["bare"] += timed(bare.step, theta, out, rounds)
-                times["engine"] += timed(cluster.step, theta, out, rounds)
+                took["bare"] += times(partial(bare.step, theta, out), rounds)
+                took["engine"] += times(partial(cluster.step, theta, out), rounds)
         bare.close()
-        medians = {name: float(np.median(each)) for name, each in times.items()}
+        medians = {name: float(np.median(each)) for name, each in took.items()}
         yield {"workers": n, "p": p, **medians}
 
 

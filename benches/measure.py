@@ -19,11 +19,16 @@ def one_blas_thread():
 
 
 def seconds(function, repeats=9):
-    """Return the median time of a call."""
+    """Return the median time of a call, after one that is not timed."""
     function()
-    times = []
+    return float(np.median(times(function, repeats)))
+
+
+def times(function, repeats):
+    """Return the seconds of each call."""
+    found = []
     for _ in range(repeats):
         start = time.perf_counter()
         function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+        found.append(time.perf_counter() - start)
+    return found

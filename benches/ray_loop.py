@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
+from functools import partial
 
 import numpy as np
 import ray
+from measure import times
 
 from fastgc import Uncoded
 from fastgc.engines.ray import RayCluster
@@ -63,15 +64,6 @@ class Bare:
             ray.kill(actor)
 
 
-def block(function, theta, rounds):
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function(theta)
-        times.append(time.perf_counter() - start)
-    return times
-
-
 def compare(code, size, blocks, rounds):
     theta, out = np.zeros(size), np.empty(size)
     with RayCluster(code, [0] * code.k, zero, size) as cluster:
@@ -81,13 +73,13 @@ def compare(code, size, blocks, rounds):
             "bare, adding": bare.add,
             "engine": lambda theta: cluster.step(theta, out),
         }
-        times = {name: [] for name in forms}
+        took = {name: [] for name in forms}
         for _ in range(blocks):
             for name, function in forms.items():
                 function(theta)  # not timed: late calls of the other loop end meanwhile
-                times[name] += block(function, theta, rounds)
+                took[name] += times(partial(function, theta), rounds)
         bare.close()
-    return {"p": size, **{name: float(np.median(each)) for name, each in times.items()}}
+    return {"p": size, **{name: float(np.median(each)) for name, each in took.items()}}
 
 
 def main():

@@ -11,12 +11,11 @@ nothing of a method.
 import importlib
 import math
 import sys
-import time
 from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
-from measure import one_blas_thread
+from measure import one_blas_thread, times
 from oracles.decoding import decoding_truth
 
 import fastgc
@@ -134,12 +133,7 @@ def test_method(benchmark, note, method, n):
         call = lambda: decoder(survivors, name)  # noqa: E731
     benchmark.group = f"decoding vector, {method}"
     with nullcontext() if method.endswith("all threads") else one_blas_thread():
-        times = []
-        for _ in range(2):  # the first call prepares tables
-            start = time.perf_counter()
-            vector = call()
-            times.append(time.perf_counter() - start)
-        seconds = min(times)
+        seconds, vector = min(times(call, 2)), call()  # the first call prepares tables
         _took[method] = n, seconds
         calls = max(1, int(1e-3 / seconds))
         rounds = min(21, max(3, int(0.2 / (seconds * calls))))
@@ -193,16 +187,6 @@ def stragglers(kind, code, rng):
     return code.scheme.rings()[0][(places + rng.integers(n)) % n]
 
 
-def fastest(call):
-    """Return the seconds of the fastest of nine calls."""
-    times = []
-    for _ in range(9):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 @pytest.mark.parametrize(("n", "s"), OF_SETS)
 @pytest.mark.parametrize("kind", SETS)
 def test_set(benchmark, note, kind, n, s):
@@ -217,8 +201,8 @@ def test_set(benchmark, note, kind, n, s):
     x = rng.standard_normal(n) + 1j * rng.standard_normal(n)
     draw()
     decode(survivors[0])  # prepares tables
-    took = fastest(lambda: decode(survivors[0]))
-    pair = fastest(lambda: np.fft.ifft(np.fft.fft(x)))
+    took = min(times(lambda: decode(survivors[0]), 9))
+    pair = min(times(lambda: np.fft.ifft(np.fft.fft(x)), 9))
     rounds = int(min(MOST_SETS, max(20, LONGEST_OF_SETS / took)))
     benchmark.group = f"decoding vector by set, {kind}"
     benchmark.pedantic(lambda: decode(survivors[0]), setup=draw, rounds=rounds, iterations=1)
