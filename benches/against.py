@@ -1,10 +1,11 @@
 """Whether this version is slower than another: ``python benches/against.py [REVISION]``.
 
 It makes a hundred calls as users make them, or the most used ones with ``--thirty``, as far as the
-other version has them. REVISION is a tag or a commit. By default it is the last release: the newest
-tag ``v*`` before this commit or, if there is none, the commit that gave this version its number. It
-is built once, into ``build/against``. This version is the one that this interpreter imports; the
-other runs with the same packages.
+other version has them. With ``--table`` it makes calls that have a goal, and NumPy's that measure
+it. REVISION is a tag or a commit. By default it is the last release: the newest tag ``v*`` before
+this commit or, if there is none, the commit that gave this version its number. It is built once,
+into ``build/against``. This version is the one that this interpreter imports; the other runs with
+the same packages.
 
 Each version has its own process, which prepares its arrays from the same seeds. The two take turns
 at each call, so that disturbances hit both. A turn is as many calls as take `TURN` seconds. The
@@ -24,6 +25,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
@@ -39,11 +41,11 @@ Calls = Iterator[tuple[str, Callable[[], object]]]
 
 
 def made(name: str) -> Any:
-    """Make the code "rs 80/12" of 80 workers that tolerates 12 stragglers."""
+    """Make the code "rs 80/12/40" of 80 workers, 12 stragglers, and 40 partitions or else 80."""
     import fastgc
 
-    kind, n, s = name.replace("/", " ").split()
-    code: Any = fastgc.codes.make(kind, int(n), stragglers=int(s))
+    kind, n, s, *k = name.replace("/", " ").split()
+    code: Any = fastgc.codes.make(kind, int(n), int(k[0]) if k else None, int(s))
     if cache := getattr(code.scheme, "cache", None):  # older versions keep vectors of such sets
         cache.nbytes = 0
     return code
@@ -85,20 +87,37 @@ def verbs(name: str, p: int, dtype: str = "float64", sent: str | None = None) ->
         yield f"bind_encoder: {label}", code.bind_encoder(0, held, message)
 
 
-def rounds(name: str, p: int) -> Calls:
+def rounds(name: str, p: int, more: bool = False) -> Calls:
     code, out = made(name), np.empty(p)
     F = np.random.default_rng(2).permutation(code.n)[: code.threshold]
     pairs = list(zip(F.tolist(), messages(code, p, "float64", None, F), strict=True))
     rnd = code.round(p)
 
-    def one() -> None:
+    def one(then: Callable[[], object] = lambda: None) -> None:
         for worker, message in pairs:
             if rnd.receive(worker, message):
                 break
         rnd.gradient(out)
+        then()
         rnd.reset()
 
     yield f"round: {name} p={p}", one
+    if not more:
+        return
+    yield f"round and its trust: {name} p={p}", lambda: one(rnd.trust)
+    rows = [message for _, message in pairs]
+    yield f"decode the same: {name} p={p}", lambda: code.decode(F, rows, out)
+    encoder, held = code.encoder(0, p), partial_gradients(code, 0, p, "float64")
+
+    def stream() -> object:
+        encoder.reset()
+        for j, each in zip(code.partitions(0).tolist(), held, strict=True):
+            encoder.add(j, each)
+        return encoder.message(), encoder.energy
+
+    yield f"stream a message and its energy: {name} p={p}", stream
+    message = code.encode(0, held)
+    yield f"encode the same: {name} p={p}", lambda: code.encode(0, held, message)
 
 
 def in_turn(call: Callable[[Any], object], sets: Sequence[Any]) -> Callable[[], object]:
@@ -113,16 +132,48 @@ def in_turn(call: Callable[[Any], object], sets: Sequence[Any]) -> Callable[[], 
     return one
 
 
-def vector(name: str) -> Calls:
+def vector(name: str, method: str = "auto") -> Calls:
     code = made(name)
-    sets = [survivors(code, seed) for seed in range(32)]
-    yield f"decoding_vector: {name}", in_turn(code.decoding_vector, sets)
+    sets = [survivors(code, seed) for seed in range(8)]
+    call = partial(code.decoding_vector, method=method)
+    yield f"decoding_vector{f' by {method}' * (method != 'auto')}: {name}", in_turn(call, sets)
+
+
+def transforms(n: int) -> Calls:
+    x = np.ones(n, complex)
+    yield f"np.fft of {n} and back", lambda: np.fft.ifft(np.fft.fft(x))
+
+
+def sums(f: int, p: int) -> Calls:
+    import fastgc
+
+    rows, out, F, ones = np.ones((f, p)), np.empty(p), np.arange(f), np.ones(f)
+    bound = fastgc.Uncoded(f).bind(rows, out)
+    yield f"bind: {f} x {p}", lambda: bound(F)
+    yield f"np.matmul: {f} x {p}", lambda: np.matmul(ones, rows, out=out)
 
 
 def neighbours(name: str) -> Calls:
     code = made(name)
     F = np.sort(code.scheme.rings()[0][code.n - code.threshold :])
     yield f"decoding_vector, neighbours silent: {name}", lambda: code.decoding_vector(F)
+
+
+def worst(name: str) -> Calls:
+    """The set that takes longest, of 1,000 or those tried in ten seconds; LAPACK's QR beside it."""
+    code, began, found = made(name), time.perf_counter(), list[Any]()
+    circle, s = code.scheme.rings()[0], code.n - code.threshold
+    while len(found) < 1000 and time.perf_counter() < began + 10:
+        rng = np.random.default_rng(len(found))
+        arcs = np.r_[: s // 2, code.n // 2 : code.n // 2 + s - s // 2]
+        kinds = rng.permutation(code.n)[:s], arcs, np.flatnonzero(np.arange(code.n) % 3 < 2)[:s]
+        F = np.delete(circle, (kinds[len(found) % 3] + rng.integers(code.n)) % code.n)
+        found.append((least(partial(code.decoding_vector, F), 0.0), len(found), F))
+    most = [F for *_, F in sorted(found)[-5:]]
+    slow = max(most, key=lambda F: least(partial(code.decoding_vector, F), TURN))
+    yield f"decoding_vector, worst of 1,000 sets: {name}", lambda: code.decoding_vector(slow)
+    square = np.random.default_rng(0).standard_normal((2 * s, s)) + 0j
+    yield f"np.linalg.qr of {2 * s} x {s}, complex", lambda: np.linalg.qr(square, mode="r")
 
 
 def vectors(name: str) -> Calls:
@@ -204,6 +255,14 @@ THIRTY: tuple[tuple[Any, ...], ...] = (
     (systems, 1022),
     (simulations, "rs 80/12"),
 )
+TABLE: tuple[tuple[Any, ...], ...] = (
+    *((worst, name) for name in ("rs 256/128", "rs 1000/100", "rs 1000/102/300", "rs 1024/512")),
+    *((vector, f"rs {n}", by) for n in ("4096/1024", "16384/4096") for by in ("auto", "lookup")),
+    (vector, "rs:root=1 1048576/12"),
+    (transforms, 1 << 20),
+    *((sums, f, p) for f, p in ((16, 10_000), (16, 100_000), (16, 10**6), (68, 10**6))),
+    *((rounds, f"{name} 20/4", p, True) for name in ("rs", "binary") for p in (1000, 100_000)),
+)
 REST: tuple[tuple[Any, ...], ...] = (
     *((verbs, name, 100) for name in ("binary 20/4", "fractional 20/4")),
     (verbs, "rs 20/4", 100_000),
@@ -233,7 +292,7 @@ def serve(kind: str, folder: str) -> None:
     if folder and not Path(fastgc.__file__).is_relative_to(folder):
         raise SystemExit(f"{fastgc.__file__} is imported, not the version in {folder}")
     calls = dict[str, Callable[[], object]]()
-    for make, *given in (*THIRTY, *(REST if kind == "all" else ())):
+    for make, *given in {"thirty": THIRTY, "table": TABLE}.get(kind, (*THIRTY, *REST)):
         options = given.pop() if isinstance(given[-1], dict) else {}
         try:
             calls.update(make(*given, **options))
@@ -350,11 +409,13 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("revision", nargs="?", help="the other version (default: last release)")
     parser.add_argument("--thirty", action="store_true", help="only the most used calls")
+    parser.add_argument("--table", action="store_true", help="calls with a goal, and its measure")
     parser.add_argument("--only", default="", help="calls whose names hold this text")
     parser.add_argument("--limit", type=float, default=1.05, help="ratio that counts as slower")
     parser.add_argument("--turns", type=int, default=TURNS)
     given = parser.parse_args(words)
-    revision, kind = given.revision or last_release(), "thirty" if given.thirty else "all"
+    revision = given.revision or last_release()
+    kind = "table" if given.table else "thirty" if given.thirty else "all"
     folder = built(revision)
     found = measure(kind, folder, lambda name: given.only in name, given.turns)
     slower = {name for name, pair in found.items() if pair[0] > given.limit}

@@ -15,7 +15,7 @@ import sys
 from functools import partial
 
 import numpy as np
-from measure import times
+from measure import times, zero
 
 import fastgc
 from fastgc.engines import LocalCluster
@@ -23,11 +23,6 @@ from fastgc.engines import LocalCluster
 WORKERS, BLOCKS = (4, 16, 64), 10
 ROUNDS = {10: 100, 10_000: 60, 1_000_000: 3}  # rounds in a block, by the number of parameters
 MOST_BYTES = 1 << 28  # bytes of all messages, at most
-
-
-def zero(theta, shard, out):
-    """Write a gradient as fast as possible."""
-    out.fill(0.0)
 
 
 class Bare:

@@ -9,10 +9,10 @@ and the times of the latter two on one core. ``--sizes 256/32`` chooses codes.
 import argparse
 import math
 import statistics
-import time
 from functools import partial
 
 import numpy as np
+from measure import times
 from threadpoolctl import threadpool_limits
 
 import fastgc
@@ -58,12 +58,8 @@ def least_squares(turns, n, c):
 
 def measured(function, seconds):
     """Return a function's result, and its median time in milliseconds."""
-    times, begin = [], time.perf_counter()
-    while len(times) < 3 or (len(times) < 2000 and time.perf_counter() - begin < seconds):
-        start = time.perf_counter()
-        values = function()
-        times.append(time.perf_counter() - start)
-    return values, 1e3 * statistics.median(times)
+    repeats = int(min(2000, max(3, seconds / min(times(function, 2)))))
+    return function(), 1e3 * statistics.median(times(function, repeats))
 
 
 def compare(sizes, seed, seconds):
