@@ -121,13 +121,14 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
     for (int64_t i = 0; i < f; i++) {
         const double less = fmin(s[i], norm[i] * usual), within = fmin(t[i], norm[i] * likely);
         rounding[i] = sqrt(own * less * less + terms * within * within);
+        over[i] = t[i]; /* what underflow lost is no claim */
         t[i] = inside[i] == inside[i] ? hypot(t[i], o->lost / top) : t[i];
     }
     const double believed = reached(t, norm, sender, f, o->workers, liars, of_worker);
     told[0] = 0;
     for (int64_t i = 0; i < f; i++) {
         over[i] = !o->coded && inside[i] == inside[i] &&
-                  fmin(t[i], o->most / top) > o->spread * (norm[i] * believed);
+                  fmin(over[i], o->most / top) > o->spread * (norm[i] * believed);
         told[0] += over[i];
         t[i] = o->coded ? fmin(t[i], norm[i] * believed) : t[i];
         const double floor_ = o->least * (usual * largest_norm > 0 ? norm[i] * usual : largest);

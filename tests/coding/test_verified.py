@@ -740,6 +740,25 @@ def test_corrupt_is_nobody_without_energies():
     assert suspected > 40
 
 
+@pytest.mark.parametrize(
+    "code", [FractionalRepetition(4, stragglers=3), ReedSolomon(4, stragglers=3, packed=False)]
+)
+def test_an_energy_that_underflows_is_no_lie(code):
+    """What squares lose is not in the energy that a worker tells: it claims nothing by it."""
+    g = 1e-290 * np.random.default_rng(0).standard_normal((4, 6))
+    sent = [code.encode(worker, g[code.partitions(worker)]) for worker in range(4)]
+    rnd = code.round(6, verify=1)
+    for worker in (1, 2, 0, 3):
+        rnd.receive(worker, sent[worker], energy=0.0 if worker == 3 else np.nan)
+    assert rnd.verified
+    assert rnd.suspects == []
+    rnd.reset()
+    for worker in (1, 2, 3, 0):  # of which the first lies, and two tell next to nothing
+        message = 3 * sent[worker] if worker == 1 else sent[worker]
+        rnd.receive(worker, message, energy=np.nan if worker in (1, 2) else 0.0)
+    assert not rnd.verified
+
+
 def test_resolution_counts_floats_that_workers_flush():
     """Their messages are float64, but numbers below 1e-38 are lost where they are read."""
     code, rng = ReedSolomon(3, k=10_000, stragglers=2), np.random.default_rng(0)
