@@ -1,5 +1,6 @@
 /* How far to trust what a vector decodes; fastgc/coding/trust.py has what C does not know. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fastgc.h"
@@ -139,4 +140,30 @@ int fgc_trust_of(const fgc_trust *of, int64_t count, int zero)
         return 1;
     }
     return 0;
+}
+
+fgc_status fgc_deviation(const double *vector, int complex, const int64_t *numbers, int64_t count,
+                         const int64_t *first, const int64_t *held, const double *value, double *out,
+                         int64_t partitions)
+{
+    const int64_t size = complex ? 2 * partitions : partitions;
+    long double *const total = calloc((size_t)size, sizeof *total);
+    if (!total)
+        return FGC_NO_MEMORY;
+    for (int64_t i = 0; i < count; i++) {
+        const long double re = vector[complex ? 2 * i : i], im = complex ? vector[2 * i + 1] : 0;
+        const int64_t end = re != 0 || im != 0 ? first[numbers[i] + 1] : 0;
+        for (int64_t e = first[numbers[i]]; e < end; e++)
+            if (complex) {
+                const long double x = value[2 * e], y = value[2 * e + 1];
+                total[2 * held[e]] += re * x - im * y;
+                total[2 * held[e] + 1] += re * y + im * x;
+            } else {
+                total[held[e]] += re * value[e];
+            }
+    }
+    for (int64_t j = 0; j < size; j++)
+        out[j] = (double)(total[j] - !(complex && j % 2));
+    free(total);
+    return FGC_OK;
 }

@@ -112,7 +112,8 @@ class _Precision(Precision):
     def deviation(self, survivors: Ints, vector: Array) -> Array:
         scheme = self.scheme
         of_all = scheme._of_all(survivors, vector.astype(np.longdouble))
-        return np.repeat(scheme._combine(of_all, scheme._values) - 1, np.diff(scheme._cuts))
+        lacking = (scheme._combine(of_all, scheme._values) - 1).astype(np.float64)
+        return np.repeat(lacking, np.diff(scheme._cuts))
 
 
 class _CyclicScheme(Scheme):

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import kernels
 from .._base.arrays import Array, Floats, Ints
 from ..kernels.rows import sums_of
 from .data import Data
@@ -137,32 +138,27 @@ class Precision:
 
     @np.errstate(all="ignore")
     def deviation(self, survivors: Ints, vector: Array) -> Array:
-        """``a_F B_F - 1``, in extended precision if the platform has it.
+        """``a_F B_F - 1``, summed up in extended precision if the platform has it.
 
         Default: computed from the rows, for any vector.
 
         Returns
         -------
-        (k,) array
+        (k,) float64 or complex128 array
             For each partition.
         """
         scheme = self.scheme
-        wide = np.clongdouble if scheme.is_complex else np.longdouble
-        total = np.zeros(scheme.data.shards, dtype=wide)
-        used = np.flatnonzero(vector)
-        survivors, a = survivors[used], vector[used].astype(wide)
         if scheme.n * scheme.load <= ENTRIES_KEPT:
-            first, held, values = scheme.entries
-            sizes = first[survivors + 1] - first[survivors]
-            at = np.arange(sizes.sum()) + np.repeat(
-                first[survivors] - np.cumsum(sizes) + sizes, sizes
-            )
-            np.add.at(total, held[at], np.repeat(a, sizes) * values[at])
+            given = vector, survivors, *scheme.entries, scheme.data.shards
+            total: Array = kernels.unchecked.deviation(*given)
         else:
-            for number, factor in zip(survivors.tolist(), a, strict=True):
+            wide = np.zeros(
+                scheme.data.shards, np.clongdouble if scheme.is_complex else np.longdouble
+            )
+            for number, factor in zip(survivors.tolist(), vector.astype(wide.dtype), strict=True):
                 sender = scheme.messages.sender(number)
-                total[scheme.partitions(*sender)] += scheme.coefficients(*sender) * factor
-        total -= 1
+                wide[scheme.partitions(*sender)] += scheme.coefficients(*sender) * factor
+            total = (wide - 1).astype(np.complex128 if scheme.is_complex else np.float64)
         return total.real if scheme.layout == "complex" else total
 
     def left_out(self, survivors: Ints, vector: Array) -> float:

@@ -62,7 +62,7 @@ from ..kernels.arrivals import NEXT, Arrivals, Tally
 from .format import Format
 from .plan import Plan, blame, warn_of_error
 from .rules import Sooner
-from .scheme import Coded, Decoder
+from .scheme import Coded, Decoder, size_of
 from .trust import Approximation, Estimate, Partial, Trust, Watch, nearest_vector
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
@@ -582,7 +582,7 @@ class Round(Gathering):
 
     def residual(self) -> float:
         """What `gradient` leaves out, as `Approximation.residual`: computed from messages' rows."""
-        return self.scheme.residual(self.survivors, self._vector())
+        return size_of(self.scheme.precision.deviation(self.survivors, self._vector()))
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.

@@ -737,10 +737,8 @@ class Coded(Protocol):
 
 def size_of(lacking: Array) -> float:
     """The residual of a `Precision.deviation`: its 2-norm, over that of as many ones."""
-    kind = np.complex128 if lacking.dtype.kind == "c" else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        size = float(np.linalg.norm(lacking.astype(kind)))
-    return size / math.sqrt(len(lacking))
+        return float(np.linalg.norm(lacking)) / math.sqrt(len(lacking))
 
 
 def make_room(kept: dict[Any, Any], size: int) -> None:

@@ -395,7 +395,7 @@ def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, floa
     with np.errstate(over="ignore", invalid="ignore"):
         # Of coded data, each block with itself is a partition.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking)
-        mean = float(own.real.astype(np.float64).mean()) + 1
+        mean = float(own.real.mean()) + 1
     return size_of(lacking), mean
 
 

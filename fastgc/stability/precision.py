@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from .._base.arrays import (
 )
 from .._base.files import half_of_memory
 from ..codes import Code
-from ..coding.scheme import Scheme
+from ..coding.scheme import Scheme, size_of
 from ..coding.trust import trust_by_rows
 from ..kernels.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
@@ -172,44 +173,51 @@ def assess(
     terms: int = 0,
 ) -> tuple[Assessment, float]:
     """An `Assessment`, for checked arguments, and ``||a_F B_F - 1|| / sqrt(k)``."""
-    size = np.abs(vector)
+    size, precision = np.abs(vector), scheme.precision
     kind, computed = check_dtype(dtype, halves=True), _EXTENDED
     used = np.flatnonzero(size)
     with np.errstate(over="ignore", invalid="ignore"):
-        factors = size[used] * scheme.precision.row_sums[survivors[used]]
+        factors = size[used] * precision.row_sums[survivors[used]]
         factor = float(factors.sum())
-        deviation = np.abs(scheme.precision.deviation(survivors, vector)).astype(np.float64)
-        lacking = float(deviation.sum())
+        deviation = precision.deviation(survivors, vector)
+        left = np.abs(deviation)
+        lacking = float(left.sum())
         lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
-        rounding = _roundings(scheme, kind, coarse, used.size, streaming, terms) @ factors
+        w, work = (
+            -(-scheme.load // scheme.messages.per_worker),
+            precision.computation_roundings(terms),
+        )
+        parts = 2 if scheme.is_complex else 1  # roundings in a product
+        rounding = _roundings(parts, w, work, kind, coarse, used.size, streaming) @ factors
         bound = float(rounding + lacking) / math.sqrt(scheme.k)
         if coarse > unit_roundoff(kind):
             # The gradient is rounded; it is at most k times as long as the longest partial one.
             bound += coarse * (math.sqrt(scheme.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
-    norm = scheme.residual(survivors, vector)
-    return Assessment(factor, bound, float(deviation.max())), norm
+    return Assessment(factor, bound, float(left.max())), size_of(deviation)
 
 
+@lru_cache(maxsize=16)
 def _roundings(
-    scheme: Scheme, kind: np.dtype[Any], coarse: float, used: int, streaming: bool, terms: int
+    parts: int, w: int, work: int, kind: np.dtype[Any], coarse: float, used: int, streaming: bool
 ) -> Floats:
-    """Relative errors that are amplified: of each message, and of its part in combining them."""
+    """Relative errors that are amplified: of each message, and of its part in combining them.
+
+    A message has `w` terms, with `work` roundings each.
+    """
     message = unit_roundoff(kind)
     half = is_half(kind)
     result = _SINGLE if half else message  # unit roundoff of sums
-    parts = 2 if scheme.is_complex else 1  # roundings in a product
-    w = -(-scheme.load // scheme.messages.per_worker)
     encode = float(_summing(np.array(w), parts, half, result)) + _gamma(1, message)
     if streaming:  # each coefficient is rounded, too
         encode += _gamma(parts * w + parts + 1, result)
-    work = _gamma(scheme.precision.computation_roundings(terms), max(result, coarse))
+    computed = _gamma(work, max(result, coarse))
     # Rows are added in their order: the first go through the most sums.
     combine = _summing(np.arange(used, 0, -1), parts, half, result) + _gamma(1, result)
     # each part of a complex number has its own errors
-    errors: Floats = math.sqrt(parts) * ((1 + encode + work) * (1 + combine) - 1)
+    errors: Floats = math.sqrt(parts) * ((1 + encode + computed) * (1 + combine) - 1)
     return errors
 
 

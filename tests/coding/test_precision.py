@@ -47,6 +47,20 @@ def test_deviation_is_that_of_rows(code, kept, monkeypatch):
 
 
 @EVERY_SMALL
+def test_deviation_is_summed_up_in_extended_precision(code, monkeypatch):
+    """To the last bit, as NumPy adds up row by row."""
+    if code.scheme.data.coded:
+        return
+    base, rng = Precision(code.scheme), np.random.default_rng(0)
+    F = rng.permutation(code.scheme.messages.count)[: 1 + code.scheme.messages.count // 2]
+    vector = rng.standard_normal(F.size) * [1e9, *np.ones(F.size - 1)] * (rng.random(F.size) < 0.8)
+    vector = vector * np.exp(1j * rng.standard_normal(F.size)) if code.scheme.is_complex else vector
+    found = base.deviation(F, vector)
+    monkeypatch.setattr("fastgc.coding.precision.ENTRIES_KEPT", 0)
+    np.testing.assert_array_equal(found, base.deviation(F, vector))
+
+
+@EVERY_SMALL
 def test_what_the_base_class_says(code):
     scheme, base = code.scheme, Precision(code.scheme)
     sizes = [np.abs(values) for _, values in scheme.message_rows()]

@@ -37,6 +37,7 @@ APART = {
     "bind_tally": "test_arrivals",
     "bind_trust": "coding/test_trust",
     "completion": "planning/simulation/test_rounds",
+    "deviation": "coding/test_precision",
     "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",
     "near_exact": "test_near_exact",

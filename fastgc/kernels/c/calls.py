@@ -57,6 +57,7 @@ __all__ = [
     "combine",
     "completion",
     "decoding_vectors",
+    "deviation",
     "draw",
     "inspection",
     "lagrange_weights",
@@ -144,12 +145,14 @@ _C_TYPES = {
 pointed_to: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
+def _pointer(array):
+    return ffi.from_buffer(_C_TYPES.get(array.dtype.char, "int64_t[]"), array)
+
+
 def struct_of(name: str, **fields: Any) -> Any:
     """Make a struct from numbers, pointers and arrays; None is NULL. It keeps the arrays alive."""
     values = {
-        field: ffi.from_buffer(_C_TYPES.get(value.dtype.char, "int64_t[]"), value)
-        if isinstance(value, np.ndarray)
-        else value
+        field: _pointer(value) if isinstance(value, np.ndarray) else value
         for field, value in fields.items()
         if value is not None
     }
@@ -465,6 +468,18 @@ def inspection(**fields: Any) -> Any:
 def bind_trust(**fields: Any) -> Callable[[int, bool], int]:
     """Prepare fgc_trust_of, with the fields of fgc_trust in csrc/fastgc.h."""
     return partial(lib.fgc_trust_of, struct_of("fgc_trust", **fields))
+
+
+def deviation(
+    vector: Array, numbers: Ints, first: Ints, held: Ints, value: Array, partitions: int
+) -> Array:
+    """Return what a vector makes of messages, less 1, as fgc_deviation in csrc/fastgc.h."""
+    out, given = np.empty(partitions, value.dtype), np.ascontiguousarray(vector, value.dtype)
+    rows, kind = (_pointer(first), _pointer(held), _pointer(value)), value.dtype.kind == "c"
+    which = _pointer(numbers), numbers.size
+    if lib.fgc_deviation(_pointer(given), kind, *which, *rows, _pointer(out), partitions):
+        raise MemoryError
+    return out
 
 
 # --------------------------------------------------------------- delays, and when messages suffice
