@@ -242,6 +242,10 @@ class ReedSolomon(Code):
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 
 
+# Up to so many coefficients in all rows, adding them up takes less time than transforms do.
+SMALL = 1 << 11
+
+
 class _Precision(Precision):
     """Errors by transforms, in O(n log n)."""
 
@@ -278,9 +282,10 @@ class _Precision(Precision):
         return number
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
-        """The residual, computed by transforms, with what their rounding adds."""
+        """The residual; unless the code is small, by transforms, with what their rounding adds."""
         scheme = self.scheme
-        if scheme._cells is not None:  # coefficients of a cell may differ by more than a rounding
+        # Coefficients of a cell may differ by more than a rounding.
+        if scheme._cells is not None or scheme.n * scheme.load <= SMALL:
             return size_of(self.deviation(survivors, vector))
         with np.errstate(over="ignore", invalid="ignore"):
             if len(scheme.parts) == 1 and scheme.layout != "complex":

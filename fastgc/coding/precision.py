@@ -136,7 +136,6 @@ class Precision:
 
     # -------------------------------------------------------------------------------- vectors
 
-    @np.errstate(all="ignore")
     def deviation(self, survivors: Ints, vector: Array) -> Array:
         """``a_F B_F - 1``, summed up in extended precision if the platform has it.
 
@@ -152,13 +151,13 @@ class Precision:
             given = vector, survivors, *scheme.entries, scheme.data.shards
             total: Array = kernels.unchecked.deviation(*given)
         else:
-            wide = np.zeros(
-                scheme.data.shards, np.clongdouble if scheme.is_complex else np.longdouble
-            )
-            for number, factor in zip(survivors.tolist(), vector.astype(wide.dtype), strict=True):
-                sender = scheme.messages.sender(number)
-                wide[scheme.partitions(*sender)] += scheme.coefficients(*sender) * factor
-            total = (wide - 1).astype(np.complex128 if scheme.is_complex else np.float64)
+            kind = np.clongdouble if scheme.is_complex else np.longdouble
+            total = np.zeros(scheme.data.shards, dtype=kind)
+            with np.errstate(all="ignore"):
+                for number, factor in zip(survivors.tolist(), vector.astype(kind), strict=True):
+                    sender = scheme.messages.sender(number)
+                    total[scheme.partitions(*sender)] += scheme.coefficients(*sender) * factor
+                total = (total - 1).astype(np.complex128 if scheme.is_complex else np.float64)
         return total.real if scheme.layout == "complex" else total
 
     def left_out(self, survivors: Ints, vector: Array) -> float:
