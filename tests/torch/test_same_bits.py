@@ -8,10 +8,10 @@ torch = pytest.importorskip("torch")
 
 
 STEPS = 30
-# A job, and its ranks: forks of a process that has imported torch, as imports take seconds.
+# A job, and its ranks: forks of a process that has imported what optimizers do, which takes seconds.
 PROGRAM = """
-import hashlib, math, os, random, signal, sys, threading, time
-import torch
+import faulthandler, hashlib, math, os, random, signal, sys, threading, time, traceback
+import torch, torch._dynamo
 from fastgc.errors import FinishedError
 from fastgc.torch import ReactiveDataParallel
 from fastgc.torch.coordinator import Server
@@ -69,7 +69,8 @@ def train(dies):
             optimizer.zero_grad()
             time.sleep(seconds)
     weights = b"".join(t.numpy().tobytes() for t in net.state_dict().values())
-    return hashlib.sha256(weights).hexdigest() + " " + str(losses[STEPS - 1])
+    # A rank that joins at the last boundary has no loss of the last step.
+    return hashlib.sha256(weights).hexdigest() + f" {losses.get(STEPS - 1, '')}"
 
 
 def forked(run):
@@ -80,11 +81,14 @@ def forked(run):
     try:
         run()
         status = 0
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
 
 def be_rank(rank, dies):
+    faulthandler.dump_traceback_later(80, exit=True)  # a rank that hangs tells where
     os.environ |= {"FASTGC_STORE": f"127.0.0.1:{port}", "RANK": str(rank), "WORLD_SIZE": str(ranks)}
     random.seed(f"{seed} {rank}")
     try:
@@ -99,19 +103,22 @@ store = forked(server.run)
 rng = random.Random(seed)
 dying = rng.sample(range(ranks), kills)
 running = {}
-for rank in range(ranks):
-    dies = rng.randint(1, 3 * STEPS) if rank in dying else 0
-    running[forked(lambda: be_rank(rank, dies))] = rank
-while running:
-    pid, status = os.wait()
-    rank = running.pop(pid)
-    if os.WIFSIGNALED(status):
-        assert rank in dying
-        print("died", rank, flush=True)
-        running[forked(lambda: be_rank(rank, 0))] = rank
-    else:
-        assert status == 0, f"rank {rank} failed"
-os.kill(store, signal.SIGKILL)
+try:
+    for rank in range(ranks):
+        dies = rng.randint(1, 3 * STEPS) if rank in dying else 0
+        running[forked(lambda: be_rank(rank, dies))] = rank
+    while running:
+        pid, status = os.wait()
+        rank = running.pop(pid)
+        if os.WIFSIGNALED(status):
+            assert rank in dying
+            print("died", rank, flush=True)
+            running[forked(lambda: be_rank(rank, 0))] = rank
+        else:
+            assert status == 0, f"rank {rank} failed"
+finally:
+    for pid in (*running, store):
+        os.kill(pid, signal.SIGKILL)
 """
 
 
@@ -142,5 +149,5 @@ def test_ranks_that_die_have_the_weights_of_one_process(alone, ranks, kills, fac
     """Also if the largest modulus jumps, is zero or is not finite: sums begin in a wrong unit."""
     for seed in range(much(6, 1)):
         found = ends(tmp_path, ranks, kills, 0.03, seed, factors)
-        assert len(found) >= ranks - kills
-        assert set(found) == {alone[factors]}
+        assert found.count(alone[factors]) >= ranks - kills
+        assert all(alone[factors].startswith(each) for each in found)
