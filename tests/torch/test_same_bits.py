@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 
 STEPS = 30
-# A job, and its ranks: forks of a process that has imported what optimizers do, which takes seconds.
+# A job, and its ranks: forks of a process that has imported what optimizers do, as that takes long.
 PROGRAM = """
 import faulthandler, hashlib, math, os, random, signal, sys, threading, time, traceback
 import torch, torch._dynamo
