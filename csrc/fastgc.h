@@ -288,7 +288,7 @@ typedef struct {
 /* What trust is told of a code's messages, and of their format; fastgc/coding/trust.py fills it in. */
 typedef struct {
     const double *vector;           /* by which messages are decoded, */
-    int complex;                    /* and whether it is complex, */
+    int complex_;                   /* and whether it is complex, */
     const int64_t *numbers;         /* their numbers, */
     const double *norms, *energies; /* squared norms, that of the gradient after them, and energies; or NULL */
     /* of each message of the code: the squared norm of its row, if that of the gradient is 1, and a number that

@@ -25,7 +25,7 @@ static sums sums_over(const fgc_trust *of, int64_t count, double least)
     for (int64_t i = 0; i < count; i++) {
         const int64_t number = of->numbers[i];
         const double row = of->rows[number];
-        const double re = of->vector[of->complex ? 2 * i : i], im = of->complex ? of->vector[2 * i + 1] : 0;
+        const double re = of->vector[of->complex_ ? 2 * i : i], im = of->complex_ ? of->vector[2 * i + 1] : 0;
         if (re == 0 && im == 0)
             continue;
         s.copied &= fabs(row * of->k - 1) < of->same;

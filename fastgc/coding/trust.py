@@ -175,7 +175,7 @@ class Estimate:
         half = is_half(sent)
         self._find = kernels.unchecked.bind_trust(
             vector=vector,
-            complex=vector.dtype.kind == "c",
+            complex_=vector.dtype.kind == "c",
             numbers=numbers,
             norms=squares,
             energies=energies,
