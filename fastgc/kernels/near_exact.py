@@ -194,8 +194,6 @@ def nearly_vanishing(turns: Ints, n: int, c: int, unit: float) -> Complexes:
 
 
 _LITTLE = 2.0**-46  # a residual that is small enough, relative to a vector's norm
-
-
 _NEGLIGIBLE = 1e-12  # singular values that count as 0, relative to the largest
 
 
@@ -319,13 +317,11 @@ def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
     z makes the entries `lost` vanish. P[lost, lost] squares the condition number. But its rounding
     harms only these entries; if much is left of them, they are solved for once more.
     """
-    system, less = projector.of_lost(lost)
+    (system, less), square_of = projector.of_lost(lost), unchecked.square_sum
     found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
     for _ in range(2):
         left = found[lost]
-        if unchecked.square_sum(left.view(np.float64)) <= _LITTLE**2 * unchecked.square_sum(
-            found.view(np.float64)
-        ):
+        if square_of(left.view(np.float64)) <= _LITTLE**2 * square_of(found.view(np.float64)):
             break
         try:
             z = z + np.linalg.solve(system, left)
