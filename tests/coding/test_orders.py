@@ -44,3 +44,12 @@ def test_random_arrivals_are_equally_likely():
     first = [tuple(heard[:2]) for heard in random_arrivals(code.scheme, 600, 0)]
     for each, share in (((0, 1), 1 / 6), ((0, 2), 1 / 3), ((2, 0), 1 / 3), ((2, 3), 1 / 6)):
         assert abs(first.count(each) - 600 * share) < 5 * (600 * share) ** 0.5
+
+
+def test_random_arrivals_leave_no_solution_behind():
+    """Decoding of these sets takes as long as of any others: `planning.plan` times it."""
+    scheme = fastgc.ReedSolomon(60, 20, stragglers=30).scheme
+    tally, (heard,) = scheme.rule.tally(), random_arrivals(scheme, 1, 0)
+    assert not scheme._kept.solution.cache_info().currsize
+    assert [tally.add(message) for message in heard][-1]
+    assert scheme._kept.solution.cache_info().currsize
