@@ -573,6 +573,7 @@ class Group:
 
     def __init__(self, board: _Board, slot: int, size: int) -> None:
         _start_closer()
+        self.lines: set[_Socket] = set()
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=_BUILD)
         # Other threads may open sockets meanwhile: those of the group connect ports of its members.

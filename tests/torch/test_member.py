@@ -2,9 +2,11 @@
 
 import contextlib
 import functools
+import gc
 import json
 import os
 import socket
+import sys
 import threading
 import time
 
@@ -175,6 +177,21 @@ def test_a_group_that_others_do_not_build_is_given_up(server, monkeypatch):
         board = member._Board(made[0].there().number + 1, made[0])
         with pytest.raises(RuntimeError, match="view has changed"):
             board.get("what nobody puts there")
+
+
+def test_a_group_is_closed_if_the_view_changes_while_it_is_built(server, monkeypatch):
+    class Board(member._Board):
+        def get(self, key):
+            raise RuntimeError("the view has changed")
+
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with members(server, 1) as made:
+        board = Board(made[0].there().number + 1, made[0])
+        with pytest.raises(RuntimeError, match="view has changed"):
+            member.Group(board, 0, 1)
+    gc.collect()
+    assert not unraisable
 
 
 def test_the_coordinator_does_not_wait_for_what_connections_say_or_take(server, monkeypatch):
