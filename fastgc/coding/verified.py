@@ -194,14 +194,16 @@ class VerifiedRound(Round):
         return super().receive(worker, message, index, energy=energy)
 
     def _took(self, message: Any) -> bool:
-        self._finding = None
-        self._ready = False
+        self._keep(message)
+        self._finding, self._ready = None, False
+        number = self._decoder.survivors.item(len(self._rows.arrays) - 1)
         if self._spares is not None:
-            self._spare = self._spares.add(int(self._arrivals.numbers[self._rows.count]))
-        return super()._took(message)
-
-    def _enough(self) -> bool:
-        return self._settled() and super()._enough()
+            self._spare = self._spares.add(number)
+        if self._tally.add(number):
+            self._decodable = True
+        if self._decodable:
+            self._ready = self._settled() and super()._enough()
+        return self._ready
 
     @property
     def _numbers(self) -> Ints:
@@ -229,12 +231,11 @@ class VerifiedRound(Round):
 
     def _settled(self) -> bool:
         """Whether further messages could say no more about what is decoded now."""
-        complete = self._complete
         if self._fine(self._answer):  # what comes later cannot change that
             return True
-        if self._arrivals.count < self._look_again and not complete:
-            return False
-        if not (self._spare or complete or self.scheme.approximate):
+        early = not self._spare or self._rows.count < self._look_again
+        complete = self._complete
+        if early and not complete:
             return False
         if not (self._known or complete or self.scheme.approximate):
             liars, spare = (
