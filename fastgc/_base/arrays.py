@@ -99,7 +99,10 @@ def _dtype(dtype: DTypeLike) -> np.dtype[Any]:
                 f"bfloat16 is no dtype of NumPy's own: {pip_install('half')}"
             ) from None
         dtype = ml_dtypes.bfloat16
-    return np.dtype(dtype)
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"there is no dtype {dtype!r}: take float64 or float32, say") from None
 
 
 def as_array(what: str, array: Any) -> Array:

@@ -65,7 +65,7 @@ class ReactiveDataParallel:
         What is trained, with the same parameters on all ranks at the start. Several modules, such
         as the two of a GAN, are given as a list. Each rank holds all of them (as with
         DistributedDataParallel), on any device. Gradients are summed on the CPU.
-    state : iterable
+    state : object or iterable of objects
         What a rank that joins gets from another, besides the modules' states: optimizers,
         schedulers, samplers and all else with ``state_dict()`` and ``load_state_dict()`` that
         steps change. Ranks compare their parameters, so that what is left out is an error.
@@ -140,7 +140,7 @@ class ReactiveDataParallel:
     def __init__(
         self,
         model: torch.nn.Module | Iterable[torch.nn.Module],
-        state: Iterable[Any] = (),
+        state: Any = (),
         *,
         reduction: str = "mean",
         hang: float | None = None,
@@ -155,7 +155,7 @@ class ReactiveDataParallel:
     ) -> None:
         check_word("reduction", reduction, "mean", "sum")
         modules = [model] if isinstance(model, torch.nn.Module) else list(model)
-        self._state = list(state)
+        self._state = [state] if hasattr(state, "state_dict") else list(state)
         _check_state(modules, self._state)
         self._replica = Replica(
             modules,

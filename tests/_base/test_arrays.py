@@ -393,6 +393,7 @@ def test_check_dtype_refuses(monkeypatch):
     refused(TypeError, wanted, arrays.check_dtype, np.int16, halves=True)
     refused(TypeError, "complex128, not uint8: .*astype", arrays.check_dtype, np.uint8)
     refused(TypeError, "complex128, not bool$", arrays.check_dtype, bool)
+    refused(TypeError, "no dtype 'float8': take float64", arrays.check_dtype, "float8")
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     refused(ImportError, r"bfloat16 .*\[half\]", arrays.check_dtype, "bfloat16", halves=True)
 

@@ -373,7 +373,8 @@ def test_bad_arguments(monkeypatch):
             ReactiveDataParallel(module, **options)
     with pytest.raises(TypeError, match="module"):
         ReactiveDataParallel([3])
-    with ReactiveDataParallel(module) as rdp:
+    alone = torch.optim.SGD(module.parameters(), lr=0.1)  # not in a list
+    with ReactiveDataParallel(module, alone) as rdp:
         with pytest.raises(RuntimeError, match="belongs into a loop"):
             rdp.backward(lambda i: loss(module, i), batch(0))
         for _ in rdp.steps(1):
