@@ -100,7 +100,7 @@ from ..numerics.parity import (
     blame,
 )
 from .format import Format
-from .rules import Blocks, Span, Tiling, withstands
+from .rules import Blocks, Span, Tiling, Waiting, withstands
 from .scheme import Scheme
 
 # Largest number of liars that a round looks for.
@@ -453,8 +453,14 @@ class Inspector:
         self._survivors, self._at, f = survivors, at, survivors.size
         senders, notes = self._from[:f], self._notes[: 4 * f].reshape(4, f)
         overstated, failed, self._top, self._size = told[:4].tolist()
-        # Without any 2e workers, e + 1 honest copies must be left.
-        if overstated and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars > 0:
+        # Without any 2e workers, e + 1 honest copies must be left. What a code may leave out can be
+        # the largest partial gradient, whose only copy then claims more than all others.
+        known = not scheme.approximate or isinstance(scheme.rule, Waiting)
+        if (
+            overstated
+            and known
+            and self.withstands(survivors, 2 * self.liars) >= 2 * self.liars > 0
+        ):
             return Finding(np.unique(senders[notes[3] > 0]).tolist(), [], [])
         if not failed:
             return AGREE
