@@ -86,6 +86,7 @@ class _Kept:
         self.formats: dict[Any, Format] = {}
         self.encodings: dict[Any, Any] = {}
         self.precisions: dict[Any, float] = {}
+        self.trusted: dict[Format, Any] = {}
         self.thread = _OfThread()
 
 

@@ -42,7 +42,7 @@ from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
 from .precision import Residuals
-from .scheme import Scheme, fill_vectors, size_of
+from .scheme import FORMATS_KEPT, Scheme, fill_vectors, size_of
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -127,6 +127,53 @@ def trust_by_rows(scheme: Scheme, survivors: Ints, vector: Array, form: Format) 
     return estimate(slice(survivors.size), survivors.size)
 
 
+def _trusted(scheme: Scheme, form: Format) -> Any:
+    """What C is told of a scheme and a format, which is kept."""
+    known, precision = scheme._kept.trusted, scheme.precision
+    if form in known:
+        return known[form]
+    # Each message may be a partial gradient as it was computed, in no lower precision.
+    copied = scheme.load == scheme.messages.per_worker and not (
+        scheme.is_complex
+        or scheme.data.coded
+        or unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype)
+    )
+    # Underflow, where threads may flush what they lose to 0.
+    reals = form.gradient_size * (2 if form.gradient_dtype.kind == "c" else 1) / 3
+    sent, decoded, out = form.message_dtype, form.decoded_dtype, form.gradient_dtype
+    lost = scheme.load * form.least**2
+    lost += least_number(sent) ** 2 if sent != form.sum_dtype else 0.0
+    half = is_half(sent)
+    if len(known) >= FORMATS_KEPT:
+        known.clear()
+    found = known[form] = kernels.unchecked.trusted(
+        rows=precision.row_norms,
+        copies=precision.copies,
+        messages=precision.row_norms.size,
+        copied=copied,
+        half=half,
+        k=scheme.k,
+        same=4 * DOUBLE,
+        added=scheme.load / scheme.messages.per_worker,
+        roundings=precision.message_roundings,
+        coded=precision.data_roundings,
+        message=unit_roundoff(sent),
+        sums=unit_roundoff(np.dtype(np.float32 if half else np.float64)),
+        each=unit_roundoff(form.sum_dtype),
+        gradient=unit_roundoff(out),
+        partial=unit_roundoff(form.partial_dtype),
+        mean=ROUNDING,
+        off=OFF,
+        group=LARGEST_GROUP,
+        # Squares below the normal range may be lost.
+        least=least_number(np.dtype(np.float64)) * scheme.load * form.message_size,
+        lost_each=lost * reals,
+        lost_term=least_number(decoded) ** 2 * reals,
+        lost_once=least_number(out) ** 2 * reals if decoded != out else 0.0,
+    )
+    return found
+
+
 class Estimate:
     """Estimates how far to trust what a vector decodes, from buffers that are bound once.
 
@@ -158,51 +205,16 @@ class Estimate:
         squares: Floats | None = None,
         energies: Floats | None = None,
     ) -> None:
-        precision, copies = scheme.precision, scheme.precision.copies
         self._scheme, self._vector, self._numbers, self._squares = scheme, vector, numbers, squares
-        self._told = np.empty(4)
-        # Each message may be a partial gradient as it was computed, in no lower precision.
-        copied = scheme.load == scheme.messages.per_worker and not (
-            scheme.is_complex
-            or scheme.data.coded
-            or unit_roundoff(form.message_dtype) > unit_roundoff(form.partial_dtype)
-        )
-        # Underflow, where threads may flush what they lose to 0.
-        reals = form.gradient_size * (2 if form.gradient_dtype.kind == "c" else 1) / 3
-        sent, decoded, out = form.message_dtype, form.decoded_dtype, form.gradient_dtype
-        lost = scheme.load * form.least**2
-        lost += least_number(sent) ** 2 if sent != form.sum_dtype else 0.0
-        half = is_half(sent)
+        copies, self._told = scheme.precision.copies, np.empty(4)
         self._find = kernels.unchecked.bind_trust(
+            _trusted(scheme, form),
             vector=vector,
             complex_=vector.dtype.kind == "c",
             numbers=numbers,
             norms=squares,
             energies=energies,
-            rows=precision.row_norms,
-            copies=copies,
-            messages=precision.row_norms.size,
             work=None if copies is None else np.empty(2 * copies.size),
-            copied=copied,
-            half=half,
-            k=scheme.k,
-            same=4 * DOUBLE,
-            added=scheme.load / scheme.messages.per_worker,
-            roundings=precision.message_roundings,
-            coded=precision.data_roundings,
-            message=unit_roundoff(sent),
-            sums=unit_roundoff(np.dtype(np.float32 if half else np.float64)),
-            each=unit_roundoff(form.sum_dtype),
-            gradient=unit_roundoff(out),
-            partial=unit_roundoff(form.partial_dtype),
-            mean=ROUNDING,
-            off=OFF,
-            group=LARGEST_GROUP,
-            # Squares below the normal range may be lost.
-            least=least_number(np.dtype(np.float64)) * scheme.load * form.message_size,
-            lost_each=lost * reals,
-            lost_term=least_number(decoded) ** 2 * reals,
-            lost_once=least_number(out) ** 2 * reals if decoded != out else 0.0,
             told=self._told,
         )
 

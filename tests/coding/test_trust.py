@@ -769,6 +769,7 @@ ESTIMATED = [
     LinearCode([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [1.0, -1.0]]),
 ]
 ESTIMATED[-1].scheme.precision.row_norms = np.array([0.0, np.inf, 1.0, 2.0])  # 0, or beyond
+ESTIMATED[-1].scheme._kept.trusted.clear()
 FORMATS = [("d", None), ("f", None), ("f", "d"), ("f", "e"), ("d", "f")]
 
 

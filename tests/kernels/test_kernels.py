@@ -42,6 +42,7 @@ APART = {
     "minimum_norm": "test_near_exact",
     "near_exact": "test_near_exact",
     "take_masks": "coding/test_code",
+    "trusted": "coding/test_trust",
 }
 
 

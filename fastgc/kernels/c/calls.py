@@ -62,6 +62,7 @@ __all__ = [
     "inspection",
     "lagrange_weights",
     "take_masks",
+    "trusted",
 ]
 
 # The suffix of C functions for each dtype, by NumPy's character.
@@ -465,9 +466,20 @@ def inspection(**fields: Any) -> Any:
     return struct_of("fgc_inspection", **fields)
 
 
-def bind_trust(**fields: Any) -> Callable[[int, bool], int]:
-    """Prepare fgc_trust_of, with the fields of fgc_trust in csrc/fastgc.h."""
-    return partial(lib.fgc_trust_of, struct_of("fgc_trust", **fields))
+def trusted(**fields: Any) -> Any:
+    """Make what `bind_trust` is told of a code and a format: fgc_trust of csrc/fastgc.h."""
+    return struct_of("fgc_trust", **fields)
+
+
+def bind_trust(of: Any, **fields: Any) -> Callable[[int, bool], int]:
+    """Prepare fgc_trust_of for these fields, and the others as `trusted` made them."""
+    struct = ffi.new("fgc_trust *", of[0])
+    kept = {name: each for name, each in fields.items() if each is not None}
+    for name, each in kept.items():
+        setattr(struct, name, _pointer(each) if isinstance(each, np.ndarray) else each)
+    call = partial(lib.fgc_trust_of, struct)
+    vars(call)["kept"] = of, kept  # arrays must live as long as the call, which has their addresses
+    return call
 
 
 def deviation(
