@@ -228,7 +228,8 @@ def check_word(what: str, value: object, *known: str | None) -> None:
     """Raise ValueError if `value` is none of the `known` words, which may include None."""
     if value not in known:
         *first, last = (f'"{word}"' if word else str(word) for word in known)
-        raise ValueError(f"{what} must be {', '.join(first)} or {last}, not {value!r}")
+        before = f"{', '.join(first)} or " if first else ""
+        raise ValueError(f"{what} must be {before}{last}, not {value!r}")
 
 
 def check_real(what: str, value: Any, positive: bool = False, infinite: bool = False) -> float:

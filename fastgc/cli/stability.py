@@ -9,6 +9,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._base.arrays import check_word
 from ..codes import Code, catalogue
 from ..errors import InstabilityWarning
 from . import options
@@ -153,12 +154,7 @@ def check_scheme(text: str) -> None:
     name, _, method = text.partition("@")
     catalogue.check_name(name)
     if (methods := catalogue.methods(name)) is not None:
-        _check_method(name, method, methods)
-
-
-def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
-    if (method or "auto") not in methods:
-        raise ValueError(f"{name} has no method {method!r}: choose one of {', '.join(methods)}")
+        check_word(f"method of {name}", method or "auto", *methods)
 
 
 def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
@@ -167,7 +163,7 @@ def scheme_of(text: str, n: int, seed: int, s: int) -> tuple[Code, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InstabilityWarning)  # the table shows it
         code = catalogue.make(name, n, None, s, seed)
-    _check_method(name, method, code.scheme.methods)
+    check_word(f"method of {name}", method or "auto", *code.scheme.methods)
     return code, method or "auto"
 
 

@@ -21,6 +21,7 @@ from .._base.arrays import (
     check_index,
     check_integer,
     check_real,
+    check_word,
 )
 from ..coding.arguments import check_sizes
 from ..coding.clusters import (
@@ -511,7 +512,7 @@ class ReedSolomonScheme(Scheme):
             elif method in self.methods:
                 vector[:f] = self._anew(survivors[:f], method, unit)
             else:
-                raise ValueError(f"unknown method {method!r}: choose one of {self.methods}")
+                check_word("method", method, *self.methods)
 
         vars(fill)["many"] = partial(self._fill_many, longest, unit)
         bound = getattr(run, "bound", None)

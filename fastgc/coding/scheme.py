@@ -25,6 +25,7 @@ from .._base.arrays import (
     Ints,
     as_array,
     check_index,
+    check_word,
     check_workers,
 )
 from ..errors import NotDecodableError
@@ -516,9 +517,7 @@ def vector_function(scheme: Scheme, run: Callable[[int], int], survivors: Ints) 
     """Make the function of `Scheme.bind_vector` of ``run(f)``: 0 if it wrote the vector."""
 
     def fill(f: int, method: str) -> None:
-        if method != "auto":
-            what = scheme._made_by.__name__
-            raise ValueError(f'{what} knows the method "auto", not {method!r}')
+        check_word(f"method of {scheme._made_by.__name__}", method, "auto")
         if run(f):
             scheme.raise_too_few(scheme.check_survivors(survivors[:f]))
 

@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Callable
 
 from .._base import extras as _extras
+from .._base.arrays import check_word
 from .._base.text import listing
 from .interface import Cluster, RoundOptions, RoundReport, Task
 from .local import LocalCluster
@@ -55,8 +56,7 @@ def find_engine(engine: str | Callable[..., Cluster]) -> Callable[..., Cluster]:
         If a package that the engine needs is not installed; the error says how to install it.
     """
     if isinstance(engine, str):
-        if engine not in ENGINES:
-            raise ValueError(f"unknown engine {engine!r}: choose among {', '.join(ENGINES)}")
+        check_word("engine", engine, *ENGINES)
         if engine == "ray":
             _extras.ray()
         module = importlib.import_module(f".{engine}", __package__)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .._base.arrays import Array, Ints, at_least, check_dtype
+from .._base.arrays import Array, Ints, at_least, check_dtype, check_word
 from ..codes import Code
 from ..coding.orders import random_arrivals
 from ..errors import NotDecodableError
@@ -135,9 +135,8 @@ def compare(
         One for each code, dtype and pattern, in this order. Patterns are left out if a code can
         decode none of their sets.
     """
-    unknown = [pattern for pattern in patterns if pattern not in PATTERNS]
-    if unknown:
-        raise ValueError(f"unknown pattern {unknown[0]!r}: choose among {', '.join(PATTERNS)}")
+    for pattern in patterns:
+        check_word("pattern", pattern, *PATTERNS)
     sets, seed = at_least("sets", sets, 1), at_least("seed", seed, 0)
     if not isinstance(codes, Mapping):
         raise TypeError(f"codes must be a mapping of names to codes, not {codes!r}")

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from .. import planning
-from .._base.arrays import Array, Floats, Ints
+from .._base.arrays import Array, Floats, Ints, check_word
 from .._base.registry import functions_of, load_object, read_value
 from ..codes.reed_solomon import ReedSolomon
 from ..coding.arguments import arguments_of
@@ -627,9 +627,8 @@ def check(
         raise TypeError(f"what is checked must be a fastgc.Code, not {code!r}")
     subject = Subject(code, seed)
     chosen = ENGINES if engines is None else tuple(engines)
-    unknown = [name for name in chosen if name not in ENGINES]
-    if unknown:
-        raise ValueError(f"unknown engine {unknown[0]!r}: choose among {', '.join(ENGINES)}")
+    for name in chosen:
+        check_word("engine", name, *ENGINES)
     for each in CHECKS:
         report(f"{each.__name__.replace('_', ' ')}: {each(subject)}")
     report(f"engines run it: {engines_run_it(subject, chosen)}")

@@ -79,8 +79,8 @@ def test_stability_plots_what_was_asked_for(drawn):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["rs@lu"], "rs has no method 'lu': choose one of auto, locator, spread"),
-        (["binary@leja"], "binary has no method 'leja'"),
+        (["rs@lu"], 'method of rs must be "auto", "locator", "spread"'),
+        (["binary@leja"], "method of binary must be \"auto\", not 'leja'"),
         (["rs", "-n", "8/8"], "8 of 8 workers cannot straggle"),
         (["", "-n", "16"], "name at least one code"),
         (["rs", "--patterns", ""], "at least one code, dtype and pattern"),

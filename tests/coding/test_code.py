@@ -435,7 +435,7 @@ def test_batch_refuses_other_masks():
         code.decoding_vectors(np.ones((2, 5), dtype=bool))
     with pytest.raises(ValueError, match="undecodable must be"):
         code.decoding_vectors(np.ones((2, 6), dtype=bool), undecodable="skip")
-    with pytest.raises(ValueError, match="unknown method"):
+    with pytest.raises(ValueError, match="method must be"):
         code.decoding_vectors(np.ones((2, 6), dtype=bool), "guess")
 
 

@@ -484,7 +484,7 @@ def test_bound_decoder_refuses_and_writes_nothing():
                 bound(given)
             with pytest.raises(error, match=says):
                 code.decoding_vector(given)
-    with pytest.raises(ValueError, match="unknown method"):
+    with pytest.raises(ValueError, match="method must be"):
         bound(range(5), method="none")
     with pytest.raises(ValueError, match="shape"):
         bound(np.arange(5)[:, None])

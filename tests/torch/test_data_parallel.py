@@ -259,7 +259,7 @@ class Stream(torch.utils.data.IterableDataset):
         ({"code": fastgc.LagrangeCode(N, load=2)}, "codes the data"),
         ({"code": "binary"}, "must be a code"),
         ({"reduction": "none"}, '"mean" or "sum"'),
-        ({"engine": "cloud"}, "unknown engine"),
+        ({"engine": "cloud"}, "engine must be"),
         ({"verfy": True}, "verify"),
     ],
 )  # fmt: skip
