@@ -152,16 +152,17 @@ class Tiling(NamedTuple):
         return first, position, coefficient
 
     def missing(self, survivors: Ints) -> int:
-        ends = np.stack([self.start, self.stop], axis=1)
-        component = components(ends[survivors], self.k + 1, self.k)
-        if not (goal := component[self.k]):
+        points, ends = self.k + 1, self.edges(survivors)
+        if kernels.unchecked.edge_flow(ends, points, 0, self.k, 1) == 1:
             return 0
         # Components that are reached with one more message, with two, and so on.
-        near: dict[int, list[int]] = {}
-        for start, stop in component[ends].tolist():
+        component, near = components(ends, points), dict[int, list[int]]()
+        for start, stop in zip(
+            component[self.start].tolist(), component[self.stop].tolist(), strict=True
+        ):
             near.setdefault(start, []).append(stop)
             near.setdefault(stop, []).append(start)
-        reached, ahead, steps = {0}, {0}, 0
+        goal, reached, ahead, steps = component[self.k], {0}, {0}, 0
         while ahead and goal not in ahead:
             ahead = {there for here in ahead for there in near.get(here, ())} - reached
             reached |= ahead

@@ -57,16 +57,13 @@ def adjacency(edges: Edges, vertices: int) -> Floats:
     return found
 
 
-def components(edges: Edges, vertices: int, goal: int | None = None) -> Ints:
-    """Return the component of each vertex, named by its least vertex.
-
-    With a `goal`, only whether its component has vertex 0 is sure: the search ends once it has.
-    """
+def components(edges: Edges, vertices: int) -> Ints:
+    """Return the component of each vertex, named by its least vertex."""
     least = np.arange(vertices)
+    one, other = edges.T
     while True:
-        if goal is not None and not least[goal]:
-            return least
-        low, high = np.sort(least[edges], axis=1).T
+        u, v = least[one], least[other]
+        low, high = np.minimum(u, v), np.maximum(u, v)
         if (low == high).all():
             return least
         np.minimum.at(least, high, low)
