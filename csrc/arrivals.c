@@ -89,6 +89,8 @@ fgc_status fgc_arrive(fgc_arrivals *a, int64_t worker, int64_t index, const void
     const int64_t number = first + at;
     if (a->heard[number])
         return FGC_DUPLICATE;
+    if (a->left && energy < 0)
+        return FGC_NOT_FINITE;
     const double square = a->left ? read_row(a, row, a->taken) : NAN;
     if (a->left && !(square < INFINITY) && !finite_doubles(a, row)) /* squares may overflow */
         return FGC_NOT_FINITE;

@@ -250,8 +250,8 @@ typedef struct {
 void fgc_forget(fgc_arrivals *a);
 
 /* Take a message of a worker: its message `index`, or if that is INT64_MIN, the next. Returns FGC_TOO_FEW if the
- * messages taken do not suffice, and FGC_OK if they do or nobody counts. It is not taken if FGC_OUT_OF_RANGE,
- * FGC_DUPLICATE or FGC_NOT_FINITE is returned. */
+ * messages taken do not suffice, and FGC_OK if they do or nobody counts. It is not taken if FGC_OUT_OF_RANGE or
+ * FGC_DUPLICATE is returned, or FGC_NOT_FINITE: rows are read, and it is not, or its energy is negative. */
 fgc_status fgc_arrive(fgc_arrivals *a, int64_t worker, int64_t index, const void *row, double energy);
 
 /* Take a message that is Python's object at this address, or return FGC_MISPLACED: it is no contiguous vector of

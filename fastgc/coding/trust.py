@@ -146,7 +146,8 @@ def _trusted(scheme: Scheme, form: Format) -> Any:
     half = is_half(sent)
     if len(known) >= FORMATS_KEPT:
         known.clear()
-    found = known[form] = kernels.unchecked.trusted(
+    found = known[form] = kernels.unchecked.struct_of(
+        "fgc_trust",
         rows=precision.row_norms,
         copies=precision.copies,
         messages=precision.row_norms.size,

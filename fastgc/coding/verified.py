@@ -47,6 +47,9 @@ class VerifiedRound(Round):
     gradient. If no more messages can come and the gradient is not verified, `gradient` and `best`
     raise. `fastgc.coding.verify` has the mathematics.
 
+    `receive` reads a message at once. It raises NonFiniteMessageError, and the round is unchanged,
+    if the message holds NaN or Inf, or its energy is negative.
+
     Parameters
     ----------
     code, p, dtype, message_dtype, tracker, first_worker, partial_dtype
@@ -172,18 +175,7 @@ class VerifiedRound(Round):
         """As `Round.trust`, with the `resolution`."""
         return super().trust()._replace(resolution=self.resolution())
 
-    def receive(
-        self, worker: int, message: ArrayLike, index: int | None = None, *, energy: float = math.nan
-    ) -> bool:
-        """As `Round.receive`, but read the message at once.
-
-        Raises
-        ------
-        NonFiniteMessageError
-            If the message holds NaN or Inf, or its energy is negative. The round is unchanged.
-        TypeError, ValueError
-            As `Round.receive`.
-        """
+    def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
         if energy < 0:
             named = self._first_worker + check_index("worker", worker, self.scheme.n)
             raise NonFiniteMessageError(
@@ -191,7 +183,7 @@ class VerifiedRound(Round):
                 "rnd.receive(worker, message, energy=encoder.energy)",
                 named,
             )
-        return super().receive(worker, message, index, energy=energy)
+        return super()._receive(worker, message, index, energy)
 
     def _took(self, message: Any) -> bool:
         self._keep(message)

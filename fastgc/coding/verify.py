@@ -375,7 +375,9 @@ class Inspector:
         self._told, self._rank = np.empty(6), np.empty(1, np.int64)
         room = {"scaled": self._scaled, "notes": self._notes, "from": self._from}
         room["norm"] = np.empty(count)
-        self._c = unchecked.inspection(came=arrivals.c, **CONSTANTS, **self._given, **room)
+        self._c = unchecked.struct_of(
+            "fgc_inspection", came=arrivals.c, **CONSTANTS, **self._given, **room
+        )
 
     def withstands(self, survivors: Ints, most: int | None = None) -> int:
         """Lower bound, at most `most` (e), of how many workers can be taken away, whichever.

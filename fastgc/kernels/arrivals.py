@@ -97,7 +97,7 @@ class Arrivals:
         row is contiguous, has the rows' dtype and length, and stays where it is. Returns
         ``Status.TOO_FEW`` if the messages taken do not suffice, and ``OK`` if they do or there is
         no `tally`. With ``OUT_OF_RANGE`` or ``DUPLICATE`` it is not taken, nor with ``NOT_FINITE``:
-        it was read, and holds NaN or Inf.
+        it is to be read, and holds NaN or Inf, or its energy is negative.
     accept : callable
         ``accept(worker, index, id(message), energy)`` is `arrive` for any object. ``MISPLACED``,
         and it is not taken, unless it is a contiguous and aligned NumPy array as `sent` says.

@@ -113,11 +113,14 @@ def test_blocks_of_different_weight(data):
         assert taken.count == at + 1
 
 
-def test_energies_are_taken_down():
-    taken = arrivals(4, 1, np.float64)
-    for number, energy in enumerate([2.0, -1.0, math.nan, 0.0]):
-        take(taken, number, np.ones(1), energy)
-    np.testing.assert_array_equal(taken.energies, [2.0, np.nan, np.nan, 0.0])
+@pytest.mark.parametrize("reads", [True, False])
+def test_energies_are_taken_down(reads):
+    """A negative one is unknown; but a message that is to be read is not taken with it."""
+    taken, told = arrivals(4, 1, np.float64, reads=reads), [2.0, -1.0, math.nan, 0.0]
+    status = [take(taken, number, np.ones(1), energy) for number, energy in enumerate(told)]
+    assert status == [Status.OK, Status.NOT_FINITE if reads else Status.OK, Status.OK, Status.OK]
+    known = [2.0, *[np.nan] * (2 - reads), 0.0]
+    np.testing.assert_array_equal(taken.energies[: taken.count], known)
 
 
 @pytest.mark.parametrize("size", [1e-323, 1e-200, 1e-140, 1.0, 1e140, 1e200])

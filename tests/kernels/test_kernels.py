@@ -38,11 +38,10 @@ APART = {
     "bind_trust": "coding/test_trust",
     "completion": "planning/simulation/test_rounds",
     "deviation": "coding/test_precision",
-    "inspection": "coding/test_verify",
     "minimum_norm": "test_near_exact",
     "near_exact": "test_near_exact",
+    "struct_of": "coding/test_verify",
     "take_masks": "coding/test_code",
-    "trusted": "coding/test_trust",
 }
 
 

@@ -59,10 +59,9 @@ __all__ = [
     "decoding_vectors",
     "deviation",
     "draw",
-    "inspection",
     "lagrange_weights",
+    "struct_of",
     "take_masks",
-    "trusted",
 ]
 
 # The suffix of C functions for each dtype, by NumPy's character.
@@ -106,7 +105,7 @@ def made(name: str) -> Callable[..., Any] | None:
             values.append(f"len({array})" if what == "len" else f"{array}.{what}")
         else:
             taken.append(of)
-            pointed = star and type_ != "fgc_inspection"  # which is made by `inspection`
+            pointed = star and type_ != "fgc_inspection"  # which `struct_of` makes
             array_ = f"NULL if {of} is None else from_buffer({type_}_, {of})"
             values.append(array_ if pointed else of)
     lines = []
@@ -461,18 +460,8 @@ def bind_arrivals(
     )
 
 
-def inspection(**fields: Any) -> Any:
-    """Make what `unchecked.inspect` and `unseen` work on: fgc_inspection of csrc/fastgc.h."""
-    return struct_of("fgc_inspection", **fields)
-
-
-def trusted(**fields: Any) -> Any:
-    """Make what `bind_trust` is told of a code and a format: fgc_trust of csrc/fastgc.h."""
-    return struct_of("fgc_trust", **fields)
-
-
 def bind_trust(of: Any, **fields: Any) -> Callable[[int, bool], int]:
-    """Prepare fgc_trust_of for these fields, and the others as `trusted` made them."""
+    """Prepare fgc_trust_of for these fields, and the others as in this fgc_trust."""
     struct = ffi.new("fgc_trust *", of[0])
     kept = {name: each for name, each in fields.items() if each is not None}
     for name, each in kept.items():
