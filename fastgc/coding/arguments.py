@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self, SupportsIndex
 
 import numpy as np
 
@@ -60,6 +60,18 @@ def unasked() -> AbstractContextManager[None]:
 def warns(strict: bool) -> bool:
     """Whether a code being made warns: the original of a copy has already warned."""
     return _made.get() == "" or (strict and _made.get() == "unasked")
+
+
+class Uncopied:
+    """Holds memory that C writes to. A copy would write there as well, so nobody can make one."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} can be neither copied nor pickled, as C writes to its "
+            "memory: copy or pickle the code, and make another one"
+        )
 
 
 # Arguments by position, and by keyword.

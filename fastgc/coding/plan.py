@@ -36,6 +36,7 @@ from .._base.arrays import (
     view_of,
 )
 from ..errors import InstabilityWarning, warn_caller
+from .arguments import Uncopied
 from .format import Format, real_of
 from .scheme import FORMATS_KEPT, Decoder, Scheme, empty_vector, make_room
 from .trust import Approximation, expected_trust, nearest_vector
@@ -182,7 +183,7 @@ def _check_count(survivors: int, messages: Any) -> None:
         raise ValueError(f"{survivors} survivors, but {len(messages)} messages")
 
 
-class BoundDecoder:
+class BoundDecoder(Uncopied):
     """Decodes gradients from the rows of one array, with everything prepared: see `Code.bind`.
 
     Two threads must not use it at the same time.
@@ -423,7 +424,7 @@ def _partial_format(scheme: Scheme, first: Array, message_dtype: DTypeLike | Non
     return scheme.format(first.size, dtype, message_dtype)
 
 
-class BoundEncoder:
+class BoundEncoder(Uncopied):
     """Encodes from the rows of one array, with everything prepared: see `Code.bind_encoder`.
 
     Two threads must not use it at the same time.
@@ -474,7 +475,7 @@ class BoundEncoder:
         return self.message  # type: ignore[no-any-return]
 
 
-class Encoder:
+class Encoder(Uncopied):
     """A message that is built up while its partial gradients are computed.
 
     It stores one sum (``c += B_ij * g_j``) instead of w gradients. The sum is the message, unless

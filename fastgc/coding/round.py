@@ -59,6 +59,7 @@ from .._base.text import listed, plural
 from ..errors import CorruptMessageError, NotDecodableError
 from ..kernels import Status
 from ..kernels.arrivals import NEXT, Arrivals, Tally
+from .arguments import Uncopied
 from .format import Format
 from .plan import Plan, blame, warn_of_error
 from .rules import Sooner
@@ -105,7 +106,7 @@ class Host(NamedTuple):
 NOBODY = Host(lambda: 0.0, asks=False)
 
 
-class Gathering:
+class Gathering(Uncopied):
     """A round: it takes the messages of workers, and says what it waits for.
 
     `Cluster.collect` runs it. Your own subclass defines `ready`, `survivors`, `receive` and

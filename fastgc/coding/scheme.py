@@ -32,7 +32,7 @@ from ..errors import NotDecodableError
 from ..kernels.rows import DOUBLE
 from ..numerics.parity import CHECKS, Parity
 from ..numerics.solve import SOLVED, Equations, least_squares, near_exact_solution
-from .arguments import Recorded, shown
+from .arguments import Recorded, Uncopied, shown
 from .data import Data
 from .format import Format, Layout
 from .gate import Gate
@@ -623,7 +623,7 @@ def _dense_rows(scheme: Scheme, numbers: Ints) -> Array:
     return dense
 
 
-class Decoder:
+class Decoder(Uncopied):
     """Decoding vectors for hot loops, with buffers and pointers prepared once.
 
     Two threads must not use it at the same time.

@@ -1,5 +1,6 @@
 """Arguments that are accepted or refused; refusing writes nothing."""
 
+import copy
 import inspect
 import pickle
 import warnings
@@ -9,7 +10,7 @@ import pytest
 from tables import encoded, partial_gradients
 
 import fastgc
-from fastgc import NonFiniteMessageError, NotDecodableError, ReedSolomon, Uncoded, errors
+from fastgc import NonFiniteMessageError, NotDecodableError, Reactive, ReedSolomon, Uncoded, errors
 from fastgc.coding.arguments import Recorded, arguments_of, check_sizes, shown, unasked
 
 P = 5
@@ -396,3 +397,17 @@ def test_decode_takes_messages_in_order():
             PACKED.decode(range(6), given)
         with pytest.raises(TypeError, match="gradients must be an array or a list, in order"):
             PACKED.encode(0, given)
+
+
+def test_uncopied_shares_no_memory():
+    """A copy of a round would take its messages into the memory of the other one."""
+    code = PACKED
+    made = [
+        *(code.round(P), code.round(P, verify=1), Reactive(6, holders=2).round(P), code.decoder()),
+        *(code.encoder(0, P), code.bind(np.zeros((6, 6)))),
+        code.bind_encoder(0, np.zeros((len(code.partitions(0)), 6))),
+    ]
+    for one in made:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=f"a {type(one).__name__} can be neither copied"):
+                copied(one)
