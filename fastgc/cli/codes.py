@@ -173,21 +173,19 @@ def _show(
 ) -> None:
     """Print costs, and residuals of the codes that may leave out part of the gradient."""
     _, rows = by_code(held)
-    output.table(title, _COSTS, rows)
+    rough = [
+        row
+        for row in rows
+        if max(row["residual"], row["worst_residual"]) > APPROXIMATE or not row["worst_is_known"]
+    ]
+    output.table(title, _COSTS, rows, several=bool(rough))
     output.explain(
         "load: partitions of the worker that has most; mean: partitions per worker; worst: "
         "messages needed in the worst case, of all; waits: workers waited for, mean; sent: "
         "gradients received, mean; size: of a message, in gradients; µs: time of a decoding "
         "vector; error: relative error of the gradient, median; max: the largest"
     )
-    rough = [
-        row
-        for row in rows
-        if max(row["residual"], row["worst_residual"]) > APPROXIMATE or not row["worst_is_known"]
-    ]
     if rough:
-        if output.markdown:
-            echo()
         output.table(
             APPROXIMATIONS, _RESIDUALS, rough, marks={"≥": "at least, as not all sets were tried"}
         )

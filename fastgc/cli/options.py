@@ -225,10 +225,10 @@ def one_count(option: str, text: str, n: int | None = None) -> int:
 
 
 def pairs(workers: str, stragglers: str | None, default: str) -> list[tuple[int, int]]:
-    """Return pairs of workers and stragglers; `default` is the stragglers if none are given."""
+    """Return pairs of workers n and stragglers s < n; `default` is s if none are given."""
     given = default if stragglers is None else stragglers
     found = [
-        (n, each)
+        (n, check_stragglers(each, n))
         for n, s in _sizes(workers, stragglers)
         for each in ([s] if s is not None else counts("--stragglers", given, n))
     ]

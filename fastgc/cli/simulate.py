@@ -223,8 +223,7 @@ class Sequential(Schemes, options.Recorded):
 def sequential(context: typer.Context, what: Sequential, output: Tables) -> None:
     """Compare coding across rounds, for several models in turn, with coding each round by itself.
 
-    A worker that straggles in one round makes up for it in later ones. The table lists the fastest
-    first, by seconds per gradient.
+    A straggler makes up for a round in later ones. The table lists the fastest scheme first.
     """
     from .. import plotting
     from ..sequential import compare

@@ -61,7 +61,7 @@ def stability(what: Measured, output: Tables) -> None:
     from .. import plotting
 
     output.check(what.plot)
-    sizes = _sizes(what)
+    sizes = pairs(what.workers, what.stragglers, EIGHTH)
     survey = _Survey(what, repeated(what.trials, _TRIALS, max(n for n, _ in sizes)))
 
     def figures(rows: list[StabilityRow]) -> Figures:
@@ -138,15 +138,6 @@ class _Survey:
                 )
             except TypeError as error:  # the code has no messages of this dtype
                 self._refused[f"{text} at {n}/{s} with {kind}"] = str(error)
-
-
-def _sizes(what: Any) -> list[tuple[int, int]]:
-    """Return pairs of workers and stragglers; raise ValueError if one is impossible."""
-    found = pairs(what.workers, what.stragglers, EIGHTH)
-    for n, s in found:
-        if not 0 <= s < n:
-            raise ValueError(f"{s} of {n} workers cannot straggle: 0 <= s < n is needed")
-    return found
 
 
 def check_scheme(text: str) -> None:

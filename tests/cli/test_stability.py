@@ -81,7 +81,7 @@ def test_stability_plots_what_was_asked_for(drawn):
     [
         (["rs@lu"], 'method of rs must be "auto", "locator", "spread"'),
         (["binary@leja"], "method of binary must be \"auto\", not 'leja'"),
-        (["rs", "-n", "8/8"], "8 of 8 workers cannot straggle"),
+        (["rs", "-n", "8/8"], "stragglers must be in 0 .. n-1 = 7, not 8"),
         (["", "-n", "16"], "name at least one code"),
         (["rs", "--patterns", ""], "at least one code, dtype and pattern"),
         (["rs", "--dtype", ""], "at least one code, dtype and pattern"),
