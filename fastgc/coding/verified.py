@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     at: Ints  # positions of the messages, in order of arrival
     vector: Array
     unseen: Unseen
+    fine: bool  # whether it is verified
 
 
 class VerifiedRound(Round):
@@ -134,7 +135,7 @@ class VerifiedRound(Round):
         If nobody knows what explains the messages, these are all workers that sent one.
         """
         groups = self._look().suspects
-        everyone = np.unique(self.scheme.messages.workers[self._numbers[self._kept]]).tolist()
+        everyone = np.unique(self.scheme.messages.workers[self._left]).tolist()
         dropped = self._corrupt if self._untold else []
         return sorted({worker for group in groups for worker in (group or everyone)}.union(dropped))
 
@@ -152,16 +153,14 @@ class VerifiedRound(Round):
     def verified(self) -> bool:  # type: ignore[override]
         """Whether the `resolution` is at most the limit. `gradient` raises if it is not."""
         self._look()
-        return self._fine(self._answer)
+        return self._answer is not None and self._answer.fine
 
     def _limit(self, unseen: Unseen) -> float:
         return default_limit(self.form, unseen.rounding) if self._given is None else self._given
 
-    def _fine(self, answer: Answer | None) -> bool:
-        """Whether an answer is verified."""
-        if answer is None or answer.unseen.error == math.inf:
-            return False
-        return answer.unseen.error <= self._limit(answer.unseen)
+    def _fine(self, unseen: Unseen) -> bool:
+        """Whether an answer is verified in which so much could be."""
+        return unseen.error < math.inf and unseen.error <= self._limit(unseen)
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use: it is not known to be corrupt."""
@@ -211,6 +210,11 @@ class VerifiedRound(Round):
         return np.flatnonzero(~np.isin(self._numbers, dropped))
 
     @property
+    def _left(self) -> Ints:
+        """The numbers of those messages."""
+        return self._numbers[self._kept] if self._corrupt else self._numbers
+
+    @property
     def _complete(self) -> bool:
         if not self._corrupt:
             return super()._complete
@@ -223,17 +227,14 @@ class VerifiedRound(Round):
 
     def _settled(self) -> bool:
         """Whether further messages could say no more about what is decoded now."""
-        if self._fine(self._answer):  # what comes later cannot change that
+        if self._answer is not None and self._answer.fine:  # what comes later cannot change that
             return True
         early = not self._spare or self._rows.count < self._look_again
         complete = self._complete
         if early and not complete:
             return False
         if not (self._known or complete or self.scheme.approximate):
-            liars, spare = (
-                self._inspector.liars,
-                self._inspector.withstands(self._numbers[self._kept]),
-            )
+            liars, spare = self._inspector.liars, self._inspector.withstands(self._left)
             if 0 <= spare < liars:
                 self._look_again = self._arrivals.count + liars - spare
                 return False
@@ -252,7 +253,7 @@ class VerifiedRound(Round):
                 continue
             self._finding = finding
             found = self._resolved(finding)
-            if not self._fine(self._answer) or self._fine(found):
+            if self._answer is None or not self._answer.fine or (found is not None and found.fine):
                 self._answer = found
         return self._finding
 
@@ -269,7 +270,7 @@ class VerifiedRound(Round):
                 at = np.flatnonzero(~np.isin(self.scheme.messages.workers[numbers], aside))
                 if self.scheme.rule.missing(numbers[at]):
                     continue
-            if self._inspector.rough.any() and (aside or self._corrupt or self._complete):
+            if (aside or self._corrupt or self._complete) and self._inspector.rough.any():
                 fine = at[~self._inspector.rough[at]]
                 at = at if self.scheme.rule.missing(numbers[fine]) else fine
             try:
@@ -283,8 +284,8 @@ class VerifiedRound(Round):
                     full[at] = vector
                 unseen = self._inspector.unseen(full, sets)
                 if best is None or unseen.error < best.unseen.error:
-                    best = Answer(kept[at], vector, unseen)
-                if self._fine(best):
+                    best = Answer(kept[at], vector, unseen, self._fine(unseen))
+                if best.fine:
                     return best
                 if not unseen.dusty:
                     break
@@ -324,7 +325,7 @@ class VerifiedRound(Round):
         self._inspector.liars = max(0, self._inspector.liars - len(workers))
         self._look_again = 0
         self._tally.reset()
-        kept = self._numbers[self._kept].tolist()
+        kept = self._left.tolist()
         came = [self._tally.add(number) for number in kept]
         self._decodable = bool(came and came[-1])
         self._spares = spare_tally(self.scheme.rule, self._inspector.liars)
@@ -338,7 +339,7 @@ class VerifiedRound(Round):
 
     def _vouched(self, vector: Array) -> Array:
         finding, vector = self._look(), self._without_dust(vector, self.survivors)
-        if self._fine(self._answer):
+        if self.verified:
             return vector
         if not finding.holds:
             self._refuse(None)
@@ -353,7 +354,7 @@ class VerifiedRound(Round):
         limit = self._limit(unseen)
         if not finding.holds and unseen.apart > limit:
             raise inspector.contradiction(finding, self._first_worker, self._complete)
-        raise inspector.unverified(self._numbers[self._kept], unseen.error, limit)
+        raise inspector.unverified(self._left, unseen.error, limit)
 
 
 def round_of(
