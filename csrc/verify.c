@@ -399,7 +399,7 @@ static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, in
         left += may_be(rest + i * each, each, reach[at[i]], size);
         length[i] = sqrt(square_of(column + i * r * each, r * each));
     }
-    double error = o->stretch * left, apart = left;
+    double error = o->stretch * left, apart = left; /* apart: of the step that bounds the error best */
     for (int64_t step = 0; step < c && step < r; step++) {
         int64_t p = -1;
         double longest = 0;
@@ -436,10 +436,11 @@ static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, in
         for (int k = 0; k < VALUES * each; k += o->real ? each : 1)
             seen += sum[k] * sum[k];
         seen = sqrt(seen / VALUES);
-        const double rounding = sqrt(total);
-        error = fmin(error, greater(rounding, seen) / o->seen + o->stretch * left);
-        if (longest > o->finest)
-            apart = (seen > o->safety * rounding ? seen : 0) + left;
+        const double rounding = sqrt(total), bound = greater(rounding, seen) / o->seen + o->stretch * left;
+        if (fmin(error, bound) == error) /* no better, or NaN */
+            continue;
+        error = bound;
+        apart = (seen > o->safety * rounding ? seen : 0) + left;
     }
     told[0] = blind || error != error ? INFINITY : error;
     told[1] = apart;

@@ -159,7 +159,6 @@ CONSTANTS = {
     "small": SMALL**2,
     "seen": SEEN,
     "stretch": STRETCH,
-    "finest": FINEST,
     "dependent": DEPENDENT,
     "dust": DUST,
 }

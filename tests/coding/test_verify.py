@@ -583,6 +583,18 @@ def test_unseen_changes(kind):
     assert max(near) < 2
 
 
+def test_what_a_small_message_may_have_changed():
+    """Its part of a check is as small as its rounding error, and shows how little it changes."""
+    inspector = inspecting(Parity.of(np.ones((1, 2))), float, 2, 1)
+    inspector._notes[:4] = 1e-44, 1e-24, 1, 1  # rounding errors squared, and reach
+    inspector._scaled[:] = 1
+    inspector._compared.sums[:] = 0
+    inspector.unseen(np.array([1.0, 0.0]), [(0,)])
+    error, apart = inspector._told[3:5]
+    assert error == pytest.approx(1e-12 / SEEN)
+    assert apart == 0
+
+
 def test_unseen_changes_of_messages_that_checks_hardly_tell_apart():
     """What two liars change is no more than is said, however much rounding leaves of directions."""
     rng, near = np.random.default_rng(0), []
