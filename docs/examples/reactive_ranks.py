@@ -53,5 +53,6 @@ with rdp:
             print(f"{step + 1}: loss {loss:.4f}, ranks {rdp.ranks}", flush=True)
             if checkpoint is not None:
                 with rdp.busy():  # the others wait
+                    checkpoint.parent.mkdir(parents=True, exist_ok=True)
                     torch.save({n: e.state_dict() for n, e in saved.items()}, f"{checkpoint}.new")
                     os.replace(f"{checkpoint}.new", checkpoint)

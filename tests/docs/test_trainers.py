@@ -102,7 +102,7 @@ def test_the_example_goes_on_from_its_checkpoint(tmp_path):
     for steps, expected in ((45, ["20", "40"]), (60, ["60"])):
         path = tmp_path / "ranks.py"
         path.write_text(text.replace("STEPS = 240, 60", f"STEPS = 240, {steps}"), encoding="utf-8")
-        done = programs.run(programs.python(path, tmp_path))
+        done = programs.run(programs.python(path, tmp_path / "runs" / "7"))
         losses = dict(re.findall(r"^(\d+): loss ([\d.]+), ranks \[0\]$", done.stdout, re.M))
         assert [*losses] == expected
     assert float(losses["60"]) == pytest.approx(told[-1], abs=2e-4)
