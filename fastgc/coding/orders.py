@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 
 import numpy as np
 
@@ -18,7 +17,6 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     a worker that sends them `together` come one after the other, also beyond the one that suffices.
     """
     rng = np.random.default_rng(seed)
-    scheme = copy(scheme)  # a tally may solve what callers time: the caller's knows no solutions
     together, counts = scheme.messages.together, scheme.messages.counts
     senders = np.repeat(np.arange(scheme.n), np.where(together, 1, counts))
     at_once = np.where(together, counts, 1).tolist()
@@ -42,4 +40,5 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
                 ready = tally.add(number)
             if ready and not scheme.gate.awaits_more(np.array(heard)):
                 break
+        scheme._kept.solution.cache_clear()  # the tally may have solved what callers time
         yield heard
