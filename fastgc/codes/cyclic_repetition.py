@@ -109,12 +109,6 @@ class _Precision(Precision):
         lacking = scheme._combine(scheme._of_all(survivors, vector)) - scheme._weight
         return float(np.linalg.norm(lacking)) / math.sqrt(scheme.k)
 
-    def deviation(self, survivors: Ints, vector: Array) -> Array:
-        scheme = self.scheme
-        of_all = scheme._of_all(survivors, vector.astype(np.longdouble))
-        lacking = (scheme._combine(of_all, scheme._values) - 1).astype(np.float64)
-        return np.repeat(lacking, np.diff(scheme._cuts))
-
 
 class _CyclicScheme(Scheme):
     """Worker i sends groups i .. i + s of partitions, modulo n.
@@ -178,13 +172,13 @@ class _CyclicScheme(Scheme):
         np.put_along_axis(matrix, self._groups(np.arange(self.n)), self._band, axis=1)
         return matrix
 
-    def _combine(self, of_all: NDArray[np.number], band: Floats | None = None) -> Array:
+    def _combine(self, of_all: NDArray[np.number]) -> Array:
         """``a B`` for a vector of all workers: a number for each group."""
-        if band is None and self._dense is not None:
+        if self._dense is not None:
             sums: Array = of_all @ self._dense
             return sums
         total = np.zeros(self.n, dtype=np.result_type(of_all, np.float64))
-        for at, values in enumerate((self._band if band is None else band).T):
+        for at, values in enumerate(self._band.T):
             shares, wrapped = of_all * values, self.n - at  # np.roll takes five times as long
             total[at:] += shares[:wrapped]
             total[:at] += shares[wrapped:]
