@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -259,18 +259,29 @@ class _Precision(Precision):
         return self.scheme.residual(survivors, vector) if few else 0.0
 
     def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
-        # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
-        # differences, all rounded.
         if survivors.size < self.scheme.threshold:
             return None  # they are in the residual
-        used = np.flatnonzero(vector)
-        errors = np.zeros(survivors.size)
-        with np.errstate(over="ignore"):
-            used_points = self.scheme.beta[survivors[used]]
-            for values in interpolation.parts_of_basis(used_points, self.scheme.alpha):
-                errors[used] += (np.abs(values) ** 2).sum(axis=0)
-            errors *= 4 * used.size * ROUNDING * 2.0**-106
+        used, errors = np.flatnonzero(vector), np.zeros(survivors.size)
+        errors[used] = self._errors(survivors[used].tobytes())
         return errors
+
+    @cached_property
+    def _errors(self) -> Callable[[bytes], Floats]:
+        """`vector_errors` of these messages. The last are kept: rounds ask several times."""
+
+        @lru_cache(maxsize=8)
+        @np.errstate(all="ignore")
+        def found(numbers: bytes) -> Floats:
+            # A coefficient is a sum in which much may cancel. Each term is a product of 2 f
+            # differences, all rounded.
+            nodes, scheme = self.scheme.beta[np.frombuffer(numbers, np.int64)], self.scheme
+            errors = np.zeros(nodes.size)
+            for values in interpolation.parts_of_basis(nodes, scheme.alpha):
+                errors += (np.abs(values) ** 2).sum(axis=0)
+            errors *= 4 * nodes.size * ROUNDING * 2.0**-106
+            return errors
+
+        return found
 
     @property
     def data_roundings(self) -> float:
