@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from .. import kernels
 from .._base.arrays import Floats, Ints, at_least, check_integer
+from ..coding.arguments import check_sizes
 from ..coding.cells import SumScheme, even_cuts
 from ..coding.code import Code
 from ..coding.rules import Parts, Rule, check_wait, tolerated
@@ -93,7 +94,7 @@ class GraphCode(Code):
         wait: int | None = None,
         seed: int = 0,
     ) -> None:
-        n = check_integer("n", n)
+        n, _ = check_sizes(n, k)
         seed = at_least("seed", seed, 0)
         if (degree is None) == (graph is None):
             raise ValueError(

@@ -12,6 +12,9 @@ import numpy as np
 
 from .._base.arrays import Array, check_integer
 
+# Largest number of workers or partitions: products of two fit 64 bits.
+MOST = 2**31 - 1
+
 # Longest list or largest array that `shown` writes out.
 SHOWN = 12
 
@@ -25,6 +28,8 @@ def check_sizes(n: int, k: int | None, *, at_least_n: bool = False) -> tuple[int
     k = n if k is None else check_integer("k", k)
     if n < 1 or k < 1:
         raise ValueError(f"n and k must be at least 1, not n={n}, k={k}")
+    if max(n, k) > MOST:
+        raise ValueError(f"n and k must be at most {MOST}, not n={n}, k={k}")
     if at_least_n and k < n:
         raise ValueError(f"k must be at least n={n}, not {k}")
     return n, k

@@ -374,7 +374,13 @@ def test_warns_once_of_each_code_that_is_made():
 def test_check_sizes():
     assert check_sizes(1, 1) == check_sizes(1, None, at_least_n=True) == (1, 1)
     assert check_sizes(3, 2) == (3, 2)
-    for n, k, least in ((0, 1, False), (1, 0, False), (3, 2, True)):
+    for n, k, least in (
+        (0, 1, False),
+        (1, 0, False),
+        (3, 2, True),
+        (2**31, 1, False),
+        (1, 2**63, False),
+    ):
         with pytest.raises(ValueError, match=f"n={n}"):
             check_sizes(n, k, at_least_n=least)
 
