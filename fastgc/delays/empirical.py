@@ -217,6 +217,11 @@ class Empirical(Distribution):
 
 def check_times(what: str, times: ArrayLike) -> Floats:
     """Return a copy of `times`; raise an error unless they are finite and not negative."""
+    if isinstance(times, str | os.PathLike):
+        raise TypeError(
+            f"{what} must be numbers, not {times!r}: Empirical.read(path).samples are those of a "
+            "file"
+        )
     checked = check_numbers(what, times)
     if checked.dtype.kind == "c":
         raise TypeError(f"{what} must be real, not complex")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -240,6 +240,8 @@ def timeline(rounds: Any, code: Coded | None = None, ax: Axes | None = None) -> 
     ValueError
         If a round does not say when its messages arrived or has messages that the code does not
         have, or if it is unknown who sent them.
+    TypeError
+        If `rounds` are something else, such as a code.
 
     Examples
     --------
@@ -440,9 +442,14 @@ def _laid_out(rounds: Any) -> list[_Shown]:
     """Lay out rounds one after another on the axis of time."""
     if hasattr(rounds, "rounds"):
         rounds = rounds.rounds
-    given: list[Any] = [rounds] if hasattr(rounds, "received") else list(rounds)
+    alone = hasattr(rounds, "received") or not isinstance(rounds, Iterable)
+    given: list[Any] = [rounds] if alone else list(rounds)
     if not given:
         raise ValueError("nothing to draw: there is no round")
+    if wrong := [each for each in given if not hasattr(each, "received")]:
+        raise TypeError(
+            f"a timeline is of rounds, such as fastgc.train returns, not of {wrong[0]!r}"
+        )
     shown: list[_Shown] = []
     previous = None
     for each in given:

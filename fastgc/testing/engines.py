@@ -681,7 +681,10 @@ def main(words: Sequence[str] | None = None) -> None:
     said = str(__doc__).partition("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m fastgc.testing.engines", description=said)
     parser.add_argument("engine", help="module:Class")
-    engine = load_object(parser.parse_args(words).engine)
+    try:
+        engine = load_object(parser.parse_args(words).engine)
+    except (ValueError, ImportError) as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
     for each in CHECKS:
         each(engine)
         print(f"{each.__name__}: passed", flush=True)

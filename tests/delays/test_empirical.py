@@ -6,6 +6,7 @@ import math
 import pickle
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -434,6 +435,13 @@ def test_fit_of_any_times(times):
 def test_fit_refused(times, options, message):
     with pytest.raises(ValueError, match=message):
         fit(times, **options)
+
+
+@pytest.mark.parametrize("file", ["times.csv", Path("times.csv")])
+@pytest.mark.parametrize("take", [fit, Empirical])
+def test_times_refuse_a_file_and_say_how_to_read_it(take, file):
+    with pytest.raises(TypeError, match=r"'times\.csv'\)?: Empirical\.read\(path\)\.samples "):
+        take(file)
 
 
 def test_use_leaves_the_pickle_as_it_was():

@@ -219,6 +219,9 @@ def test_timeline_refuses_what_it_cannot_draw():
         plotting.timeline(report(4, [1], [], 1.0, 0.0), code)
     with pytest.raises(ValueError, match=r"has message 3, but BinaryCode.* has 3 messages"):
         plotting.timeline(report(0, [3], [1.0], 1.0, 0.0), code)
+    for wrong in (code, [code], "run.json"):
+        with pytest.raises(TypeError, match=r"such as fastgc\.train returns, not of "):
+            plotting.timeline(wrong)
 
 
 def test_timeline_of_a_run_knows_who_sent_messages():

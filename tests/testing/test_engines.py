@@ -196,6 +196,12 @@ def test_wrong_messages_are_refused(base, check):
         check(misled(base))
 
 
+@pytest.mark.parametrize("named", ["nowhere:X", "fastgc.engines:X", "X"])
+def test_main_refuses_what_is_no_engine(named):
+    with pytest.raises(SystemExit, match=r"^(ModuleNotFound|Import|Value)Error: .*(nowhere|X)"):
+        conformance.main([named])
+
+
 def test_check_and_the_command_run_all(monkeypatch, capsys):
     ran = []
     checks = [lambda engine, number=number: ran.append((engine, number)) for number in range(3)]
