@@ -253,9 +253,11 @@ class Output(Options):
             echo(text.get(), nl=False)
 
     def say(self, text: str) -> None:
-        """Print a paragraph below a table: in a terminal, as wide as that."""
-        whole = partial(fill, break_long_words=False, break_on_hyphens=False)
-        echo(text if self.markdown else whole(text, Console().width))
+        """Print a paragraph below a table: in a terminal in its width, and no colon ends a line."""
+        if not self.markdown:
+            whole = partial(fill, break_long_words=False, break_on_hyphens=False)
+            text = whole(text.replace(": ", ":\xa0"), Console().width).replace("\xa0", " ")
+        echo(text)
 
     def explain(self, legend: str = "", codes: Iterable[str] = ()) -> None:
         """Explain columns and names of codes in a terminal; in Markdown they are in words."""

@@ -387,6 +387,7 @@ def test_tables_fit_a_terminal_with_their_first_column(command, times, monkeypat
     at = next(number for number, line in enumerate(lines) if set(line.strip()) == {"─"})
     body = lines[at + 1 : next(n for n in range(at + 1, len(lines)) if not lines[n].strip())]
     assert all(len(line) <= 80 for line in lines)
+    assert not any(line.endswith(":") for line in lines)  # what a word means is in its line
     for line in body:
         name = line.split()[0]
         assert "…" not in name
