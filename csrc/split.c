@@ -260,8 +260,9 @@ fgc_status fgc_completion(const fgc_completion_plan *plan, const fgc_delays *del
      * sorts the messages by block, and learns when rounds are usually ready. */
     const int64_t sixteenth = (rounds + 15) / 16, most = FGC_PIECES / 16;
     const int64_t even = (rounds + most - 1) / most, full = sixteenth < FULL ? sixteenth : FULL;
-    /* at least a nanosecond for each message */
-    const int64_t cost = rounds * plan->first[plan->workers];
+    /* At least two nanoseconds for a delay, and one for a message, or eight if messages are put in order. */
+    const int64_t each = plan->kind == FGC_BLOCKS || plan->kind == FGC_CELLS ? 1 : 8;
+    const int64_t cost = rounds * (2 * plan->workers + each * plan->first[plan->workers]);
     /* Unless `interrupted`, a round depends on the one before it: all rounds are one part. */
     it.part = interrupted ? up_to(LINE, even > full ? even : full) : rounds;
     if (rounds)

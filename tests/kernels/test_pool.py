@@ -12,8 +12,11 @@ import programs
 import pytest
 from strength import much
 
+import fastgc
 from fastgc import kernels
+from fastgc.delays import Exponential
 from fastgc.kernels import threads
+from fastgc.planning.simulation import simulate
 
 compiled = pytest.importorskip("fastgc.kernels.c")
 several_processors = pytest.mark.skipif(
@@ -69,6 +72,24 @@ def test_short_work_is_the_callers_alone():
             for _ in range(100):
                 assert kernels.unchecked.square_sum(np.ones(size)) == size
         assert compiled.counts() == called
+    finally:
+        threads.set_num_threads(before)
+
+
+@several_processors
+def test_simulated_rounds_that_put_messages_in_order_wake_a_thread():
+    """They take about 700 microseconds; counting as many messages takes 40."""
+    code, before, called = fastgc.BinaryCode(20, stragglers=4), threads.get_num_threads(), []
+    threads.set_num_threads(2)
+
+    def wakes():
+        time.sleep(0.002)  # until threads sleep
+        called.append(compiled.counts()[0])
+        simulate(code, Exponential(1.0), rounds=2000, seed=0)
+        return compiled.counts()[0] > called[-1]
+
+    try:
+        wait_until(wakes)  # a call may be among those that the caller does alone
     finally:
         threads.set_num_threads(before)
 
