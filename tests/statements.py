@@ -492,6 +492,7 @@ class Played:
         """Check that some liar is among those that may lie."""
         assert self.lied() & {*suspects, *self.rnd.suspects}, f"{self}: suspects {suspects}"
 
+    @flushing(False)
     def contradicts(self):
         """Two sets of liars explain the messages, and lead to other gradients or leave it open.
 
