@@ -50,6 +50,7 @@ from .._base.arrays import (
     Floats,
     Ints,
     Output,
+    as_real,
     check_index,
     check_vector,
     check_workers,
@@ -435,7 +436,10 @@ class Round(Gathering):
         """
         at = NEXT if index is None else index
         if type(worker) is type(at) is int and not self._lapsed:
-            status = self._accept(worker, at, id(message), energy)
+            try:
+                status = self._accept(worker, at, id(message), energy)
+            except (OverflowError, TypeError):  # of the first that C cannot take
+                return self._receive(worker, message, index, energy)
             if status == _TOO_FEW:
                 self._keep(message)
                 return False
@@ -446,7 +450,7 @@ class Round(Gathering):
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
         """`receive` for messages that C does not take as they are."""
         scheme, form = self.scheme, self.form
-        worker = check_index("worker", worker, scheme.n)
+        worker, energy = check_index("worker", worker, scheme.n), as_real("energy", energy)
         named = self._first_worker + worker
         self._require_fresh()
         if not self.wants(worker):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, Ints, check_index, check_real
+from .._base.arrays import Array, Ints, as_real, check_index, check_real
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import Projecting
 from .round import Round
@@ -175,6 +175,8 @@ class VerifiedRound(Round):
         return super().trust()._replace(resolution=self.resolution())
 
     def _receive(self, worker: int, message: ArrayLike, index: int | None, energy: float) -> bool:
+        if type(energy) is not float:
+            energy = as_real("energy", energy)
         if energy < 0:
             named = self._first_worker + check_index("worker", worker, self.scheme.n)
             raise NonFiniteMessageError(

@@ -88,6 +88,21 @@ def test_round_refuses_and_stays_as_it_was():
     np.testing.assert_allclose(received.gradient(), partials.sum(axis=0), atol=1e-13)
 
 
+@pytest.mark.parametrize("verify", [False, 1])
+def test_receive_names_what_c_cannot_take(verify):
+    code = ReedSolomon(6, stragglers=2)
+    rnd, message = code.round(6, verify=verify), np.ones(6)
+    with pytest.raises(ValueError, match=f"worker {2**63} does not exist"):
+        rnd.receive(2**63, message)
+    with pytest.raises(ValueError, match=f"index {2**63} does not exist"):
+        rnd.receive(0, message, 2**63)
+    for energy in (None, "3", 1j):
+        with pytest.raises(TypeError, match="energy must be a real number, not"):
+            rnd.receive(0, message, energy=energy)
+    rnd.receive(0, message, energy=2**2000)
+    assert rnd.survivors.tolist() == [0]
+
+
 @pytest.mark.parametrize("reader", ["gradient", "best", "trust"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128, *HALVES])
