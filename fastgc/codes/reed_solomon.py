@@ -670,7 +670,8 @@ def _rows(cluster: Cluster, worker: int | Ints) -> tuple[Ints, Complexes]:
 def by_system(clusters: Sequence[Cluster], survivors: Ints, method: str) -> Complexes:
     """Solve a_F G_F = e_1, eq. (12), in each cluster; G_F has the survivors' Vandermonde rows."""
     vector = np.empty(survivors.size, dtype=np.complex128)
-    for c, at, turns in split(clusters, survivors):
+    for c, at, members in split(clusters, survivors):
+        turns = c.q * members % c.m
         moments = np.zeros(turns.size, dtype=np.complex128)
         moments[0] = 1
         if method == "solve":

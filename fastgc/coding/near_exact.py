@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, Complexes, Ints
-from ..kernels.near_exact import nearly_vanishing
+from ..kernels.near_exact import nearly_vanishing, shortest
 from ..kernels.rows import DOUBLE
 from .clusters import Cluster, log_tau, tau
 
@@ -120,16 +120,16 @@ def unnamed(m: int, numbers: Ints) -> Ints:
 
 
 def split(clusters: Sequence[Cluster], survivors: Ints) -> Iterator[tuple[Cluster, Any, Ints]]:
-    """Yield each cluster with the positions of its survivors, and their places on its circle."""
+    """Yield each cluster with the positions of its survivors, and their numbers in it."""
     if len(clusters) == 1:
-        yield clusters[0], slice(None), clusters[0].q * survivors % clusters[0].m
+        yield clusters[0], slice(None), survivors
         return
     firsts = np.array([c.first_worker for c in clusters])
     of = np.searchsorted(firsts, survivors, side="right") - 1
     order = np.argsort(of, kind="stable")
     ends = np.cumsum(np.bincount(of, minlength=len(clusters)))
     for c, at in zip(clusters, np.split(order, ends[:-1]), strict=True):
-        yield c, at, c.q * (survivors[at] - c.first_worker) % c.m
+        yield c, at, survivors[at] - c.first_worker
 
 
 def nearer_vector(
@@ -152,22 +152,21 @@ def nearer_vector(
     a quarter of the near-exact one's error.
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
-    for c, at, turns in split(clusters, survivors):
+    for c, at, members in split(clusters, survivors):
         if exact is not None:
             vector[at] = exact[at]
             length = square(exact[at])
             if length <= kept and length < math.inf:
                 continue
-        roots, alone = unnamed(c.m, turns), c.alone
-        members = survivors[at] - c.first_worker
-        error = math.inf
-        projector = projector_of(alone) if roots.size**2 <= ENTRIES else None
+        alone, error = c.alone, math.inf
+        projector = projector_of(alone) if (c.m - members.size) ** 2 <= ENTRIES else None
         if projector is not None:
-            vector[at] = kernels.minimum_norm(projector, unnamed(c.m, members))[members]
+            vector[at] = shortest(projector, unnamed(c.m, members))[members]
             error = _error(alone, members, vector[at], unit)
             if error <= kept_error(unit, precision):
                 continue
-        near = nearly_vanishing(roots, c.m, c.tolerance, unit)[turns]
+        turns = c.q * members % c.m
+        near = nearly_vanishing(unnamed(c.m, turns), c.m, c.tolerance, unit)[turns]
         if error == math.inf or _error(alone, members, near, unit) < error:
             vector[at] = near
     return vector

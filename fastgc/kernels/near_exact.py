@@ -246,17 +246,17 @@ class Circulant(Projector):
     Attributes
     ----------
     whole : (m,) complex128 array
-    projector : (step, step, m // step) complex128 array
-        The entry of row i and column j is at ``i % step, j % step, (i // step - j // step)``, the
-        last modulo ``m // step``.
-    spectrum : (m,) complex128 array
+    projector : (m // step, step, step) complex128 array
+        The entry of row i and column j is at ``(i // step - j // step), i % step, j % step``, the
+        first modulo ``m // step``.
+    spectrum : (step, m // step) complex128 array
         The column's transform.
-    energy : (m // step,) float64 array
-        The eigenvalues of the Gram matrix of all shifts.
+    back : (step, m // step) complex128 array
+        Its conjugate over `step` times the eigenvalues of the Gram matrix of all shifts.
     """
 
     spectrum: Complexes
-    energy: Floats
+    back: Complexes
 
     @classmethod
     def by_shifts(cls, column: Complexes, step: int) -> Circulant:
@@ -264,31 +264,33 @@ class Circulant(Projector):
         m = column.size
         spectrum = np.fft.fft(column)
         energy = (np.abs(spectrum) ** 2).reshape(step, -1).sum(axis=0) / step
-        parts = np.fft.fft(column.reshape(-1, step), axis=0).T
-        products = parts[:, None] * parts.conj() / energy
-        projector = -np.fft.ifft(products).conj()
-        projector[np.arange(step), np.arange(step), 0] += 1
+        parts = np.fft.fft(column.reshape(-1, step), axis=0)
+        products = parts[:, :, None] * parts[:, None].conj() / energy[:, None, None]
+        projector = -np.fft.ifft(products, axis=0).conj()
+        projector[0, np.arange(step), np.arange(step)] += 1
         ones = np.zeros(m // step)
         ones[0] = m // step
         whole = np.fft.ifft(spectrum * np.tile(ones / energy, step)).conj()
-        return cls(whole, projector, spectrum, energy)
+        spectrum = spectrum.reshape(step, -1)
+        return cls(whole, projector, spectrum, spectrum.conj() / (step * energy))
 
     def of_lost(self, lost: Ints) -> tuple[Complexes, Callable[[Complexes], Complexes]]:
         """As for any `Projector`; the function takes transforms."""
-        step = len(self.projector)
-        block, phase = np.divmod(lost, step)
+        step = len(self.spectrum)
 
         def less(z: Complexes) -> Complexes:
             at = np.zeros(self.whole.size, dtype=np.complex128)
             at[lost] = z
-            parts = (self.spectrum.conj() * np.fft.fft(at.conj())).reshape(step, -1)
-            mapped = parts.sum(axis=0) / (step * self.energy)
-            parts = self.spectrum.reshape(step, -1) * mapped
-            found: Complexes = self.whole - at + np.fft.ifft(parts.reshape(-1)).conj()
+            parts = self.spectrum * np.fft.ifft(at).reshape(step, -1)
+            found = np.fft.fft((self.back * parts.sum(axis=0)).reshape(-1))
+            found += self.whole
+            found -= at
             return found
 
-        # negative differences of blocks count from the end
-        return self.projector[phase[:, None], phase, block[:, None] - block], less
+        # Places that are negative count from the end, as differences of blocks do.
+        row = step * lost
+        column = row - (step + 1) * (lost % step)
+        return self.projector.take(row[:, None] - column), less
 
 
 @takes(
@@ -317,6 +319,11 @@ def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
     z makes the entries `lost` vanish. P[lost, lost] squares the condition number. But its rounding
     harms only these entries; if much is left of them, they are solved for once more.
     """
+    return shortest(projector, lost)
+
+
+def shortest(projector: Projector, lost: Ints) -> Complexes:
+    """`minimum_norm` without checks."""
     (system, less), square_of = projector.of_lost(lost), unchecked.square_sum
     found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
     for _ in range(2):

@@ -562,7 +562,7 @@ def test_tables_of_columns_that_are_alike_have_a_size(monkeypatch):
         monkeypatch.setattr(near_exact, "ENTRIES", entries)
         near_exact.projector_of.cache_clear()
         found = near_exact.projector_of(code.scheme.parts[0])
-        assert found.projector.shape == (step, step, 24 // step)
+        assert found.projector.shape == (24 // step, step, step)
         vector = code.decoding_vector(survivors, "near-exact")
         np.testing.assert_allclose(vector @ code.matrix()[survivors], 1, atol=1e-12)
     monkeypatch.setattr(near_exact, "ENTRIES", 47)
@@ -575,14 +575,14 @@ def test_which_columns_are_alike():
     def shifts(*args, **kwargs):
         return near_exact.projector_of(ReedSolomon(*args, **kwargs).scheme.parts[0])
 
-    assert shifts(192, stragglers=80).projector.shape == (3, 3, 64)
-    assert shifts(20, 10, load=3).projector.shape == (2, 2, 10)
-    assert shifts(20, stragglers=5).projector.shape == (2, 2, 10)
+    assert shifts(192, stragglers=80).projector.shape == (64, 3, 3)
+    assert shifts(20, 10, load=3).projector.shape == (10, 2, 2)
+    assert shifts(20, stragglers=5).projector.shape == (10, 2, 2)
     assert shifts(20, stragglers=6) is None  # 7 of 20
     assert shifts(21, 20, stragglers=4) is None  # columns of two weights, and 17 survivors
     assert shifts(21, 20, stragglers=5).projector.shape == (21, 21)
     assert shifts(1100, 300, stragglers=5) is None  # too many entries
-    assert shifts(12, stragglers=7).projector.shape == (4, 4, 3)
+    assert shifts(12, stragglers=7).projector.shape == (3, 4, 4)
     assert shifts(12, stragglers=8) is None  # 4 columns, and 4 survivors
     with pytest.warns(fastgc.InstabilityWarning):
         assert shifts(2520, stragglers=1679, root=1) is None  # coefficients exceed float64
