@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._base.arrays import Array, Bools, Floats, Ints, as_array, check_index
+from .._base.arrays import Array, Bools, Floats, Ints, as_array, check_flag, check_index
 from ..coding.arguments import check_stragglers
 from ..coding.code import Code
 from ..coding.precision import Precision
@@ -73,7 +73,7 @@ class LinearCode(Code):
     ) -> None:
         matrix = check_matrix(B)
         wait = check_wait(wait, len(matrix))
-        scheme = LinearScheme(matrix, bool(packed), wait)
+        scheme = LinearScheme(matrix, check_flag("packed", packed), wait)
         if wait is None and scheme._solve(np.arange(scheme.n))[1] > SOLVED:
             raise ValueError(
                 "not even the messages of all workers determine the gradient: for an "

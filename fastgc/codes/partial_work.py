@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._base.arrays import Ints, check_integer
+from .._base.arrays import Ints, check_flag, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellScheme
 from ..coding.code import Code
@@ -86,7 +86,7 @@ class PartialWork(Code):
         else:
             assert assignment is not None
             held = _checked(assignment, n, k)
-            if ordered:
+            if check_flag("ordered", ordered):
                 held = in_good_order(held, k)
         sizes = np.array([len(mine) for mine in held], dtype=np.int64)
         choices = np.array([j for mine in held for j in mine], dtype=np.int64)

@@ -18,6 +18,7 @@ from .._base.arrays import (
     Complexes,
     Floats,
     Ints,
+    check_flag,
     check_index,
     check_integer,
     check_real,
@@ -238,7 +239,8 @@ class ReedSolomon(Code):
             made.append(Cluster(first_worker, first_partition, m, share, w, q))
             first_worker += m
             first_partition += share
-        super().__init__(ReedSolomonScheme(tuple(made), packed=bool(packed), precision=precision))
+        packed = check_flag("packed", packed)
+        super().__init__(ReedSolomonScheme(tuple(made), packed=packed, precision=precision))
         other = 'root="stable"' if root != "stable" else 'clusters="auto"'
         check_stability(self.scheme, strict, f"use {other}", limit=max(UNSTABLE, precision))
 

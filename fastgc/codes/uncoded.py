@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base.arrays import Array, Ints, as_real, check_integer
+from .._base.arrays import Array, Ints, as_real, check_flag, check_integer
 from ..coding.arguments import check_sizes
 from ..coding.cells import CellPrecision, CellScheme
 from ..coding.code import Code
@@ -58,7 +58,7 @@ class Uncoded(Code):
         tolerance = as_real("tolerance", tolerance)
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance must be in [0, 1), not {tolerance}")
-        self.tolerance, self.rescale = tolerance, bool(rescale)
+        self.tolerance, self.rescale = tolerance, check_flag("rescale", rescale)
         need = max(1, math.ceil(round((1 - tolerance) * k, 9)))  # so that tolerance=s/n means s
         starts = np.arange(n + 1) * k // n
         if load is None:

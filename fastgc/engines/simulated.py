@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._base.arrays import Array, check_cost, check_real
+from .._base.arrays import Array, check_cost, check_flag, check_real
 from .._base.text import duration, plural
 from ..codes import Code, Encoder, Share
 from ..delays.interface import per_of
@@ -83,7 +83,7 @@ class SimulatedCluster(RoundLoop):
         self._request = check_real("request", request)
         self._receive = check_real("receive", receive)
         self._overhead = check_real("overhead", overhead)
-        self._interrupted = bool(interrupted)
+        self._interrupted = check_flag("interrupted", interrupted)
         self._encoders: dict[int, Encoder] = {}  # by message number
         self._together = code.scheme.messages.together.tolist()
         self._places = [code.scheme.messages.sender(m) for m in range(code.scheme.messages.count)]

@@ -69,6 +69,7 @@ from .._base.arrays import (
     as_array,
     at_least,
     check_finite,
+    check_flag,
     check_line,
     check_numbers,
     check_permutation,
@@ -270,7 +271,7 @@ def solve(
     matter as much: a polynomial through 50 values of a smooth function consists of them. If in
     doubt, ask for the bound.
     """
-    transpose = bool(transpose)
+    transpose = check_flag("transpose", transpose)
     # The hot path: one test that nearly every call passes.
     if (
         type(nodes) is np.ndarray

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base.arrays import Output, as_array, at_least, check_real, view_of
+from .._base.arrays import Output, as_array, at_least, check_flag, check_real, view_of
 from .._base.text import listing
 from ..numerics.least_squares import least_squares_gradient
 
@@ -100,7 +100,7 @@ class _Linear:
         features = at_least("features", self.features, 1)
         columns = {name: at_least(name, getattr(self, name), least)}
         l2 = check_real("l2", self.l2)
-        vars(self).update(columns, features=features, l2=l2, bias=bool(self.bias))
+        vars(self).update(columns, features=features, l2=l2, bias=check_flag("bias", self.bias))
 
     @property
     def _columns(self) -> int:

@@ -417,3 +417,21 @@ def test_uncopied_shares_no_memory():
         for copied in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match=f"a {type(one).__name__} can be neither copied"):
                 copied(one)
+
+
+@pytest.mark.parametrize("given", ["no", "maybe", None, 1.0, [], np.zeros(0)], ids=repr)
+def test_flags_are_true_or_false(given):
+    """Others than "" would count as True."""
+    nodes, held = np.arange(1.0, 4), [[0, 1], [1, 0]]
+    for name, call in {
+        "packed": lambda: ReedSolomon(4, stragglers=1, packed=given),
+        "packed ": lambda: fastgc.LinearCode(np.eye(3), packed=given),
+        "rescale": lambda: Uncoded(4, rescale=given),
+        "ordered": lambda: fastgc.PartialWork(2, assignment=held, ordered=given),
+        "transpose": lambda: fastgc.vandermonde.solve(nodes, nodes, given),
+        "interrupted": lambda: fastgc.simulation.simulate(PACKED, interrupted=given),
+        "relative": lambda: fastgc.optimizers.CADA(3, relative=given),
+        "bias": lambda: fastgc.models.LinearRegression(3, bias=given),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name.strip()} must be True or False, not "):
+            call()

@@ -21,6 +21,7 @@ from ..._base.arrays import (
     as_array,
     at_least,
     check_cost,
+    check_flag,
     check_real,
     check_reals,
     check_word,
@@ -262,7 +263,9 @@ def _checked(
     check_model(delays)
     rounds, seed = at_least("rounds", rounds, 1), at_least("seed", seed, 0)
     how = Conditions(
-        check_real("receive", receive), check_real("overhead", overhead), bool(interrupted)
+        check_real("receive", receive),
+        check_real("overhead", overhead),
+        check_flag("interrupted", interrupted),
     )
     with np.errstate(over="ignore"):
         work = check_cost(code.n, cost) * code.scheme.loads

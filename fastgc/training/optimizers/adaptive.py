@@ -28,6 +28,7 @@ from ..._base.arrays import (
     as_array,
     at_least,
     check_finite,
+    check_flag,
     check_index,
     check_real,
     check_reals,
@@ -130,7 +131,7 @@ class GCADA:
         self.c = check_real("c", c)
         self.max_age = at_least("max_age", max_age, 1)
         self.smoothness = None if smoothness is None else _constants(smoothness, self.groups)
-        self.relative = bool(relative)
+        self.relative = check_flag("relative", relative)
         self._begun = False
 
     def __repr__(self) -> str:
