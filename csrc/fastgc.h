@@ -270,14 +270,16 @@ typedef struct {
      * the root of an energy; the load; the largest root of an energy, by how much it may exceed that of others,
      * and for one not told, its part of the norm */
     double own, terms, underflow, lost, load, most, spread, untold;
-    /* constants of verify.py: LEAST, HUGE, SAFETY, SMALL^2, SEEN, STRETCH, DEPENDENT, DUST */
-    double least, huge, safety, small, seen, stretch, dependent, dust;
+    /* constants of verify.py: LEAST, HUGE, SAFETY, SMALL^2, SEEN, STRETCH, DEPENDENT, DUST, ROUGH */
+    double least, huge, safety, small, seen, stretch, dependent, dust, coarse;
     /* written, for each message inspected: its projections, relative to the size of messages; in four rows,
      * its squared rounding error, its largest change, its typical rounding error, and 1 if it claims too much
-     * energy, else 0; its sender, and the norm of its coefficients */
+     * energy, else 0; its sender, and the norm of its coefficients; whether it is ROUGH by its energy, and so
+     * much that its errors would spoil checks */
     double *scaled, *notes;
     int64_t *from;
     double *norm;
+    unsigned char *rough, *unsure;
     /* what fgc_inspect was given, and found: the size of partial gradients */
     int64_t f, m, entries;
     const int64_t *first, *position;

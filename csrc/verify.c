@@ -1,6 +1,7 @@
 /* What a round that verifies says of its messages: whether their projections fit each other, and how large a
  * change the checks would miss. See fastgc/coding/verify.py. Numbers may be complex, as (re, im) pairs: then
  * `each` is 2, else 1. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static FGC_INLINE void add_times(double *y, const double *by, const double *x, c
 
 static double modulus(const double *x, int each) { return each == 1 ? fabs(x[0]) : hypot(x[0], x[1]); }
 
-/* Return the size, relative to coefficients, that liars + 1 workers reach, or as many as there are. */
+/* Return the size, relative to coefficients, that liars + 1 workers reach, or as many as there are. `of_worker` has
+ * that of each, -1 where no message came. */
 static double reached(const double *size, const double *norm, const int64_t *sender, int64_t f,
                       int64_t workers, int liars, double *of_worker)
 {
@@ -96,6 +98,20 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
         norm[i] = o->row_norms[a->numbers[at[i]]];
         size[i] = a->norms[at[i]];
         inside[i] = sqrt(a->energies[at[i]]) * a->unit;
+    }
+    for (int64_t i = 0; i < f; i++)
+        t[i] = greater(inside[i], size[i]); /* the size if the energy is not told */
+    double claims = reached(t, norm, sender, f, o->workers, liars, of_worker);
+    int64_t sent = 0; /* workers that did */
+    for (int64_t i = 0; i < o->workers; i++)
+        sent += of_worker[i] >= 0;
+    claims = sent > liars ? fmin(claims, sqrt(DBL_MAX)) : 0;
+    told[4] = 0;
+    for (int64_t i = 0; i < f; i++) {
+        const double usual_size = greater(size[i], norm[i] * claims);
+        o->rough[i] = !o->coded && inside[i] > o->coarse * usual_size;
+        o->unsure[i] = o->rough[i] && inside[i] * o->dependent > usual_size;
+        told[4] += o->unsure[i];
     }
     const double usually = reached(size, norm, sender, f, o->workers, liars, of_worker);
     double top = 0, largest_norm = 0, largest = 0;

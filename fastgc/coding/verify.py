@@ -161,6 +161,7 @@ CONSTANTS = {
     "stretch": STRETCH,
     "dependent": DEPENDENT,
     "dust": DUST,
+    "coarse": ROUGH,
 }
 
 # Where the only set of no workers begins and ends.
@@ -372,8 +373,9 @@ class Inspector:
         self._scaled = np.empty_like(arrivals.values)
         self._notes, self._from = np.empty(4 * count), np.empty(count, np.int64)
         self._told, self._rank = np.empty(6), np.empty(1, np.int64)
+        self._doubts = np.empty((2, count), np.bool_)
         room = {"scaled": self._scaled, "notes": self._notes, "from": self._from}
-        room["norm"] = np.empty(count)
+        room |= {"norm": np.empty(count), "rough": self._doubts[0], "unsure": self._doubts[1]}
         self._c = unchecked.struct_of(
             "fgc_inspection", came=arrivals.c, **CONSTANTS, **self._given, **room
         )
@@ -431,29 +433,19 @@ class Inspector:
     @np.errstate(all="ignore")
     def inspect(self, survivors: Ints, at: Ints) -> Finding:
         """Apply the checks to the messages at these positions; `survivors` are their numbers."""
-        scheme, came = self._scheme, self._arrivals
-        inside, norms = np.sqrt(came.energies[at]) * self.projection.unit, self._norms[survivors]
-        of_worker = np.zeros(scheme.n)
-        np.fmax.at(of_worker, self._senders[survivors], np.fmax(inside, came.norms[at]) / norms)
-        reached = min(LARGEST_ROOT, np.sort(of_worker)[-1 - self.liars :][0])
-        usual = np.maximum(norms * reached, came.norms[at])
-        self.rough = (inside > ROUGH * usual) & (not scheme.data.coded)
-        self.unsure = self.rough & (inside * DEPENDENT > usual)  # whose errors would spoil checks
-        if self.unsure.any():
+        scheme, f = self._scheme, survivors.size
+        self.rough, self.unsure = self._doubts[:, :f]
+        self._survivors, self._at = survivors, at
+        parity = scheme.parity(survivors, self._most)
+        overstated, failed, unsure = self._compare(parity)
+        if unsure:  # checks anew, without these messages, whose errors spoil them
             sure, rest = np.flatnonzero(~self.unsure), np.flatnonzero(self.unsure)
             checks = scheme.parity(survivors[sure], self._most), sure
             parity = Parity.beside([checks, (Parity.none(), rest)])
-        else:
-            parity = scheme.parity(survivors, self._most)
-        found = self._compared = Compared.of(parity, self._scaled)
-        told = self._told
-        unchecked.inspect(
-            at, self._c, *found.checks, self.liars, found.sums, found.bound, found.failed, told
-        )
-        self._rank[0] = -1  # there is no basis yet
-        self._survivors, self._at, f = survivors, at, survivors.size
+            overstated, failed, _ = self._compare(parity)
+        if not (overstated or failed):
+            return AGREE
         senders, notes = self._from[:f], self._notes[: 4 * f].reshape(4, f)
-        overstated, failed, self._top, self._size = told[:4].tolist()
         # Without any 2e workers, e + 1 honest copies must be left. What a code may leave out can be
         # the largest partial gradient, whose only copy then claims more than all others.
         known = not scheme.approximate or isinstance(scheme.rule, Waiting)
@@ -465,10 +457,19 @@ class Inspector:
             return Finding(np.unique(senders[notes[3] > 0]).tolist(), [], [])
         if not failed:
             return AGREE
-        errors, spare = parity.error * self._size, self._spare(survivors)
-        results = found.sums, errors, found.bound, found.failed, spare
+        found, spare = self._compared, self._spare(survivors)
+        results = found.sums, parity.error * self._size, found.bound, found.failed, spare
         failure = Failure(parity, senders, self._scaled[:f], notes[0], *results)
         return Finding(*blame(failure, self.liars))
+
+    def _compare(self, parity: Parity) -> tuple[float, float, float]:
+        """Apply these checks; count claims too large, checks that fail, unsure messages."""
+        found = self._compared = Compared.of(parity, self._scaled)
+        results = found.sums, found.bound, found.failed, self._told
+        unchecked.inspect(self._at, self._c, *found.checks, self.liars, *results)
+        self._rank[0] = -1  # there is no basis yet
+        overstated, failed, self._top, self._size, unsure, _ = self._told.tolist()
+        return overstated, failed, unsure
 
     @np.errstate(all="ignore")
     def unseen(self, vector: Array, sets: Sets) -> Unseen:
