@@ -22,7 +22,7 @@ N, SLOW = 20, 4
 SCHEMES = {
     "Reed-Solomon code": fastgc.ReedSolomon(N, stragglers=SLOW),
     "waiting for all": fastgc.Uncoded(N),
-    "ignoring stragglers": fastgc.Uncoded(N, tolerance=SLOW / N),
+    "gradients that ignore stragglers": fastgc.Uncoded(N, tolerance=SLOW / N),
 }
 
 

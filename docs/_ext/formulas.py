@@ -33,8 +33,6 @@ REFINED = {
     r"(<mo[^>]*>&#x(?:00028|0002C|0003C|0003D|02248|02264|02265);</mo>)<mo>&#x02212;": (
         r'\1<mo form="prefix">&#x02212;'
     ),
-    # The smallest sign of a root is higher than a letter, and would hang below the line
-    r"<msqrt>": r'<msqrt><mspace height="0.8em" />',
 }
 
 

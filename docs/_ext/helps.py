@@ -39,10 +39,11 @@ def told(name: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Plain text in Markdown: options and names of codes as code, and nothing else marked up."""
+    """Plain text in Markdown: options and commands as code, and nothing else marked up."""
     text = re.sub(r"\{other \w+\}|\f|\x08", "", text)  # what others add; Click's page breaks
     text = re.sub(r"  +\[", " [", text)
-    parts = re.split(r"((?<![\w-])--?[a-z][\w-]*|\[default: [^\]]*\])", text)
+    option, command = r"(?<![\w-])--?[a-z][\w-]*(?: help\b)?", r"(?<=\()(?:mpiexec|torchrun) [^)]*"
+    parts = re.split(rf"({option}|{command}|\[default: [^\]]*\])", text)
     for at, part in enumerate(parts):
         if at % 2 == 0:
             parts[at] = re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", part)

@@ -148,6 +148,9 @@ class RoundLoop:
     def step(self, theta: Array, out: Array) -> RoundReport:
         """Run one round: hand out the parameters, wait until decodable, decode.
 
+        Every error closes the cluster, except for arguments that do not fit, which are refused
+        before anything happens.
+
         Parameters
         ----------
         theta : ndarray of shape (size,)
@@ -178,9 +181,6 @@ class RoundLoop:
             If the tracker finds the gradient too imprecise and was told to raise.
         TimeoutError
             If the round was not ready within ``timeout`` seconds.
-
-        Every error closes the cluster, except for arguments that do not fit, which are refused
-        before anything happens.
         """
         gradient = check_output("out", out, self._dtype, (self._size,))
         self._round.reset()

@@ -85,7 +85,7 @@ def error_curves(
         x, y = _curve(history)
         name = history.name if x else f"{history.name} (not tested)"
         residual = [history.residual()] if hasattr(history, "residual") else []
-        lines.append(Line(name, x, factor * np.array(y), note=leaves_out(residual)))
+        lines.append(Line(name, x, factor * np.array(y), note=off_by(residual)))
     ends = [line.x[-1] for line in lines if line.x.size]
     if not ends:
         raise ValueError("nothing to draw: no run has a round with a test error")
@@ -274,7 +274,7 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     if not evaluated or not all(evaluated):
         raise ValueError("nothing to draw: there must be runs, of an evaluated round at least")
     residuals = [each.residual() for each in histories]
-    notes = [leaves_out([each]) for each in residuals]
+    notes = [off_by([each]) for each in residuals]
     error_label, factor = _error_axis(_measure(histories))
     least = 0.0 if optimum is None else float(optimum)
     loss_label = "training loss" if optimum is None else "training loss above the optimum"
@@ -313,13 +313,13 @@ def approximation_panels(histories: Sequence[History], optimum: float | None = N
     ]
 
 
-def leaves_out(residuals: Iterable[float]) -> str:
+def off_by(residuals: Iterable[float]) -> str:
     """Return a note with the smallest and the largest of the residuals; "" if all are exact."""
     shares = [100 * each for each in residuals if each > APPROXIMATE]
     if not shares:
         return ""
     low, high = (f"{share:.2g}" for share in (min(shares), max(shares)))
-    return f"leaves out {low}%" if low == high else f"leaves out {low}% to {high}%"
+    return f"off by {low}%" if low == high else f"off by {low}% to {high}%"
 
 
 def drawn_error(error: float) -> float:
@@ -368,7 +368,7 @@ def time_curves(found: Mapping[str, Simulation], caption: str = "") -> Figure:
     )
     lines = []
     for name, each in found.items():
-        note = leaves_out([each.residual])
+        note = off_by([each.residual])
         lines.append(Line(catalogue.describe(name), per_second * each.quantile(_Q), _Q, note=note))
     exact = {name: each for name, each in found.items() if not each.residual > APPROXIMATE}
     among = exact or found
@@ -397,7 +397,7 @@ def cost_curves(found: Sequence[StabilityRow], caption: str = "") -> Figure:
     waited, wrong = [], []
     for each in found:
         at, label = [each.mean_load], catalogue.describe(each.code)
-        note = leaves_out([each.left_out])
+        note = off_by([each.left_out])
         low, high = drawn_error(each.error), drawn_error(each.worst_error)
         waited.append(Line(label, at, [each.workers], "points", note=note))
         wrong.append(Line(label, at, [low], "points", ([low], [high]), note))
@@ -444,7 +444,7 @@ def load_curves(plan: Plan, caption: str = "") -> Figure:
             mine = [by_load[load] for load in sorted(by_load)]
             values = [value(each) for each in mine]
             ends = tuple(np.array([interval(each) for each in mine]).T)
-            note = leaves_out(each.residual for each in mine)
+            note = off_by(each.residual for each in mine)
             label = catalogue.describe(name)
             lines.append(Line(label, sorted(by_load), values, "joined", ends, note))
         return Panel(title, "load (partitions per worker)", y_label, lines, log_x=True, log_y=True)

@@ -351,7 +351,7 @@ class Line:
     interval : pair of (points,) array_like, optional
         Lower and upper ends of a bar through each point.
     note : str
-        A text that the legend shows after the label, such as ``"leaves out 10%"``. Lines that
+        A text that the legend shows after the label, such as ``"off by 10%"``. Lines that
         coincide share an entry only if their notes are the same.
     dash : str
         The meaning of the line's dash, such as ``"n = 20"``, which has its own entry in the legend.

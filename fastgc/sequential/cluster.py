@@ -177,6 +177,9 @@ class SequentialCluster:
     def step(self, theta: Array | None) -> list[Done]:
         """Begin a job and run one round.
 
+        Every error closes the cluster, except the error for a `theta` that does not fit, which is
+        raised before anything happens.
+
         Parameters
         ----------
         theta : (size,) array or None
@@ -198,9 +201,6 @@ class SequentialCluster:
             If a message that a gradient is decoded from holds NaN or Inf.
         TimeoutError
             If the round could not end within ``timeout`` seconds.
-
-        Every error closes the cluster, except the error for a `theta` that does not fit, which is
-        raised before anything happens.
         """
         if self._closed:
             raise RuntimeError("the cluster is closed")

@@ -243,6 +243,9 @@ def test_the_help_of_a_command_is_all_in_its_page():
     assert helps.markdown("as in a*b_c, --sizes 16 [default: 1<2; x>=1]") == (
         "as in a\\*b\\_c, `--sizes` 16 (default: `1<2`; x\\>=1)"
     )
+    assert helps.markdown("--delays help has all (mpiexec -n 5 fastgc)") == (
+        "`--delays help` has all (`mpiexec -n 5 fastgc`)"
+    )
 
 
 def test_the_paper_cites_what_its_list_has():

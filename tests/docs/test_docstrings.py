@@ -29,3 +29,18 @@ def test_examples(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted
     assert not result.failed
+
+
+def test_sections_of_errors_hold_nothing_else():
+    """A sentence below them would be shown as one more error."""
+    found, wrong = 0, []
+    for path in FOLDER.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for part in re.finditer(
+            r"^( *)Raises\n\1------\n((?:\1.*\n|\n)*?)(?=\1\w.*\n\1---|\1\"{3})", text, re.M
+        ):
+            entries = re.findall(rf"^{part[1]}(\S.*)$", part[2], re.M)
+            found += len(entries)
+            wrong += [each for each in entries if not re.fullmatch(r"\w+(, \w+)*", each)]
+    assert found > 100
+    assert not wrong

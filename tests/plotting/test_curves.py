@@ -13,7 +13,7 @@ import fastgc
 from fastgc import plotting
 from fastgc._base import text as shown
 from fastgc.planning.simulation import simulate
-from fastgc.plotting.curves import drawn_error, leaves_out
+from fastgc.plotting.curves import drawn_error, off_by
 from fastgc.stability import StabilityRow, StabilityTracker, TrackedRound
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -115,10 +115,10 @@ def test_error_curves_legend_says_what_runs_leave_out():
     rough = approximate_run("rough", 1.0, [0.1, 0.1], [2.0, 1.0], [0.1, 0.2])
     whole = approximate_run("whole", 1.0, [0.0, 1e-16], [2.0, 1.0], [0.1, 0.2])
     ax = errors_drawn([rough, whole, FAST])
-    assert legend_of(ax.figure) == ["rough: leaves out 10%", "whole", "coded"]
+    assert legend_of(ax.figure) == ["rough: off by 10%", "whole", "coded"]
     panels = plotting.approximation_panels([rough, whole])
     assert {(line.label, line.note) for panel in panels for line in panel.lines} == {
-        ("rough", "leaves out 10%"),
+        ("rough", "off by 10%"),
         ("whole", ""),
     }
 
@@ -224,10 +224,10 @@ def test_stability_figure_has_room_for_everything():
         assert not any(box.overlaps(other) for other in boxes[at + 1 :])
 
 
-def test_leaves_out():
-    assert leaves_out([np.nan]) == leaves_out([0.0, 1e-16]) == ""
-    assert leaves_out([0.0976, 0.0]) == "leaves out 9.8%"
-    assert leaves_out([0.0976, 0.2]) == "leaves out 9.8% to 20%"
+def test_off_by():
+    assert off_by([np.nan]) == off_by([0.0, 1e-16]) == ""
+    assert off_by([0.0976, 0.0]) == "off by 9.8%"
+    assert off_by([0.0976, 0.2]) == "off by 9.8% to 20%"
 
 
 def test_approximation_panels_against_time_and_load():
@@ -388,7 +388,7 @@ def test_time_curves_are_the_quantiles():
     # An approximate method is not called the fastest if there are exact ones.
     [ax] = plotting.time_curves(found).axes
     assert ax.get_title().startswith("fastest exact code: rs, ")
-    assert "ignore (uncoded, ignores stragglers): leaves out" in ax.lines[2].get_label()
+    assert "ignore (uncoded, ignores stragglers): off by" in ax.lines[2].get_label()
     slow = {"ignore": simulate(codes["ignore"], fastgc.delays.Exponential(5.0), rounds=50)}
     [ax] = plotting.time_curves(slow).axes
     assert ax.get_title().startswith("fastest: ignore, ")
@@ -473,7 +473,7 @@ def test_cost_curves_bars_reach_from_the_median_to_the_largest():
     [legend] = waited.figure.legends
     assert legend_of(waited.figure) == [
         "binary",
-        "graph (edges of a random graph): leaves out 20%",
+        "graph (edges of a random graph): off by 20%",
     ]
     assert legend.get_title().get_text() == "at random"
     for rows, title in (

@@ -14,7 +14,7 @@ import fastgc
 # Imported by module: pytest would take plotting.test_error for a test.
 from fastgc import plotting
 from fastgc._base.extras import pip_install
-from fastgc.plotting.curves import leaves_out
+from fastgc.plotting.curves import off_by
 from fastgc.plotting.panels import (
     Line,
     Panel,
@@ -150,9 +150,9 @@ def test_panel_figure_of_curves_that_coincide():
     near = [Line("a", x, [1, 2]), Line("b", x, [1.002, 2]), Line("c", x, [1.01, 2])]
     assert labels(axes_of(panel(*near))[0]) == ["a ≈ b", "c"]
     # Their gradients differ.
-    notes = ["", leaves_out([0.1]), leaves_out([0.1, 0.0])]
+    notes = ["", off_by([0.1]), off_by([0.1, 0.0])]
     told = [Line(name, x, x, note=note) for name, note in zip("abc", notes, strict=True)]
-    assert labels(axes_of(panel(*told))[0]) == ["a", "b = c: leaves out 10%"]
+    assert labels(axes_of(panel(*told))[0]) == ["a", "b = c: off by 10%"]
     # Points and a line look different.
     assert len(axes_of(panel(Line("a", x, x), Line("b", x, x, "points")))[0].lines) == 2
 
