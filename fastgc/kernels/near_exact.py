@@ -319,11 +319,17 @@ def minimum_norm(projector: Projector, lost: Ints) -> Complexes:
     z makes the entries `lost` vanish. P[lost, lost] squares the condition number. But its rounding
     harms only these entries; if much is left of them, they are solved for once more.
     """
-    return shortest(projector, lost)
+    return shortest(projector, lost)[0]
 
 
-def shortest(projector: Projector, lost: Ints) -> Complexes:
-    """`minimum_norm` without checks."""
+def shortest(projector: Projector, lost: Ints) -> tuple[Complexes, float]:
+    """`minimum_norm` without checks, and how far it is at most from an exact vector.
+
+    With the entries `lost` set to 0, the vector is at most so far from some vector that has product
+    1 with all columns: it misses these entries, and what is wrong with `whole` and the projector.
+    That is 1e-12 of the lengths of `whole` and z, as singular values up to that count as 0.
+    Rounding is less: 50 units of 1e-16, measured in codes of 21 to 1,000 workers.
+    """
     (system, less), square_of = projector.of_lost(lost), unchecked.square_sum
     found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
     for _ in range(2):
@@ -333,6 +339,9 @@ def shortest(projector: Projector, lost: Ints) -> Complexes:
         try:
             z = z + np.linalg.solve(system, left)
         except np.linalg.LinAlgError:
-            return np.full(projector.whole.size, np.nan, dtype=np.complex128)
+            return np.full(projector.whole.size, np.nan, dtype=np.complex128), math.inf
         found = less(z)
-    return found
+    missed, size, length = (
+        math.sqrt(square_of(each.view(np.float64))) for each in (found[lost], projector.whole, z)
+    )
+    return found, missed + _NEGLIGIBLE * (size + length)

@@ -19,6 +19,7 @@ from fastgc.codes.reed_solomon import ReedSolomonScheme
 from fastgc.coding import near_exact
 from fastgc.coding.clusters import Cluster
 from fastgc.coding.trust import typical_error
+from fastgc.kernels.near_exact import shortest
 
 UNITS = {np.float64: 2.0**-53, np.float32: 2.0**-24}
 
@@ -33,6 +34,7 @@ def stragglers_of(kind, code, count, rng):
         "two arcs": np.r_[: count // 2, n // 2 : n // 2 + count - count // 2],
         "steps": np.unique(np.arange(count) * max(1, n // (2 * max(count, 1)))),
         "3/4": np.unique(np.arange(count) * 3 * n // (4 * max(count, 1))),
+        "two of three": np.arange(count) * 3 // 2,
         "but a gap": np.arange(count) * n // (count + 1 + count // 8),
     }[kind]
     return circle[np.unique(at % n)]
@@ -612,3 +614,30 @@ def test_where_the_shortest_exact_vector_is_long():
     for method in ("auto", "near-exact"):
         vector = code.decoding_vector(survivors, method)
         assert cost(code, survivors, vector) < 1e-8 < cost(code, survivors, shortest)
+
+
+@settings(max_examples=much(100, 20))
+@given(
+    sizes=st.sampled_from([(24, 24, 7), (21, 20, 5), (192, 192, 80), (96, 32, 29), (300, 299, 99)]),
+    root=st.sampled_from(["stable", 1]),
+    kind=st.sampled_from(KINDS),
+    unit=st.sampled_from([*UNITS.values()]),
+    seed=st.integers(0, 1000),
+)
+@example(sizes=(512, 256, 60), root=1, kind="two of three", unit=2.0**-53, seed=0)
+@example(sizes=(300, 299, 99), root="stable", kind="random", unit=2.0**-53, seed=0)
+def test_bound_of_the_shortest_exact_vectors_error(sizes, root, kind, unit, seed):
+    n, k, s = sizes
+    with warnings.catch_warnings(action="ignore"):
+        code = ReedSolomon(n, k, stragglers=s, root=root)
+    lost = stragglers_of(kind, code, code.stragglers, np.random.default_rng(seed))
+    survivors, alone = without(code, lost), code.scheme.parts[0]
+    found, off = shortest(near_exact.projector_of(alone), lost)
+    assert np.linalg.norm(found[lost]) <= off
+    vector = found[survivors]
+    bound = near_exact._error_bound(alone, off, near_exact.square(vector), unit)
+    left = np.linalg.norm(vector @ code.matrix()[survivors] - 1) / np.sqrt(k)
+    rounded = rounding(code, vector) * unit / UNITS[np.float64]
+    assert np.hypot(left, rounded) <= bound
+    if np.linalg.norm(vector) < 1 and root == "stable" and k < n - 1:  # as short as usual
+        assert bound < near_exact.kept_error(unit)
