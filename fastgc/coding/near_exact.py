@@ -144,7 +144,7 @@ def nearer_vector(
 
     With `exact`, whose entries may be beyond float64, a cluster keeps the exact vector if its
     |a_F|^2 is at most `kept`. Otherwise, if few columns differ, it takes the shortest exact vector
-    if a bound of its error is good enough. Otherwise it takes the near-exact vector, or the
+    if that is good enough. Otherwise it takes the near-exact vector, or the
     shortest if its expected error, of what is left out and of rounding, is smaller.
 
     An exact vector that is too long is not compared: of 22 codes of 64 to 4096 workers, random
@@ -163,9 +163,12 @@ def nearer_vector(
         if projector is not None:
             found, off = shortest(projector, unnamed(c.m, members))
             vector[at] = found[members]
-            if _error_bound(alone, off, square(found), unit) <= kept_error(unit, precision):
+            good = kept_error(unit, precision)
+            if _error_bound(alone, off, square(found), unit) <= good:
                 continue
             error = _error(alone, members, vector[at], unit)
+            if error <= good:
+                continue
         turns = c.q * members % c.m
         near = nearly_vanishing(unnamed(c.m, turns), c.m, c.tolerance, unit)[turns]
         if error == math.inf or _error(alone, members, near, unit) < error:
