@@ -257,8 +257,7 @@ def draw(path: Path) -> None:
             known = [(int(row[1]), row[head.index(f"{verb}, s")]) for row in mine]
             points = [(n, float(text)) for n, text in known if text[:1].isdigit()]
             axis.loglog(*zip(*points, strict=True), "osv^"[at % 4] + "-", ms=3, lw=1, label=name)
-        axis.set(title=f"{verb}, s")
-    plt.setp(axes[1], xlabel="workers")
+        axis.set(title=f"{verb}, s", xlabel="workers" if axis in axes[1] else "")
     figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path)
 
