@@ -153,10 +153,10 @@ def nearer_vector(
     """
     vector = np.empty(survivors.size, dtype=np.complex128)
     for c, at, members in split(clusters, survivors):
-        if exact is not None:
-            vector[at] = exact[at]
+        if exact is not None and kept > 0:
             length = square(exact[at])
             if length <= kept and length < math.inf:
+                vector[at] = exact[at]
                 continue
         alone, error = c.alone, math.inf
         projector = projector_of(alone) if (c.m - members.size) ** 2 <= ENTRIES else None

@@ -252,7 +252,7 @@ class Circulant(Projector):
     spectrum : (step, m // step) complex128 array
         The column's transform.
     back : (step, m // step) complex128 array
-        Its conjugate over `step` times the eigenvalues of the Gram matrix of all shifts.
+        Its conjugate over ``m step`` times the eigenvalues of the Gram matrix of all shifts.
     """
 
     spectrum: Complexes
@@ -272,7 +272,7 @@ class Circulant(Projector):
         ones[0] = m // step
         whole = np.fft.ifft(spectrum * np.tile(ones / energy, step)).conj()
         spectrum = spectrum.reshape(step, -1)
-        return cls(whole, projector, spectrum, spectrum.conj() / (step * energy))
+        return cls(whole, projector, spectrum, spectrum.conj() / (m * step * energy))
 
     def of_lost(self, lost: Ints) -> tuple[Complexes, Callable[[Complexes], Complexes]]:
         """As for any `Projector`; the function takes transforms."""
@@ -281,7 +281,7 @@ class Circulant(Projector):
         def less(z: Complexes) -> Complexes:
             at = np.zeros(self.whole.size, dtype=np.complex128)
             at[lost] = z
-            parts = self.spectrum * np.fft.ifft(at).reshape(step, -1)
+            parts = self.spectrum * np.fft.ifft(at, norm="forward").reshape(step, -1)
             found = np.fft.fft((self.back * parts.sum(axis=0)).reshape(-1))
             found += self.whole
             found -= at
@@ -327,21 +327,21 @@ def shortest(projector: Projector, lost: Ints) -> tuple[Complexes, float]:
 
     With the entries `lost` set to 0, the vector is at most so far from some vector that has product
     1 with all columns: it misses these entries, and what is wrong with `whole` and the projector.
-    That is 1e-12 of the lengths of `whole` and z, as singular values up to that count as 0.
-    Rounding is less: 50 units of 1e-16, measured in codes of 21 to 1,000 workers.
+    That is 1e-12 of the lengths of `whole`, which is shorter than the vector, and of z, as singular
+    values up to that count as 0. Rounding is less: 50 units of 1e-16, measured in codes of 21 to
+    1,000 workers.
     """
     (system, less), square_of = projector.of_lost(lost), unchecked.square_sum
     found, z = projector.whole, np.zeros(lost.size, dtype=np.complex128)
-    for _ in range(2):
+    for solutions in (2, 1, 0):
         left = found[lost]
-        if square_of(left.view(np.float64)) <= _LITTLE**2 * square_of(found.view(np.float64)):
+        missed, square = square_of(left.view(np.float64)), square_of(found.view(np.float64))
+        if missed <= _LITTLE**2 * square or not solutions:
             break
         try:
             z = z + np.linalg.solve(system, left)
         except np.linalg.LinAlgError:
             return np.full(projector.whole.size, np.nan, dtype=np.complex128), math.inf
         found = less(z)
-    missed, size, length = (
-        math.sqrt(square_of(each.view(np.float64))) for each in (found[lost], projector.whole, z)
-    )
-    return found, missed + _NEGLIGIBLE * (size + length)
+    length = math.sqrt(square) + math.sqrt(square_of(z.view(np.float64)))
+    return found, math.sqrt(missed) + _NEGLIGIBLE * length
