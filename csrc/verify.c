@@ -597,7 +597,7 @@ static int make_graph(graph *g, const int64_t *ends, int64_t edges, int64_t poin
 }
 
 int64_t FGC_AT_LEVEL(fgc_edge_flow)(const int64_t *ends, int64_t edges, int64_t points, int64_t start,
-                                    int64_t stop, int64_t most)
+                                    int64_t stop, int64_t most, uint8_t *reached)
 {
     graph g;
     int64_t found = 0;
@@ -624,6 +624,8 @@ int64_t FGC_AT_LEVEL(fgc_edge_flow)(const int64_t *ends, int64_t edges, int64_t 
         for (int64_t p = stop; p != start; p = ends[g.came[p]])
             used[g.came[p] / 2] += g.came[p] % 2 ? -1 : 1;
     }
+    for (int64_t p = 0; reached && found < most && p < points; p++)
+        reached[p] = g.came[p] >= 0;
     free(used);
     free(g.at);
     return found;

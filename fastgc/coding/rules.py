@@ -151,12 +151,23 @@ class Tiling(NamedTuple):
         circles(edges, points, first, position, coefficient, told)
         return first, position, coefficient
 
-    def missing(self, survivors: Ints) -> int:
+    def paths(self, survivors: Ints, most: int, reached: bytearray | None = None) -> int:
+        """Return how many paths from 0 to k have no message in common, at most `most`.
+
+        `reached` as in edge_flow in csrc/kernels.def.
+        """
         points, ends = self.k + 1, self.edges(survivors)
-        if kernels.unchecked.edge_flow(ends, points, 0, self.k, 1) == 1:
+        found: int = kernels.unchecked.edge_flow(ends, points, 0, self.k, most, reached)
+        if found < 0:
+            raise MemoryError
+        return found
+
+    def missing(self, survivors: Ints) -> int:
+        if self.paths(survivors, 1) == 1:
             return 0
         # Components that are reached with one more message, with two, and so on.
-        component, near = components(ends, points), dict[int, list[int]]()
+        component = components(self.edges(survivors), self.k + 1)
+        near = dict[int, list[int]]()
         for start, stop in zip(
             component[self.start].tolist(), component[self.stop].tolist(), strict=True
         ):
@@ -533,7 +544,7 @@ def tolerated(n: int, suffice: Callable[[list[int]], bool]) -> int | None:
 def spare_tally(rule: Rule, liars: int) -> Tally | None:
     """A tally that suffices once any so many workers may be spared, or before; None: unknown.
 
-    It suffices just then for `Blocks` and `Cells` of which each worker sends one message.
+    It suffices just then for `Blocks`, `Cells` and a `Tiling` if each worker sends one message.
     """
     if isinstance(rule, Blocks):
         need = np.where(rule.need > 0, rule.need + liars, 0)
@@ -541,12 +552,43 @@ def spare_tally(rule: Rule, liars: int) -> Tally | None:
     if isinstance(rule, Cells):
         need = np.full_like(rule.weight, 1 + liars)
         return Counted(rounds.CELLS, rule.cell, rule.need, weight=rule.weight, need=need)
-    if isinstance(rule, Tiling):  # each end of a path is that of another message
+    return _PathsTally(rule, liars + 1) if isinstance(rule, Tiling) else None
+
+
+class _PathsTally:
+    """Follows whether so many paths of a `Tiling` have no message in common.
+
+    It searches only if the last message may have added a path: 30 messages of a `BinaryCode` take
+    four searches. Before the first, so many paths need as many first messages, and last ones.
+    """
+
+    def __init__(self, rule: Tiling, paths: int) -> None:
+        self._rule, self._paths = rule, paths
         begins, ends = rule.start == 0, rule.stop == rule.k
-        if not (begins & ends).any():
-            block = np.where(begins, 0, np.where(ends, 1, 2))
-            return Blocks(block, np.array([liars + 1, liars + 1, 0])).tally()
-    return None
+        both = begins & ends
+        block = np.select([both, begins, ends], [2, 0, 1], 2)
+        least = max(0, paths - int(both.sum()))
+        self._ends = Counted.of_blocks(block, np.array([least, least, 0]))
+        self._start, self._stop = rule.start.tolist(), rule.stop.tolist()
+        self._came, self._reached = np.empty_like(rule.start), bytearray(rule.k + 1)
+        self.reset()
+
+    def reset(self) -> None:
+        self._ends.reset()
+        self._count, self._searched, self._enough = 0, False, False
+
+    def add(self, message: int) -> bool:
+        self._came[self._count] = message
+        self._count += 1
+        reached = self._reached
+        if self._ends.add(message) and not (
+            self._enough
+            or (self._searched and reached[self._start[message]] == reached[self._stop[message]])
+        ):
+            came = self._came[: self._count]
+            self._enough = self._rule.paths(came, self._paths, reached) == self._paths
+            self._searched = True
+        return self._enough
 
 
 # Most sets of workers that are taken away in turn to see whether the others suffice.
@@ -573,11 +615,7 @@ def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
         return found
     mine = sender[survivors]
     if isinstance(rule, Tiling) and len(set(mine.tolist())) == mine.size:
-        edges, points = rule.edges(survivors), rule.k + 1
-        flow: int = kernels.unchecked.edge_flow(edges, points, 0, rule.k, most + 1)
-        if flow < 0:
-            raise MemoryError
-        return flow - 1
+        return rule.paths(survivors, most + 1) - 1
     workers, worker = np.unique(mine, return_inverse=True)
     if isinstance(rule, Blocks):
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)

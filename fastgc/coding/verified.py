@@ -13,7 +13,7 @@ from .._base.arrays import Array, Ints, as_real, check_index, check_real
 from ..errors import NonFiniteMessageError
 from ..kernels.rows import Projecting
 from .round import Round
-from .rules import Blocks, Cells, spare_tally
+from .rules import Blocks, Cells, Tiling, spare_tally
 from .scheme import Coded, Decoder
 from .trust import Trust, Watch
 from .verify import DUST, Finding, Inspector, Unseen, default_limit, liars_of
@@ -96,7 +96,7 @@ class VerifiedRound(Round):
         self._choose = Decoder(self.scheme, self.form.unit)
         self._all_spares = spare_tally(self.scheme.rule, self._liars)
         alone = max(self.scheme.messages.counts) == 1
-        self._known = alone and isinstance(self.scheme.rule, Blocks | Cells)  # by the tally
+        self._known = alone and isinstance(self.scheme.rule, Blocks | Cells | Tiling)
         self._corrupt: list[int] = []
         return self._inspector.projection.numbers
 

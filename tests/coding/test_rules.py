@@ -314,13 +314,13 @@ def test_paths_without_a_common_edge():
     """As many as another program finds, also where one must be led another way later."""
     detours = [(1, 2), (2, 3), (3, 5), (0, 6), (6, 7), (4, 7)]
     joined = np.array([(0, 1), (1, 4), (4, 5), *detours])
-    assert unchecked.edge_flow(joined, 8, 0, 5, 3) == 2
+    assert unchecked.edge_flow(joined, 8, 0, 5, 3, None) == 2
     rng = np.random.default_rng(0)
     for _ in range(much(2000, 300)):
         points, edges = rng.integers([3, 1], [10, 25])
         ends = np.sort(rng.permuted(np.tile(np.arange(points), (edges, 1)), axis=1)[:, :2])
         network, most = Network(parallel(ends, np.arange(edges))), int(rng.integers(1, 6))
-        found = unchecked.edge_flow(ends, points, 0, points - 1, most)
+        found = unchecked.edge_flow(ends, points, 0, points - 1, most, None)
         assert found == network.flow(0, points - 1, most)[0]
 
 
@@ -402,9 +402,9 @@ def test_spare_tally_suffices_when_workers_can_be_taken_away(code, liars):
     rule, sender = code.scheme.rule, code.scheme.messages.workers
     tally, rng = spare_tally(rule, liars), np.random.default_rng(0)
     if tally is None:
-        assert not isinstance(rule, Blocks | Cells)
+        assert not isinstance(rule, Blocks | Cells | Tiling)
         return
-    exact = isinstance(rule, Blocks | Cells) and sender.size == code.n
+    exact = isinstance(rule, Blocks | Cells | Tiling) and sender.size == code.n
     for _ in range(6):
         tally.reset()
         order = rng.permutation(sender.size)
