@@ -585,6 +585,7 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
             _draw_line(line, label, look[line.label, line.dash], ax)
     at = np.unique(np.concatenate([line.x for line in panel.lines]) if panel.lines else [])
     whole = bool(at.size) and bool((at == np.round(at)).all())
+    wide, high = inches(ax)
     if panel.places:
         ax.set_xticks(range(len(panel.places)), panel.places)
         ax.set_xlim(-0.5, len(panel.places) - 0.5)
@@ -596,13 +597,13 @@ def _draw_panel(panel: Panel, names: Mapping[str, str], ax: Axes, look: _Look) -
     elif whole:
         from matplotlib.ticker import MaxNLocator
 
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        most = 1 + letters(wide) // (len(f"{at[-1]:g}") + 2)  # numbers that fit, with gaps
+        ax.xaxis.set_major_locator(MaxNLocator(min(most, 10), integer=True, steps=[1, 2, 5, 10]))
         if 1 < at.size <= _TICKED and np.ptp(at) < _APART * np.diff(at).min():
             ax.set_xticks(at)
     if panel.log_y:
         ax.set_yscale("log")
         plain_decades(ax.yaxis)
-    wide, high = inches(ax)
     room = letters(_WIDER * wide)
     title = [even_lines(line, room) for line in panel.title.split("\n")]
     ax.set_title("\n".join(title), fontsize="medium", **PLAIN)

@@ -291,6 +291,19 @@ def test_save_axes_of_subfigures(tmp_path):
         plotting.save(ax, tmp_path / "a.bmp")
 
 
+@pytest.mark.parametrize("most", [7, 1800, 10**6])
+def test_panel_figure_whole_numbers_stand_apart(most):
+    """A digit fits between two of them."""
+    x = np.linspace(0, most, 100).round()
+    for ax in axes_of(*[panel(Line("a", x, x))] * 2):
+        ax.figure.draw_without_rendering()
+        shown = [each for each in ax.get_xticklabels() if 0 <= each.get_position()[0] <= most]
+        boxes = [each.get_window_extent() for each in shown]
+        digit = boxes[-1].width / len(shown[-1].get_text())
+        assert len(boxes) > 1
+        assert all(right.x0 - left.x1 > digit for left, right in itertools.pairwise(boxes))
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("width", ["single", "double", "slide"])
 @pytest.mark.parametrize(
