@@ -192,7 +192,7 @@ class VerifiedRound(Round):
         number = self._decoder.survivors.item(len(self._rows.arrays) - 1)
         if self._spares is not None:
             self._spare = self._spares.add(number)
-        if self._tally.add(number):
+        if not self._decodable and self._tally.add(number):
             self._decodable = True
         if self._decodable:
             self._ready = self._settled() and super()._enough()
@@ -241,31 +241,36 @@ class VerifiedRound(Round):
                 self._look_again = self._arrivals.count + liars - spare
                 return False
         finding, came = self._look(), self._arrivals.count
+        if self.verified:
+            return True
         unknown = finding.explanations(self._inspector.liars) is None
         self._look_again = came + max(1 + int(MORE * came), finding.more if unknown else 1)
-        return self.verified or (self._decodable and complete)
+        return self._decodable and complete
 
     def _look(self) -> Finding:
         """What parity says of the messages left, after dropping those that it proves wrong."""
         while self._finding is None:
             kept = self._kept
-            finding = self._inspector.inspect(self._numbers[kept], kept)
+            numbers = self._numbers[kept]
+            finding = self._inspector.inspect(numbers, kept)
             if finding.corrupt:
                 self._drop(finding.corrupt)
                 continue
             self._finding = finding
-            found = self._resolved(finding)
+            found = self._resolved(finding, kept, numbers)
             if self._answer is None or not self._answer.fine or (found is not None and found.fine):
                 self._answer = found
         return self._finding
 
-    def _resolved(self, finding: Finding) -> Answer | None:
-        """Return the best way to decode, by any choice of who lied; None if there is none."""
+    def _resolved(self, finding: Finding, kept: Ints, numbers: Ints) -> Answer | None:
+        """Return the best way to decode, by any choice of who lied; None if there is none.
+
+        `kept` are the positions of the messages inspected, `numbers` theirs.
+        """
         sets = finding.explanations(self._inspector.liars)
         if not sets or not self._decodable:
             return None
-        kept, best = self._kept, None
-        numbers = self._numbers[kept]
+        best = None
         for aside in sets[:SETS_ASIDE]:
             at = np.arange(kept.size)
             if aside:

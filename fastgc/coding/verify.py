@@ -486,11 +486,12 @@ class Inspector:
             self._basis = np.empty((m, vector.size), vector.dtype)
             self._shown = np.empty_like(found.sums)
         given = self._c, vector, self._basis, self._shown, self._rank
+        start, workers = NONE, NONE[:0]
         if sets != [()] or math.comb(vector.size, min(self.liars, vector.size)) > SETS_TRIED:
             unchecked.unseen(*given, NONE[:1], NONE, 0, told)  # makes the basis
             sets = list(self._tried(vector, sets))
-        start = np.cumsum([0, *map(len, sets)]) if sets != [()] else NONE
-        workers = np.array([worker for some in sets for worker in some], np.int64)
+            start = np.cumsum([0, *map(len, sets)])
+            workers = np.array([worker for some in sets for worker in some], np.int64)
         unchecked.unseen(*given, start, workers, self.liars, told)
         gradient, rounded, usually, error, apart, dusty = told.tolist()
         if not gradient:
