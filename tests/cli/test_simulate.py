@@ -93,7 +93,7 @@ def test_simulate_tells_what_approximate_codes_leave_out(drawn):
     assert "left: part of the gradient" in shown
     assert "median" not in shown
     said = " ".join(" ".join(legend_of(drawn["rounds.svg"].get_figure())).split())
-    assert f"ignore (uncoded, ignores stragglers): leaves out {left:.2g}%" in said
+    assert f"ignore (uncoded, ignores stragglers): off by {left:.2g}%" in said
     assert "rs (Reed-Solomon) = rs:root=1 (Reed-Solomon)" in said
 
 
