@@ -512,7 +512,7 @@ class Round(Gathering):
     @property
     def _complete(self) -> bool:
         """Whether no further message can be taken."""
-        return self._arrivals.count == self.scheme.messages.count
+        return self._rows.count == self.scheme.messages.count
 
     def _require_fresh(self) -> None:
         if self._lapsed:

@@ -85,7 +85,7 @@ class Parity(NamedTuple):
         if H.size and H.all():
             at = np.arange(H.shape[1]) if position is None else position
             first = np.arange(0, H.size, at.size)
-            return cls(first, np.broadcast_to(at, H.shape).ravel(), H.ravel(), error)
+            return cls(first, np.concatenate([at] * len(H)), H.ravel(), error)
         rows, columns = np.nonzero(H)
         count = np.bincount(rows, minlength=len(H))
         kept = count > 0
