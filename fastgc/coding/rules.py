@@ -151,23 +151,22 @@ class Tiling(NamedTuple):
         circles(edges, points, first, position, coefficient, told)
         return first, position, coefficient
 
-    def paths(self, survivors: Ints, most: int, reached: bytearray | None = None) -> int:
-        """Return how many paths from 0 to k have no message in common, at most `most`.
+    def paths(self, edges: Ints, most: int, reached: bytearray | None = None) -> int:
+        """Return how many paths from 0 to k have no edge in common, at most `most`.
 
         `reached` as in edge_flow in csrc/kernels.def.
         """
-        points, ends = self.k + 1, self.edges(survivors)
-        found: int = kernels.unchecked.edge_flow(ends, points, 0, self.k, most, reached)
+        found: int = kernels.unchecked.edge_flow(edges, self.k + 1, 0, self.k, most, reached)
         if found < 0:
             raise MemoryError
         return found
 
     def missing(self, survivors: Ints) -> int:
-        if self.paths(survivors, 1) == 1:
+        edges = self.edges(survivors)
+        if self.paths(edges, 1) == 1:
             return 0
         # Components that are reached with one more message, with two, and so on.
-        component = components(self.edges(survivors), self.k + 1)
-        near = dict[int, list[int]]()
+        component, near = components(edges, self.k + 1), dict[int, list[int]]()
         for start, stop in zip(
             component[self.start].tolist(), component[self.stop].tolist(), strict=True
         ):
@@ -558,36 +557,28 @@ def spare_tally(rule: Rule, liars: int) -> Tally | None:
 class _PathsTally:
     """Follows whether so many paths of a `Tiling` have no message in common.
 
-    It searches only if the last message may have added a path: 30 messages of a `BinaryCode` take
-    four searches. Before the first, so many paths need as many first messages, and last ones.
+    A message adds a path only if it leaves the part that the last search reached, at first point 0:
+    30 messages of a `BinaryCode` take seven searches.
     """
 
     def __init__(self, rule: Tiling, paths: int) -> None:
         self._rule, self._paths = rule, paths
-        begins, ends = rule.start == 0, rule.stop == rule.k
-        both = begins & ends
-        block = np.select([both, begins, ends], [2, 0, 1], 2)
-        least = max(0, paths - int(both.sum()))
-        self._ends = Counted.of_blocks(block, np.array([least, least, 0]))
-        self._start, self._stop = rule.start.tolist(), rule.stop.tolist()
-        self._came, self._reached = np.empty_like(rule.start), bytearray(rule.k + 1)
+        self._edges, self._reached = np.empty((rule.start.size, 2), np.int64), bytearray(rule.k + 1)
+        self._starts, self._stops = rule.start.tolist(), rule.stop.tolist()
+        self._put = self._edges.reshape(-1).data
         self.reset()
 
     def reset(self) -> None:
-        self._ends.reset()
-        self._count, self._searched, self._enough = 0, False, False
+        self._count, self._enough = 0, False
+        self._reached[:] = b"\1" + bytes(self._rule.k)
 
     def add(self, message: int) -> bool:
-        self._came[self._count] = message
+        start, stop, at = self._starts[message], self._stops[message], 2 * self._count
+        self._put[at], self._put[at + 1] = start, stop
         self._count += 1
-        reached = self._reached
-        if self._ends.add(message) and not (
-            self._enough
-            or (self._searched and reached[self._start[message]] == reached[self._stop[message]])
-        ):
-            came = self._came[: self._count]
-            self._enough = self._rule.paths(came, self._paths, reached) == self._paths
-            self._searched = True
+        if not self._enough and self._reached[start] != self._reached[stop]:
+            found = self._rule.paths(self._edges[: self._count], self._paths, self._reached)
+            self._enough = found == self._paths
         return self._enough
 
 
@@ -615,7 +606,7 @@ def withstands(rule: Rule, survivors: Ints, sender: Ints, most: int) -> int:
         return found
     mine = sender[survivors]
     if isinstance(rule, Tiling) and len(set(mine.tolist())) == mine.size:
-        return rule.paths(survivors, most + 1) - 1
+        return rule.paths(rule.edges(survivors), most + 1) - 1
     workers, worker = np.unique(mine, return_inverse=True)
     if isinstance(rule, Blocks):
         sent = np.zeros((rule.need.size, workers.size), dtype=np.int64)
