@@ -87,7 +87,6 @@ REASONS = {
         "SequentialScheme.lacks Scheme.raise_too_few Precision Scheme.waiting"
     ),
     "as Round, and tests/coding/test_reactive.py": "ReactiveRound ReactiveRound.receive",
-    "as Round.receive, and tests/coding/test_verified.py": "VerifiedRound.receive",
     "for the whole process: tests/codes, tests/_base, tests/kernels/test_pool.py": (
         "codes.register kernels.threads.set_num_threads"
     ),
