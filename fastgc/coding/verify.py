@@ -100,7 +100,7 @@ from ..numerics.parity import (
     blame,
 )
 from .format import Format
-from .rules import Blocks, Span, Tiling, Waiting, withstands
+from .rules import Blocks, Span, Waiting, withstands
 from .scheme import Scheme
 
 # Largest number of liars that a round looks for.
@@ -386,8 +386,6 @@ class Inspector:
         The other messages still determine the gradient; -1: even all are too few.
         """
         scheme, most = self._scheme, self.liars if most is None else most
-        if isinstance(scheme.rule, Tiling):  # its paths are counted in a few microseconds
-            return withstands(scheme.rule, survivors, self._senders, most)
         least = -1
         # Checks see complex messages whole. A code that is found to need only their real parts may
         # tolerate more stragglers than they do.
