@@ -211,8 +211,8 @@ def run(line: str) -> tuple[str, str]:
     """Run a section's command; return its output as Markdown, and an error or an empty text."""
     words = shlex.split(line)
     at = next(i for i, word in enumerate(words) if word in ("fastgc", "python", "pytest"))
-    # -P: the installed fastgc, not that of this folder, where `-m benches.papers` is found
-    safe = [] if words[at + 1 : at + 2] == ["-m"] else ["-P"]
+    # -P: the installed fastgc, not that of this folder. Scripts find `measure`, -m benches.papers.
+    safe = [] if words[at] == "python" else ["-P"]
     python = [sys.executable, *safe, *(["-m", words[at]] if words[at] != "python" else [])]
     command = [*python, *words[at + 1 :]]
     with tempfile.TemporaryDirectory() as folder:
