@@ -414,6 +414,20 @@ def test_spare_tally_suffices_when_workers_can_be_taken_away(code, liars):
             assert told == enough if exact else told or not enough
 
 
+def test_spare_tally_follows_intervals_that_overlap():
+    """A path may go back through one: [0, 5) less [3, 5) and [3, 8) are all."""
+    rng, enough = np.random.default_rng(0), 0
+    for _ in range(300):
+        ends = np.array([rng.choice(6, 2, replace=False) for _ in range(12)])
+        rule = Tiling(ends.min(axis=1), ends.max(axis=1), 5)
+        sender, tally = np.arange(12), spare_tally(rule, 1)
+        for f in range(1, 13):
+            told = tally.add(f - 1)
+            assert told == (withstands(rule, sender[:f], sender, 1) == 1)
+        enough += told
+    assert 0 < enough < 300
+
+
 def test_withstands_tries_no_more_sets_than_it_may(monkeypatch):
     """It then says less than is true, never more."""
     code = LinearCode(CyclicRepetition(8, stragglers=4).matrix())
