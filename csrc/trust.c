@@ -142,19 +142,19 @@ int fgc_trust_of(const fgc_trust *of, int64_t count, int zero)
     return 0;
 }
 
-fgc_status fgc_deviation(const double *vector, int complex, const int64_t *numbers, int64_t count,
+fgc_status fgc_deviation(const double *vector, int complex_, const int64_t *numbers, int64_t count,
                          const int64_t *first, const int64_t *held, const double *value, double *out,
                          int64_t partitions)
 {
-    const int64_t size = complex ? 2 * partitions : partitions;
+    const int64_t size = complex_ ? 2 * partitions : partitions;
     long double *const total = calloc((size_t)size, sizeof *total);
     if (!total)
         return FGC_NO_MEMORY;
     for (int64_t i = 0; i < count; i++) {
-        const long double re = vector[complex ? 2 * i : i], im = complex ? vector[2 * i + 1] : 0;
+        const long double re = vector[complex_ ? 2 * i : i], im = complex_ ? vector[2 * i + 1] : 0;
         const int64_t end = re != 0 || im != 0 ? first[numbers[i] + 1] : 0;
         for (int64_t e = first[numbers[i]]; e < end; e++)
-            if (complex) {
+            if (complex_) {
                 const long double x = value[2 * e], y = value[2 * e + 1];
                 total[2 * held[e]] += re * x - im * y;
                 total[2 * held[e] + 1] += re * y + im * x;
@@ -163,7 +163,7 @@ fgc_status fgc_deviation(const double *vector, int complex, const int64_t *numbe
             }
     }
     for (int64_t j = 0; j < size; j++)
-        out[j] = (double)(total[j] - !(complex && j % 2));
+        out[j] = (double)(total[j] - !(complex_ && j % 2));
     free(total);
     return FGC_OK;
 }
