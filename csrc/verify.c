@@ -108,9 +108,9 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
     claims = sent > liars ? fmin(claims, sqrt(DBL_MAX)) : 0;
     told[4] = 0;
     for (int64_t i = 0; i < f; i++) {
-        const double usual_size = greater(size[i], norm[i] * claims);
-        o->rough[i] = !o->coded && inside[i] > o->coarse * usual_size;
-        o->unsure[i] = o->rough[i] && inside[i] * o->dependent > usual_size;
+        const double usual_size = greater(size[i], norm[i] * claims), most = hypot(inside[i], o->lost);
+        o->rough[i] = !o->coded && most > o->coarse * usual_size;
+        o->unsure[i] = o->rough[i] && most * o->dependent > usual_size;
         told[4] += o->unsure[i];
     }
     const double usually = reached(size, norm, sender, f, o->workers, liars, of_worker);

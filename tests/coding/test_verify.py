@@ -351,6 +351,20 @@ def test_what_is_too_small_or_too_large_to_compare_is_not_verified(code, dtype, 
             assert rnd.verified or not least < size < 1 / least
 
 
+def test_energies_of_lost_squares_spoil_no_checks():
+    """They say nothing of a message's rounding, so that others are compared without it."""
+    code, order = BinaryCode(11, stragglers=4), [8, 4, 6, 0, 3, 7, 9, 1, 10, 5, 2]
+    g = np.tile(1e-290 * np.random.default_rng(0).standard_normal(700), (11, 1))
+    rnd = code.round(700, verify=2)
+    for worker in order:
+        message, energy = streamed(code, worker, g)
+        assert energy == 0
+        told = energy if worker in (4, 6) else math.nan
+        rnd.receive(worker, message * (worker != 8), energy=told)
+    np.testing.assert_allclose(rnd.gradient() * 1e290, g.sum(axis=0) * 1e290, rtol=1e-10)
+    assert rnd.suspects == [8]
+
+
 @pytest.mark.parametrize("e", [1, 2])
 def test_what_an_approximate_code_decodes_is_verified_by_copies(e):
     """Of each block that came, there must be more copies than workers may lie."""
