@@ -101,11 +101,7 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
     }
     for (int64_t i = 0; i < f; i++)
         t[i] = greater(inside[i], size[i]); /* the size if the energy is not told */
-    double claims = reached(t, norm, sender, f, o->workers, liars, of_worker);
-    int64_t sent = 0; /* workers that did */
-    for (int64_t i = 0; i < o->workers; i++)
-        sent += of_worker[i] >= 0;
-    claims = sent > liars ? fmin(claims, sqrt(DBL_MAX)) : 0;
+    const double claims = fmin(reached(t, norm, sender, f, o->workers, liars, of_worker), sqrt(DBL_MAX));
     told[4] = 0;
     for (int64_t i = 0; i < f; i++) {
         const double usual_size = greater(size[i], norm[i] * claims), most = hypot(inside[i], o->lost);
