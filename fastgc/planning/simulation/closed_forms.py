@@ -807,7 +807,12 @@ def coupon_threshold(k: int, load: int) -> float:
     """
     k, load = _check_load(k, load)
     b = -(-k // load)
-    return math.fsum(b / i for i in range(1, b + 1))
+    return b * _harmonic(b)
+
+
+def _harmonic(b: float) -> float:
+    """H_b, the sum of 1/i for i up to b, also for numbers between."""
+    return float(scipy("special").digamma(b + 1.0)) + np.euler_gamma
 
 
 def coupon_tail_bound(k: int, excess: float) -> float:
@@ -933,8 +938,7 @@ def fastest_of_groups_mean(groups: float, size: int, delays: Delays) -> float:
     [work] = works_of(delays, [1], 0.0)
     if isinstance(delays, Exponential | ShiftedExponential):
         shift = float(delays.quantile(0))
-        harmonic = float(scipy("special").digamma(groups + 1)) + np.euler_gamma
-        return shift + (delays.mean() - shift) / size * harmonic
+        return shift + (delays.mean() - shift) / size * _harmonic(groups)
 
     def late(t: Floats) -> Floats:
         with np.errstate(divide="ignore"):  # where all workers are late for certain

@@ -273,6 +273,7 @@ def test_thresholds_are_those_of_li_et_al():
     assert mds_threshold(100, 10) == 91
     assert coupon_threshold(100, 10) == pytest.approx(10 * sum(1 / i for i in range(1, 11)))
     assert coupon_threshold(50, 12) == pytest.approx(5 * (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5))
+    assert coupon_threshold(2**63, 1) == pytest.approx(2**63 * float(mpmath.harmonic(2**63)), 1e-14)
     assert random_communication_load(100) == pytest.approx(100 * math.log(100))
 
 
