@@ -160,20 +160,26 @@ FGC_KINDS(COMBINE)
 FGC_KINDS(COMBINE_OBJECTS)
 
 #define ADD(kind, read, real)                                                                                \
-    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
-                              uintptr_t row, int64_t at, int flags)                                          \
+    fgc_status fgc_add_##kind(fgc_message *to, uintptr_t row, int64_t at)                                    \
     {                                                                                                        \
-        const memory it = memory_of(plan, sizeof(read), (uintptr_t)out, sizeof(real));                       \
+        const fgc_combination *const plan = to->plan;                                                        \
+        const size_t length = (size_t)plan->in_len * sizeof(read);                                           \
+        const memory it = {to->message - length + 1, length + to->size - 1, sizeof(read)};                   \
         const fgc_array *const from = array_at(row, plan->head);                                             \
         const uintptr_t one = !plan->head ? row : is_vector(from, plan) ? (uintptr_t)from->data : it.lowest; \
         if (misplaced(&it, one))                                                                             \
             return FGC_MISPLACED;                                                                            \
-        const double *const coef = plan->coef + at * (plan->mode == FGC_REAL ? 1 : 2);                       \
+        const int step = plan->mode == FGC_REAL ? 1 : 2;                                                     \
+        const double *const by = plan->coef + at * step;                                                     \
         double squares[2];                                                                                   \
-        const fgc_status status = fgc_combine_rows_##kind(plan, &one, coef, 1, flags, out, squares);         \
-        if (status == FGC_OK)                                                                                \
-            *energy += weight[at] * squares[0];                                                              \
-        return status;                                                                                       \
+        if (plan->mode != FGC_EXPAND)                                                                        \
+            squares[0] = fgc_accumulate_##kind((const read *)one, to->out, by[0], by[step - 1], step - 1,    \
+                                               !to->more, plan->in_len);                                     \
+        else if (fgc_combine_rows_##kind(plan, &one, by, 1, to->more, to->out, squares))                     \
+            return FGC_NO_MEMORY;                                                                            \
+        to->energy += to->weight[at] * squares[0];                                                           \
+        to->more = FGC_ACCUMULATE;                                                                           \
+        return FGC_OK;                                                                                       \
     }
 FGC_KINDS(ADD)
 

@@ -230,9 +230,16 @@ static FGC_INLINE sums_float plus_float(sums_float a, sums_float b)
     return (sums_float){a.low + b.low, a.high + b.high};
 }
 
+static FGC_INLINE sums_float plus_square_float(sums_float sum, vector_float v)
+{
+    const sums_float x = widen_float(v);
+    return (sums_float){sum.low + x.low * x.low, sum.high + x.high * x.high};
+}
+
 static FGC_INLINE sums_double widen_double(vector_double v) { return v; }
 static FGC_INLINE vector_double narrow_double(sums_double v) { return v; }
 static FGC_INLINE sums_double plus_double(sums_double a, sums_double b) { return a + b; }
+static FGC_INLINE sums_double plus_square_double(sums_double sum, vector_double v) { return sum + v * v; }
 
 /* Load all sums, or the first `some` if `some` is not 0. */
 static FGC_INLINE sums_float load_sums_float(const double *from, int some)

@@ -165,13 +165,20 @@ FGC_KINDS(FGC_COMBINE)
 FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 
-/* Add coef[at] times one row to `out` (without FGC_ACCUMULATE in `flags`, write it there), and weight[at]
- * times its sum of squares to *energy, in one pass. `row` is its address, which is checked as by FGC_APART; or with
- * `head` that of Python's array object, which must be a contiguous vector of the plan's type, dtype and elements. Not
- * for FGC_REAL_PART. Returns FGC_MISPLACED, FGC_NO_MEMORY or FGC_OK. */
-#define FGC_ADD(kind, read, real)                                                                            \
-    fgc_status fgc_add_##kind(const fgc_combination *plan, const double *weight, double *energy, real *out,  \
-                              uintptr_t row, int64_t at, int flags);
+/* A message to which rows are added one by one. */
+typedef struct {
+    const fgc_combination *plan; /* not of FGC_REAL_PART */
+    void *out;                   /* reals that the terms are added up in, */
+    int more;                    /* and whether any were; else what is there is overwritten */
+    const double *weight;        /* of each row's sum of squares in the sum `energy` */
+    double energy;
+    uintptr_t message, size; /* memory, in bytes, that no row may share */
+} fgc_message;
+
+/* Add coef[at] times one row, and weight[at] times its sum of squares, in one pass. `row` is its address, or with
+ * `head` that of Python's array object. Returns FGC_MISPLACED if it is no aligned and contiguous vector of the plan's
+ * type, dtype and elements, or lies in `message`, or FGC_NO_MEMORY, with nothing written; or FGC_OK. */
+#define FGC_ADD(kind, read, real) fgc_status fgc_add_##kind(fgc_message *to, uintptr_t row, int64_t at);
 FGC_KINDS(FGC_ADD)
 #undef FGC_ADD
 

@@ -440,11 +440,11 @@ class Scheme(Recorded, ABC):
 
     def partitions(self, worker: int, index: int | None = None) -> Ints:
         """See `fastgc.Code.partitions`."""
-        return whole_row(self, worker)[0][_part_of(self, worker, index)]
+        return _part_of(self, worker, index, whole_row(self, worker)[0])
 
     def coefficients(self, worker: int, index: int | None = None) -> Array:
         """See `fastgc.Code.coefficients`."""
-        return whole_row(self, worker)[1][_part_of(self, worker, index)]
+        return _part_of(self, worker, index, whole_row(self, worker)[1])
 
     def message_rows(self) -> Iterator[Row]:
         """Partitions and coefficients of every message, in order."""
@@ -560,16 +560,13 @@ def whole_row(scheme: Scheme, worker: int) -> Row:
     return row
 
 
-def _part_of(scheme: Scheme, worker: int, index: int | None) -> slice:
-    """Slice of a worker's partitions that go into message `index`; None: all."""
-    held = whole_row(scheme, worker)[0].size
+def _part_of(scheme: Scheme, worker: int, index: int | None, row: Array) -> Array:
+    """Part of a worker's partitions or coefficients that goes into message `index`; None: all."""
     if index is None:
-        return slice(None)
+        return row[:]
     scheme.messages.number(worker, index)
-    count = scheme.messages.counts[worker]
-    if count == 1:
-        return slice(None)
-    return slice(index * (held // count), (index + 1) * (held // count))
+    size = row.size // scheme.messages.counts[worker]
+    return row[index * size : (index + 1) * size]
 
 
 def _checked_row(scheme: Scheme, worker: int) -> Row:
@@ -610,8 +607,7 @@ def _checked_row(scheme: Scheme, worker: int) -> Row:
 def message_row(scheme: Scheme, number: int) -> Row:
     worker, index = scheme.messages.sender(number)
     held, values = whole_row(scheme, worker)
-    part = _part_of(scheme, worker, index)
-    return held[part], values[part]
+    return _part_of(scheme, worker, index, held), _part_of(scheme, worker, index, values)
 
 
 def _dense_rows(scheme: Scheme, numbers: Ints) -> Array:

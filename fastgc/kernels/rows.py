@@ -30,9 +30,6 @@ CombineRows: TypeAlias = Callable[[int], int]
 # Combines rows that are given with each call: see `bind_apart`.
 CombineApart: TypeAlias = Callable[[Any, Array, int], int]
 
-# Adds a row times a coefficient, or begins with it: ``add(row, at, accumulate) -> status``.
-AddRow: TypeAlias = Callable[[Any, int, bool], int]
-
 # The names in C of the reals of a dtype; "E" is ml_dtypes' bfloat16.
 _KINDS = {"f": "float", "F": "float", "d": "double", "D": "double", "e": "half", "E": "bfloat"}
 

@@ -127,17 +127,18 @@ def test_nothing_is_added_to_itself(mode):
     room = np.zeros(128, np.uint8)
     start = -room.ctypes.data % 8 + 40
     out = room[start : start + 2 * made.itemsize].view(made)
-    energy, coef = np.zeros(1), np.ones(1, float if mode == REAL else complex)
-    add = kernels.unchecked.bind_add(mode, coef, np.ones(1), (row, 2), out, energy)
+    coef = np.ones(1, float if mode == REAL else complex)
+    told, add, where = kernels.unchecked.bind_add(mode, coef, np.ones(1), (row, 2), out, out)
     for at in range(start - 24, start + 40):
         room[:] = 0
         out[:] = 3
+        told.more = True
         g = room[at : at + 2 * row.itemsize].view(row)
         fits = at % 4 == start % 4 and not np.shares_memory(g, out)
         before = room.copy()
-        assert add(g, 0, True) == (Status.OK if fits else Status.MISPLACED)
+        assert add(told, where(g), 0) == (Status.OK if fits else Status.MISPLACED)
         assert (room == before).all()
-    assert energy[0] == 0
+    assert told.energy == 0
 
 
 # ---------------------------------------------------------------------------- what is taken
@@ -438,6 +439,21 @@ def test_no_encoder_takes_what_lies_in_its_message(code, dtype, sent):
     assert encoder.energy > 0
 
 
+@pytest.mark.parametrize("sent", ["float64", "float16"])
+def test_an_encoder_takes_what_fits_at_once(sent, monkeypatch):
+    """C looks at it, and whether it lies in the message, also where that is not the sum."""
+    dtype = "float64" if sent == "float64" else "float32"
+    rows = np.random.default_rng(0).standard_normal((3, 6)).astype(dtype)
+    encoder, held = FIVE.encoder(0, 6, dtype, message_dtype=sent), FIVE.partitions(0).tolist()
+    monkeypatch.setattr(np, "may_share_memory", None)
+    for _ in range(2):
+        encoder.reset()
+        for j, row in zip(held, rows, strict=True):
+            encoder.add(j, row)
+    expected = FIVE.encode(0, list(rows), message_dtype=sent)
+    np.testing.assert_allclose(encoder.message(), expected, rtol=0, atol=4 * np.finfo(sent).eps)
+
+
 def test_encoder_refuses():
     code = ReedSolomon(5, stragglers=1)
     first, second = code.partitions(2).tolist()
@@ -453,7 +469,7 @@ def test_encoder_refuses():
     for partition, given, error, says in [
         (absent, g, ValueError, rf"partition {absent} is not among those of worker 2"),
         (first, g, ValueError, f"partition {first} was added already"),
-        (second, g.astype(np.float32), TypeError, "must have dtype float64, not float32"),
+        (np.int64(second), g.astype("f"), TypeError, "must have dtype float64, not float32"),
     ]:
         with pytest.raises(error, match=says):
             encoder.add(partition, given)

@@ -24,7 +24,6 @@ from ..._base.arrays import Array, Bools, Complexes, Floats, Ints
 from .._cffi import ffi, lib
 from ..cyclic import CyclicPlan, Decode, Polar, Status, Where
 from ..rows import (
-    AddRow,
     CombineApart,
     CombineRows,
     Rows,
@@ -343,13 +342,14 @@ def bind_add(
     weights: Floats,
     row: tuple[np.dtype[Any], int],
     out: Array,
-    energy: Floats,
-) -> AddRow:
-    """Prepare ``out += coef[at] * row`` and ``energy[0] += weights[at] * ||row||^2``, in one pass.
+    message: Array,
+) -> tuple[Any, Callable[[Any, int, int], int], Callable[[Any], int]]:
+    """Prepare ``out += coef[at] * row``, and ``energy += weights[at] * ||row||^2``, in one pass.
 
-    Returns a function ``add(row, at, accumulate)``; without `accumulate`, it overwrites `out`. It
-    returns ``Status.OK``; or ``MISPLACED``, with nothing written, if the row is no contiguous and
-    aligned vector as said, or shares memory with `out`. Pointers to other arrays are taken once.
+    Returns C's struct, which has the `energy`, and `more`, whether to add to what `out` holds; and
+    functions ``add(struct, where(row), at) -> status`` and `where`. The status is ``Status.OK``;
+    or, with nothing written, ``MISPLACED``, if the row is no contiguous and aligned vector as said,
+    or shares memory with `message`, or ``NO_MEMORY``. Pointers to other arrays are taken once.
 
     Parameters
     ----------
@@ -358,22 +358,23 @@ def bind_add(
     weights : (capacity,) float64 array
     out : array
         As `combine` takes it.
-    energy : (1,) float64 array
-        Not finite if a row is not.
+    message : array
+        `out`, or what it is rounded to.
     """
     dtype, length = row
     reals = 1 + (dtype.kind == "c")
     more = {"head": _HEAD, "elements": length}
     more |= {"type": ffi.cast("void *", id(np.ndarray)), "dtype": ffi.cast("void *", id(dtype))}
-    struct = _plan(mode, coef, length * reals, out.size, lib.FGC_APART, **more)
     kind, _, function = _sums[kind_of(dtype)]
-    weights_, energy_ = ffi.from_buffer("double[]", weights), ffi.from_buffer("double[]", energy)
-    out_, where = ffi.from_buffer(kind, out, require_writable=True), id if _HEAD else address
-
-    def add(row, at, accumulate):
-        return function(struct, weights_, energy_, out_, where(row), at, accumulate)
-
-    return add
+    struct = struct_of(
+        "fgc_message",
+        plan=_plan(mode, coef, length * reals, out.size, 0, **more),
+        out=ffi.from_buffer(kind, out, require_writable=True),
+        weight=weights,
+        message=address(message),
+        size=message.nbytes,
+    )
+    return struct, function, id if _HEAD else address
 
 
 # --------------------------------------------------------------------------- messages as they come

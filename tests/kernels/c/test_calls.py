@@ -128,13 +128,14 @@ ENCODING = [
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "threads"])
 @pytest.mark.parametrize(("mode", "dtype"), ENCODING)
 def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split_over):
-    """`out` has the bits of `combine`; the energy is the weighted sum of the rows' true squares."""
+    """`out` is near the sum of its terms, and the energy is that of the rows' true squares."""
     rng = np.random.default_rng(6)
     split_over(3 if split else 1)
     sums = np.result_type(dtype, np.float32 if mode != kernels.EXPAND else np.complex64)
     for size in (1, 2, 5, 17, 1024, 4095, 4096, 4097, 8193, 20001):
         out_size = size + size % 2 if mode == kernels.PACKED else size
-        start = rng.standard_normal(out_size).astype(sums)
+        off, room = size % 4, np.empty(out_size + 4, sums)  # it lies on a vector, or between two
+        start, out = rng.standard_normal(out_size).astype(sums), room[off : off + out_size]
         for count in (1, 2, 5):
             arrays = [rng.standard_normal(size).astype(dtype) for _ in range(count)]
             coef, weights = rng.standard_normal((2, count))
@@ -142,29 +143,38 @@ def test_bind_add_combines_and_measures(mode, dtype, split, at_each_level, split
                 coef = coef + 1j * rng.standard_normal(count)
             wide = [array.astype(np.float64).astype(WIDE) for array in arrays]
             terms = [a * (row @ row) for a, row in zip(weights, wide, strict=True)]
-            listed = [kernels.Rows.of([array], size, np.dtype(dtype)) for array in arrays]
+            pairs = [np.append(row, np.zeros(out_size - size)) for row in wide]
+            if mode == kernels.PACKED:
+                pairs = [row.view(np.clongdouble) for row in pairs]
+            whole = sum(a * row for a, row in zip(coef, pairs, strict=True))
+            most = sum(np.abs(a * row) for a, row in zip(coef, pairs, strict=True))
+            whole = whole.view(WIDE) if mode == kernels.PACKED else whole
+            most = most.repeat(2) if mode == kernels.PACKED else most
             for accumulate in (False, True):
+                truth = whole + start if accumulate else whole
+                limit = (count + 4) * np.finfo(sums).eps * (most + accumulate * np.abs(start))
                 for _ in at_each_level():
-                    expected, out, energy = start.copy(), start.copy(), np.zeros(1)
-                    add = kernels.unchecked.bind_add(
-                        mode, coef, weights, (np.dtype(dtype), size), out, energy
+                    room[:] = 7
+                    out[:] = start
+                    told, add, where = kernels.unchecked.bind_add(
+                        mode, coef, weights, (np.dtype(dtype), size), out, out
                     )
-                    for at, (array, row) in enumerate(zip(arrays, listed, strict=True)):
-                        more = accumulate or at > 0
-                        kernels.combine(mode, row, coef[at : at + 1], expected, more)
-                        assert add(array, at, more) == kernels.Status.OK
-                    error = energy[0] - sum(terms)
-                    np.testing.assert_array_equal(out, expected)
+                    told.more = accumulate
+                    for at, array in enumerate(arrays):
+                        assert add(told, where(array), at) == kernels.Status.OK
+                    error = told.energy - sum(terms)
+                    assert (np.abs(out - truth) <= limit).all()
+                    assert (np.delete(room, np.s_[off : off + out_size]) == 7).all()
                     assert abs(error) <= (size + count) * 2.0**-53 * np.abs(terms).sum()
         for at in {0, size // 2, size - 1}:
             spoiled = np.ones(size, dtype)
             spoiled[at] = np.nan
-            out, one = start.copy(), np.ones(1, np.complex128 if mode else np.float64)
-            energy = np.zeros(1)
-            kernels.unchecked.bind_add(mode, one, np.ones(1), (np.dtype(dtype), size), out, energy)(
-                spoiled, 0, False
+            one = np.ones(1, np.complex128 if mode else np.float64)
+            told, add, where = kernels.unchecked.bind_add(
+                mode, one, np.ones(1), (np.dtype(dtype), size), out, out
             )
-            assert np.isnan(energy[0])
+            add(told, where(spoiled), 0)
+            assert np.isnan(told.energy)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
