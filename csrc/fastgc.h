@@ -331,12 +331,12 @@ typedef struct {
  * root is both the relative error and the growth. */
 int fgc_trust_of(const fgc_trust *of, int64_t count, int zero);
 
-/* out = the combination of the messages of these numbers by a vector, less 1: summed up in extended precision and
- * rounded once. Message m has the coefficients value[e] of the partitions held[e], e = first[m] .. first[m+1]-1. All
- * are pairs if `complex_`. Returns FGC_OK or FGC_NO_MEMORY. */
-fgc_status fgc_deviation(const double *vector, int complex_, const int64_t *numbers, int64_t count,
-                         const int64_t *first, const int64_t *held, const double *value, double *out,
-                         int64_t partitions);
+/* out, unless it is NULL, = the combination of the messages of these numbers by a vector, less 1: summed up in
+ * extended precision and rounded once. Message m has the coefficients value[e] of the partitions held[e], e =
+ * first[m] .. first[m+1]-1. All are pairs if `complex_`. Returns its root mean square; -1: no memory. */
+double fgc_deviation(const double *vector, int complex_, const int64_t *numbers, int64_t count,
+                     const int64_t *first, const int64_t *held, const double *value, double *out,
+                     int64_t partitions);
 
 /* A decoder that is bound to its arrays. */
 typedef struct {

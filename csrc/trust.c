@@ -142,14 +142,14 @@ int fgc_trust_of(const fgc_trust *of, int64_t count, int zero)
     return 0;
 }
 
-fgc_status fgc_deviation(const double *vector, int complex_, const int64_t *numbers, int64_t count,
-                         const int64_t *first, const int64_t *held, const double *value, double *out,
-                         int64_t partitions)
+double fgc_deviation(const double *vector, int complex_, const int64_t *numbers, int64_t count,
+                     const int64_t *first, const int64_t *held, const double *value, double *out,
+                     int64_t partitions)
 {
     const int64_t size = complex_ ? 2 * partitions : partitions;
-    long double *const total = calloc((size_t)size, sizeof *total);
+    long double *const total = calloc((size_t)size, sizeof *total), squared = 0;
     if (!total)
-        return FGC_NO_MEMORY;
+        return -1;
     for (int64_t i = 0; i < count; i++) {
         const long double re = vector[complex_ ? 2 * i : i], im = complex_ ? vector[2 * i + 1] : 0;
         const int64_t end = re != 0 || im != 0 ? first[numbers[i] + 1] : 0;
@@ -162,8 +162,12 @@ fgc_status fgc_deviation(const double *vector, int complex_, const int64_t *numb
                 total[held[e]] += re * value[e];
             }
     }
-    for (int64_t j = 0; j < size; j++)
-        out[j] = (double)(total[j] - !(complex_ && j % 2));
+    for (int64_t j = 0; j < size; j++) {
+        total[j] -= !(complex_ && j % 2);
+        squared += total[j] * total[j];
+        if (out)
+            out[j] = (double)total[j];
+    }
     free(total);
-    return FGC_OK;
+    return (double)sqrtl(squared / partitions);
 }

@@ -29,7 +29,7 @@ from ..coding.gate import Gate
 from ..coding.messages import Messages
 from ..coding.precision import Precision
 from ..coding.rules import Sooner
-from ..coding.scheme import Scheme, VectorFunction, size_of, vector_function
+from ..coding.scheme import Scheme, VectorFunction, vector_function
 from ..coding.trust import UNSTABLE, check_stability, expected_trust, trust_by_rows
 from ..kernels import Status
 from ..kernels.rows import DOUBLE, ROUNDING
@@ -473,7 +473,7 @@ class LagrangeScheme(Scheme):
         """The shortest vector of few messages, and its residual."""
         given = self._few_unknowns(survivors)
         vector, _ = near_exact_solution(given.rows, given.target, unit, given.real_part)
-        return vector, size_of(self.precision.deviation(survivors, vector))
+        return vector, self.precision.residual(survivors, vector)
 
     def _few_unknowns(self, survivors: Ints) -> Equations:
         """`equations` with O(K) unknowns, which are met by the same vectors.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 
@@ -87,18 +86,9 @@ class LinearCode(Code):
 
 
 class _Precision(Precision):
-    """What rounding leaves out."""
+    """What rounding leaves of a_F B_F = 1: vectors may be less precise than the messages."""
 
-    scheme: LinearScheme
-
-    @np.errstate(all="ignore")
-    def left_out(self, survivors: Ints, vector: Array) -> float:
-        scheme = self.scheme
-        # What rounding leaves of a_F B_F = 1: these vectors may be less precise than the messages.
-        lacking = vector @ scheme._B[survivors] - 1
-        if scheme.layout == "complex":
-            lacking = lacking.real
-        return float(np.linalg.norm(lacking)) / math.sqrt(scheme.k)
+    left_out = Precision.residual
 
 
 class LinearScheme(Scheme):

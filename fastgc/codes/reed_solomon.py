@@ -50,7 +50,7 @@ from ..coding.near_exact import (
 )
 from ..coding.precision import Precision
 from ..coding.rules import Blocks, Rule
-from ..coding.scheme import Scheme, VectorFunction, size_of, vector_function
+from ..coding.scheme import Scheme, VectorFunction, vector_function
 from ..coding.trust import UNSTABLE, check_stability
 from ..errors import NotDecodableError
 from ..kernels import fourier
@@ -289,7 +289,7 @@ class _Precision(Precision):
         scheme = self.scheme
         # Coefficients of a cell may differ by more than a rounding.
         if scheme._cells is not None or scheme.n * scheme.load <= SMALL:
-            return size_of(self.deviation(survivors, vector))
+            return self.residual(survivors, vector)
         with np.errstate(over="ignore", invalid="ignore"):
             if len(scheme.parts) == 1 and scheme.layout != "complex":
                 left = math.sqrt(left_squared(scheme.parts[0].alone, survivors, vector))

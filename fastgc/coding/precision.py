@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .. import kernels
 from .._base.arrays import Array, Floats, Ints
@@ -68,7 +68,6 @@ class Rows(Protocol):
     def message_rows(self) -> Iterator[tuple[Ints, Array]]: ...
     def partitions(self, worker: int, index: int | None = None) -> Ints: ...
     def coefficients(self, worker: int, index: int | None = None) -> Array: ...
-    def residual(self, survivors: ArrayLike, vector: Array | None = None) -> float: ...
 
 
 class Precision:
@@ -148,8 +147,8 @@ class Precision:
         """
         scheme = self.scheme
         if scheme.n * scheme.load <= ENTRIES_KEPT:
-            given = vector, survivors, *scheme.entries, scheme.data.shards
-            total: Array = kernels.unchecked.deviation(*given)
+            total: Array = np.empty(scheme.data.shards, scheme.entries[2].dtype)
+            self._size(vector, survivors, total)
         else:
             kind = np.clongdouble if scheme.is_complex else np.longdouble
             total = np.zeros(scheme.data.shards, dtype=kind)
@@ -160,9 +159,23 @@ class Precision:
                 total = (total - 1).astype(np.complex128 if scheme.is_complex else np.float64)
         return total.real if scheme.layout == "complex" else total
 
+    @cached_property
+    def _size(self) -> Callable[..., float]:
+        """C's `deviation`, which returns its size."""
+        return kernels.unchecked.bind_deviation(*self.scheme.entries, self.scheme.data.shards)
+
+    def residual(self, survivors: Ints, vector: Array) -> float:
+        """2-norm of `deviation`, over that of as many ones."""
+        scheme, own = self.scheme, type(self).deviation is not Precision.deviation
+        if own or scheme.layout == "complex" or scheme.n * scheme.load > ENTRIES_KEPT:
+            lacking = self.deviation(survivors, vector)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return float(np.linalg.norm(lacking)) / math.sqrt(len(lacking))
+        return self._size(vector, survivors)
+
     def left_out(self, survivors: Ints, vector: Array) -> float:
         """What this vector leaves out besides rounding: 0 for exact codes, otherwise computed."""
-        return 0.0 if self.scheme.exact else self.scheme.residual(survivors, vector)
+        return 0.0 if self.scheme.exact else self.residual(survivors, vector)
 
     def vector_errors(self, survivors: Ints, vector: Array) -> Floats | None:
         """Expected squared error of each coefficient, as it was computed.

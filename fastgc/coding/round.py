@@ -64,7 +64,7 @@ from .arguments import Uncopied
 from .format import Format
 from .plan import Plan, blame, warn_of_error
 from .rules import Sooner
-from .scheme import Coded, Decoder, size_of
+from .scheme import Coded, Decoder
 from .trust import Approximation, Estimate, Partial, Trust, Watch, nearest_vector
 
 _NO_MESSAGES = np.empty(0, dtype=np.int64)
@@ -587,7 +587,7 @@ class Round(Gathering):
 
     def residual(self) -> float:
         """What `gradient` leaves out, as `Approximation.residual`: computed from messages' rows."""
-        return size_of(self.scheme.precision.deviation(self.survivors, self._vector()))
+        return self.scheme.precision.residual(self.survivors, self._vector())
 
     def best(self, out: Output | None = None, partial: Partial = "best") -> Approximation:
         """The best approximation from the messages so far, for a master that waits no longer.

@@ -7,7 +7,6 @@ precise; `Scheme` documents its contract and its default. `fastgc.coding.code.Co
 
 from __future__ import annotations
 
-import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -371,13 +370,10 @@ class Scheme(Recorded, ABC):
         if vector is not None and np.shape(vector) != checked.shape:
             raise ValueError(f"vector must have shape {checked.shape}, not {np.shape(vector)}")
         if vector is None:
-            if self.wait is not None:
-                vector = self.vector(checked)
-            elif self.rule.missing(checked):
+            if self.wait is None and self.rule.missing(checked):
                 return least_squares(self.equations(checked))[1]
-            else:
-                vector = self.vector(checked)
-        return size_of(self.precision.deviation(checked, np.asarray(vector)))
+            vector = self.vector(checked)
+        return self.precision.residual(checked, np.asarray(vector))
 
     def vector(self, survivors: Ints, unit: float = DOUBLE) -> Array:
         """Decoding vector of these survivors; errors as in `bind_vector`."""
@@ -729,12 +725,6 @@ class Coded(Protocol):
 
     @property
     def scheme(self) -> Scheme: ...
-
-
-def size_of(lacking: Array) -> float:
-    """The residual of a `Precision.deviation`: its 2-norm, over that of as many ones."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.linalg.norm(lacking)) / math.sqrt(len(lacking))
 
 
 def make_room(kept: dict[Any, Any], size: int) -> None:

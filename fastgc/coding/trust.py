@@ -42,7 +42,7 @@ from ..numerics.solve import SOLVED, least_squares
 from .arguments import warns
 from .format import Format
 from .precision import Residuals
-from .scheme import FORMATS_KEPT, Scheme, fill_vectors, size_of
+from .scheme import FORMATS_KEPT, Scheme, fill_vectors
 
 # Relative error from which a code counts as unstable: half of float64's digits are lost.
 UNSTABLE = 2.0**-26
@@ -409,7 +409,7 @@ def _assess(scheme: Scheme, survivors: Ints, vector: Array) -> tuple[float, floa
         # Of coded data, each block with itself is a partition.
         own = lacking if lacking.ndim == 1 else np.diagonal(lacking)
         mean = float(own.real.mean()) + 1
-    return size_of(lacking), mean
+    return scheme.precision.residual(survivors, vector), mean
 
 
 # Most entries of a matrix that takes messages to partial gradients, for many sets at once, and of

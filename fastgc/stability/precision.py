@@ -25,7 +25,7 @@ from .._base.arrays import (
 )
 from .._base.files import half_of_memory
 from ..codes import Code
-from ..coding.scheme import Scheme, size_of
+from ..coding.scheme import Scheme
 from ..coding.trust import trust_by_rows
 from ..kernels.pairs import Pair, exact_sum, two_product
 from ..kernels.rows import LARGEST_GROUP, LEAST_GROUP
@@ -179,15 +179,12 @@ def assess(
     with np.errstate(over="ignore", invalid="ignore"):
         factors = size[used] * precision.row_sums[survivors[used]]
         factor = float(factors.sum())
-        deviation = precision.deviation(survivors, vector)
-        left = np.abs(deviation)
+        left = np.abs(precision.deviation(survivors, vector))
         lacking = float(left.sum())
         lacking += _gamma(3 * used.size + 3, computed) * (factor + scheme.k)
         coarse = 0.0 if gradient_dtype is None else unit_roundoff(gradient_dtype)
-        w, work = (
-            -(-scheme.load // scheme.messages.per_worker),
-            precision.computation_roundings(terms),
-        )
+        w = -(-scheme.load // scheme.messages.per_worker)
+        work = precision.computation_roundings(terms)
         parts = 2 if scheme.is_complex else 1  # roundings in a product
         rounding = _roundings(parts, w, work, kind, coarse, used.size, streaming) @ factors
         bound = float(rounding + lacking) / math.sqrt(scheme.k)
@@ -196,7 +193,7 @@ def assess(
             bound += coarse * (math.sqrt(scheme.k) + bound)
     if not math.isfinite(bound):
         bound = math.inf
-    return Assessment(factor, bound, float(left.max())), size_of(deviation)
+    return Assessment(factor, bound, float(left.max())), precision.residual(survivors, vector)
 
 
 @lru_cache(maxsize=16)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tables import EVERY_SMALL, LARGE, LARGE_IDS, SMALL, SMALL_IDS
 
+import fastgc
 from fastgc.coding.precision import Precision
 
 
@@ -44,6 +45,25 @@ def test_deviation_is_that_of_rows(code, kept, monkeypatch):
             found = precision.deviation(F, vector)
             wanted = lacking.real if code.scheme.layout == "complex" else lacking
             np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-13 * np.abs(B).max() * size)
+            left = np.sqrt(np.mean(np.abs(found) ** 2))
+            assert precision.residual(F, vector) == pytest.approx(left, rel=1e-13)
+
+
+def test_residual_whose_square_is_beyond_float64():
+    code = fastgc.ReedSolomon(8, stragglers=2)
+    vector = np.full(8, 1e200 + 0j)
+    assert code.residual(np.arange(8), vector) == pytest.approx(
+        1e200 * np.sqrt(np.mean(np.abs(code.matrix().sum(axis=0)) ** 2)), rel=1e-12
+    )
+
+
+def test_a_deviation_of_its_own_is_what_a_residual_is_of():
+    class Own(Precision):
+        def deviation(self, survivors, vector):
+            return np.array([3.0, 4.0])
+
+    own = Own(fastgc.BinaryCode(8, stragglers=2).scheme)
+    assert own.residual(np.arange(2), np.ones(2)) == pytest.approx(np.sqrt(12.5))
 
 
 @EVERY_SMALL
