@@ -349,17 +349,8 @@ def bind_add(
     Returns C's struct, which has the `energy`, and `more`, whether to add to what `out` holds; and
     functions ``add(struct, where(row), at) -> status`` and `where`. The status is ``Status.OK``;
     or, with nothing written, ``MISPLACED``, if the row is no contiguous and aligned vector as said,
-    or shares memory with `message`, or ``NO_MEMORY``. Pointers to other arrays are taken once.
-
-    Parameters
-    ----------
-    mode, coef, row
-        As in `bind_apart`, but not ``REAL_PART``, which is for decoding.
-    weights : (capacity,) float64 array
-    out : array
-        As `combine` takes it.
-    message : array
-        `out`, or what it is rounded to.
+    or shares memory with `message`, or ``NO_MEMORY``. `message` is `out`, or what it is rounded to.
+    Other parameters are as in `bind_apart` and `combine`, but the mode is not ``REAL_PART``.
     """
     dtype, length = row
     reals = 1 + (dtype.kind == "c")
