@@ -104,7 +104,8 @@ fgc_status FGC_AT_LEVEL(fgc_inspect)(const int64_t *at, int64_t f, fgc_inspectio
     const double claims = fmin(reached(t, norm, sender, f, o->workers, liars, of_worker), sqrt(DBL_MAX));
     told[4] = 0;
     for (int64_t i = 0; i < f; i++) {
-        const double usual_size = greater(size[i], norm[i] * claims), most = hypot(inside[i], o->lost);
+        const double usual_size = greater(size[i], norm[i] * claims);
+        const double most = hypot(inside[i], claims > 0 ? o->lost : 0);
         o->rough[i] = !o->coded && most > o->coarse * usual_size;
         o->unsure[i] = o->rough[i] && most * o->dependent > usual_size;
         told[4] += o->unsure[i];
