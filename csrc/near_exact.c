@@ -24,6 +24,7 @@
 #define MARGIN 64.0   /* assumed: the solution's size, relative to that of the parts found so far */
 #define LARGER 4.0    /* steps end once the rounding is so many times the least error so far */
 #define NOTHING 1e-18 /* a pivot so small, relative to the first, is mere rounding */
+#define WORTH 0.5     /* an exchange makes the logarithm of the determinant so much larger */
 #define SHORT 1e-2    /* conjugate gradients end at this relative residual, */
 enum { LAST = 64 };   /* or after so many steps */
 
@@ -394,4 +395,60 @@ fgc_status FGC_AT_LEVEL(fgc_cauchy_ridge)(const double *x, const double *y, cons
     free(memory);
     free(places);
     return status;
+}
+
+fgc_status FGC_AT_LEVEL(fgc_exchange)(const double *table, const double *key, int64_t key_len, double enough,
+                                      int64_t c, uint8_t *zero)
+{
+    const int64_t n = key_len, padded = padded_size(n);
+    double *const in = malloc((size_t)(3 * padded) * sizeof *in), *const out = in + padded;
+    if (!in)
+        return FGC_NO_MEMORY;
+    double *const none = memset(out + padded, 0, (size_t)padded * sizeof *none);
+    int64_t more = c;
+    for (int64_t i = 0; i < padded; i++) {
+        const int inside = i < n && zero[i];
+        more -= inside;
+        in[i] = inside ? key[i] : INFINITY;
+        out[i] = i < n && !inside ? key[i] : -INFINITY;
+    }
+    for (;;) {
+        vector best = spread(-INFINITY);
+        for (int64_t i = 0; i < padded; i += LANES)
+            best = larger(load(out + i), best);
+        const double top = largest_of_lanes(best);
+        int64_t comes = 0, goes = 0;
+        while (out[comes] < top)
+            comes++;
+        const double *const plus = table + n - comes, *minus = none;
+        double low = enough;
+        if (!more) {
+            best = spread(INFINITY);
+            for (int64_t i = 0; i < padded; i += LANES)
+                best = smaller(load(in + i) + load(plus + i), best);
+            low = least_of_lanes(best);
+            while (in[goes] + plus[goes] > low)
+                goes++;
+            minus = table + n - goes;
+        }
+        if (!(top > low + WORTH))
+            break;
+        for (int64_t i = 0; i < padded; i += LANES) {
+            const vector change = load(plus + i) - load(minus + i);
+            store(in + i, load(in + i) + change);
+            store(out + i, load(out + i) + change);
+        }
+        in[comes] = out[comes]; /* as entry t = 0 of the table is 0 */
+        out[comes] = -INFINITY;
+        zero[comes] = 1;
+        if (more) {
+            more--;
+        } else {
+            out[goes] = in[goes];
+            in[goes] = INFINITY;
+            zero[goes] = 0;
+        }
+    }
+    free(in);
+    return FGC_OK;
 }

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.arrays import Complexes, Floats, Ints
+from .._base.arrays import Array, Complexes, Floats, Ints
 from . import unchecked
-from .cyclic import CyclicPlan, Status, sines
+from .cyclic import CyclicPlan, Status
 
 
 class Transform(NamedTuple):
@@ -37,19 +37,11 @@ class Transform(NamedTuple):
     kernel: Floats
 
     @classmethod
-    def of(cls, m: int, q: int) -> Transform:
-        """Transform log|1 - alpha^t|, alpha = exp(2 pi i q / m), with 0 at t = 0.
-
-        In extended precision where there is one. The largest coefficient is about -m / 2: otherwise
-        its rounding would be in all coefficients. Those of stragglers that lie regularly are as
-        large.
-        """
-        table = np.zeros(m, dtype=np.longdouble)
-        table[1:] = np.log(np.abs(sines(m, q)[m + 1 :]).astype(np.longdouble))
-        length = transform_length(m)
+    def of(cls, table: Array) -> Transform:
+        """Transform an even table of cyclic sums, of t = 0 .. m-1."""
+        m, length = table.size, transform_length(table.size)
         if length > m:  # t = 0 .. m-1, and -(m-1) .. -1 at the end
-            between = np.zeros(length - 2 * m + 1, dtype=np.longdouble)
-            table = np.concatenate([table, between, table[1:]])
+            table = np.concatenate([table, np.zeros(length - 2 * m + 1), table[1:]])
         return cls(length, np.fft.rfft(table).real.astype(np.float64))
 
     def convolve(self, x: Floats, spectrum: Complexes) -> None:
@@ -57,6 +49,20 @@ class Transform(NamedTuple):
         np.fft.rfft(x, out=spectrum)
         spectrum *= self.kernel
         np.fft.irfft(spectrum, self.length, out=x)
+
+
+def logarithms(m: int, q: int) -> Array:
+    """log|1 - alpha^t|, t = 0 .. m-1, for alpha = exp(2 pi i q / m), with 0 at t = 0.
+
+    In extended precision where there is one. The largest coefficient of its transform is about
+    -m / 2: otherwise its rounding would be in all coefficients. Those of stragglers that lie
+    regularly are as large.
+    """
+    turns = q * np.arange(m) % m
+    half = 4 * np.arctan(np.longdouble(1)) * np.minimum(turns, m - turns) / m
+    table = np.zeros(m, dtype=np.longdouble)
+    table[1:] = np.log(2 * np.sin(half[1:]))
+    return table
 
 
 def _smooth(length: int) -> bool:
@@ -89,7 +95,7 @@ class Fourier:
         for b, (lo, hi) in enumerate(pairwise(tables.start.tolist())):
             key = hi - lo, int(tables.q[b])
             if key not in kept:
-                kept[key] = Transform.of(*key)
+                kept[key] = Transform.of(logarithms(*key))
             self._blocks.append((slice(lo, hi), kept[key]))
         longest = max(transform.length for _, transform in self._blocks)
         self._x = np.empty(longest)

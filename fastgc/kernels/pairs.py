@@ -14,7 +14,6 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._base.arrays import Array
 
@@ -92,19 +91,7 @@ def multiply(x: Pair, y: Pair) -> Pair:
 
 @np.errstate(under="ignore")
 def divide(x: Pair, y: Pair) -> Pair:
-    """The quotient of x by y, by long division in three steps: within 16 u^2."""
+    """The quotient of x by y, by long division in two steps: within 16 u^2."""
     quotient = x[0] / y[0]
-    left = _less(x, quotient, y)
-    second = left[0] / y[0]
-    left = _less(left, second, y)
-    return add(quick_two_sum(quotient, second), _wide(left[0] / y[0]))
-
-
-def _less(x: Pair, a: Array, y: Pair) -> Pair:
-    """Difference x - a y."""
-    return add(x, negate(multiply(_wide(a), y)))
-
-
-def _wide(x: ArrayLike) -> Pair:
-    high = np.asarray(x, dtype=np.float64)
-    return high, np.zeros_like(high)
+    product, rest = two_product(quotient, y[0])
+    return quick_two_sum(quotient, (x[0] - product - rest + (x[1] - quotient * y[1])) / y[0])

@@ -16,8 +16,8 @@ def test_transform_length_and_convolve():
     assert transform_length(1009) == 2025  # a prime; 2 * 1009 - 1 = 2017
     x = np.random.default_rng(0).random(1024)
     for m in (1009, 1024, 1, 2):
-        padded = Transform.of(m, 1)
         table = np.array([math.log(2 * math.sin(math.pi * t / m)) if t else 0 for t in range(m)])
+        padded = Transform.of(table)
         taken = np.append(x[:m], np.zeros(padded.length - m))
         expected = [sum(x[j] * table[(i - j) % m] for j in range(m)) for i in (0, m // 2)]
         padded.convolve(taken, np.empty(padded.length // 2 + 1, dtype=complex))

@@ -86,6 +86,25 @@ def _pivot(x, g, y, h):
         p = better
 
 
+WORTH = 0.5  # an exchange makes the logarithm of the determinant so much larger
+
+
+def exchange(table, key, enough, c, zero):
+    """Mark others of n roots, until no exchange makes the weighted determinant much larger."""
+    n = key.size
+    while True:
+        comes = np.where(zero, -math.inf, key).argmax()
+        after, low, full = key + table[n - comes :][:n], enough, np.count_nonzero(zero) == c
+        if full:
+            goes = np.where(zero, after, math.inf).argmin()
+            low = after[goes] if c else math.inf
+        if not key[comes] > low + WORTH:
+            return True
+        zero[comes], key = 1, after
+        if full:
+            zero[goes], key = 0, after - table[n - goes :][:n]
+
+
 def _apart(nodes, node):
     found = (nodes[0] - node[0]) + (nodes[1] - node[1])
     return found
@@ -128,7 +147,35 @@ def _near_ridge(given, found, truth):
     assert np.linalg.norm(found["out"]) <= 1.1 * np.linalg.norm(truth["out"])
 
 
+def _zeros(rng, size, count, dtype, spare):
+    """Draw weights, and roots that are zeros."""
+    n = size + count
+    turns = np.arange(1, n)
+    table = np.resize(np.append(0, np.log(2 * np.sin(np.pi / n * turns))), 2 * n + 8)
+    return {
+        "table": table,
+        "key": 3 * rng.standard_normal(n),
+        "enough": 1.0,
+        "c": min(count + spare, n - 1),
+        "zero": (rng.permutation(n) < count).astype(np.uint8),
+    }
+
+
+def _same(given, found, truth):
+    np.testing.assert_array_equal(found["zero"], truth["zero"])
+    assert np.count_nonzero(found["zero"]) <= given["c"]
+    assert found["returned"]
+
+
 KERNELS = [
+    Kernel(
+        "exchange",
+        _zeros,
+        _same,
+        ("zero",),
+        shapes((1, 2, 3, 8, 40, 100), (0, 1, 2, 7, 16, 33)),
+        cases=({"spare": 0}, {"spare": 3}),
+    ),
     Kernel(
         "cauchy_ridge",
         _equations,
@@ -137,5 +184,5 @@ KERNELS = [
         shapes((1, 2, 3, 8, 17, 40), (*range(1, 20), 33, 64)),
         cases=({"unit": 2.0**-53}, {"unit": 2.0**-24}),
         wide=False,
-    )
+    ),
 ]
