@@ -82,18 +82,8 @@ def _nearly(rng):
     return {"turns": turns, "n": n, "c": int(rng.integers(0, turns.size + 1)), "unit": 2.0**-53}
 
 
-def _shortest(rng):
-    step = int(rng.integers(1, 4))
-    m = step * int(rng.integers(2, 6))
-    column = rng.standard_normal(m) + 1j * rng.standard_normal(m)
-    lost = rng.permutation(m)[:1].astype(np.int64)
-    if rng.integers(2):
-        return {"projector": kernels.Projector.of(column[:, None]), "lost": lost}
-    return {"projector": kernels.Circulant.by_shifts(column, step), "lost": lost}
-
-
 # Calls of functions that the table does not have.
-OTHERS = {"near_exact": _nearly, "minimum_norm": _shortest}
+OTHERS = {"near_exact": _nearly}
 
 
 @functools.cache

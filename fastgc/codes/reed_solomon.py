@@ -178,9 +178,10 @@ class ReedSolomon(Code):
     - ``"solve"``: LAPACK on that system, O(f^3); the error grows with its condition number;
     - ``"near-exact"``: a_i = p(alpha^i) with a polynomial p that nearly vanishes on the stragglers
       and is small on the survivors. Its residual is of the order of rounding errors, and `residual`
-      and `trust` report it. O(s^2) for most sets of many stragglers. At n = 1000, s = 100 with
-      neighbouring stragglers it reduces the error from 1e+13 to 3e-15. If fewer columns of B differ
-      than workers survive, it takes the shortest exact vector if that is good enough;
+      and `trust` report it. O(n log n) for hundreds of random stragglers, and O(s^2) for most other
+      sets. At n = 1000, s = 100 with neighbouring stragglers it reduces the error from 1e+13 to
+      3e-15. If fewer columns of B differ than workers survive, it takes the shortest exact vector
+      if that is good enough;
     - ``"auto"``: "spread". In clusters of more than about 500 workers, it does not choose among
       survivors, and uses the quickest of "locator", "lookup" and "fft". If that vector would
       lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have

@@ -5,7 +5,7 @@ roots lie close together on the circle, such a p is astronomically large elsewhe
 the messages' rounding errors. A p that only nearly vanishes there stays small everywhere. What it
 leaves of the stragglers' share, ``a_F B_F - 1``, can be as small as rounding: `kernels.near_exact`.
 
-If some columns of B are alike, shorter exact vectors exist, too (`kernels.minimum_norm`).
+If some columns of B are alike, shorter exact vectors exist, too (`kernels.near_exact.shortest`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import kernels
 from .._base.arrays import Array, Complexes, Ints
-from ..kernels.near_exact import nearly_vanishing, shortest
+from ..kernels.near_exact import Circulant, Projector, nearly_vanishing, shortest
 from ..kernels.rows import DOUBLE
 from .clusters import Cluster, log_tau, tau
 
@@ -27,7 +27,7 @@ from .clusters import Cluster, log_tau, tau
 AFFORDABLE = 4096
 
 # Most entries of the projector on the kernel of a code's columns, and of the equations of
-# `kernels.minimum_norm`: 16 megabytes.
+# `shortest`: 16 megabytes.
 ENTRIES = 1 << 20
 
 # Rounding errors of a vector by transforms are at most this many times ``sqrt(n)`` roundings.
@@ -201,7 +201,7 @@ def _error(alone: Cluster, survivors: Ints, vector: Complexes, unit: float) -> f
 
 
 @lru_cache(maxsize=16)
-def projector_of(alone: Cluster) -> kernels.Projector | None:
+def projector_of(alone: Cluster) -> Projector | None:
     """Projector on what B maps to zero; None unless there is a choice of exact vectors.
 
     There is one if fewer columns differ than there may be survivors. None also if columns are
@@ -222,7 +222,7 @@ def projector_of(alone: Cluster) -> kernels.Projector | None:
         column = np.zeros(m, dtype=np.complex128)
         column[: weights[0]] = tau(m, weights[0], alone.q)
         with np.errstate(over="ignore", invalid="ignore"):
-            found: kernels.Projector = kernels.Circulant.by_shifts(column, step)
+            found: Projector = Circulant.by_shifts(column, step)
         return found if np.isfinite(found.projector).all() else None
     different = np.unique(np.stack(alone.columns()), axis=1)
     if different.shape[1] >= m - alone.tolerance or m * m > ENTRIES:
@@ -230,7 +230,7 @@ def projector_of(alone: Cluster) -> kernels.Projector | None:
     columns = np.zeros((m, different.shape[1]), dtype=np.complex128)
     for at, (first, d) in enumerate(different.T.tolist()):
         columns[(first + np.arange(d)) % m, at] = tau(m, d, alone.q)
-    return kernels.Projector.of(columns)
+    return Projector.of(columns)
 
 
 @lru_cache(maxsize=64)
