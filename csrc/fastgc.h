@@ -273,6 +273,7 @@ typedef struct {
     const double *row_norms; /* of its coefficients */
     int64_t workers;
     int coded, real; /* whether no two workers compute the same; whether only real parts are decoded */
+    int64_t padding; /* the place of the real by which messages are longer than gradients; 0: none is */
     /* squared errors of a message of norm 1, and of one of energy 1; errors by underflow of a projection, and of
      * the root of an energy; the load; the largest root of an energy, by how much it may exceed that of others,
      * and for one not told, its part of the norm */

@@ -459,6 +459,22 @@ static void unseen_set(const fgc_inspection *o, const int64_t *at, int64_t c, in
     told[1] = apart;
 }
 
+/* Take from a gradient's projections what they have of the direction in which the padding of messages shows: checks
+ * see it, but it is no part of the gradient. */
+static void leave_out_padding(const fgc_arrivals *a, int64_t at, double *sum)
+{
+    const double *const left = a->left + FGC_SIDE * (at / (2 * FGC_ROW) * 2 + at / 8 % 2);
+    const double *const right = a->right + 8 * FGC_SIDE * (at % (2 * FGC_ROW) / 16) + at % 8;
+    double way[VALUES], part = 0;
+    for (int i = 0; i < VALUES; i++) {
+        way[i] = left[i / FGC_SIDE] * right[8 * (i % FGC_SIDE)];
+        part += way[i] * sum[2 * i + 1];
+    }
+    part /= square_of(way, VALUES);
+    for (int i = 0; i < VALUES; i++)
+        sum[2 * i + 1] -= part * way[i];
+}
+
 /* The workers that sent messages, and the messages of each: message[first[w]] .. message[first[w + 1] - 1]. */
 typedef struct {
     int64_t *first, *message, *present, count;
@@ -530,6 +546,8 @@ fgc_status FGC_AT_LEVEL(fgc_unseen)(const fgc_inspection *o, const double *vecto
         told[2] += size * rounding[i] * (size * rounding[i]);
         told[5] += !(part_of(o, vector, i) > dust);
     }
+    if (o->padding)
+        leave_out_padding(o->came, o->padding, sum);
     for (int k = 0; k < VALUES * each; k += o->real ? each : 1)
         told[0] += sum[k] * sum[k];
     told[0] = sqrt(told[0] / VALUES);

@@ -103,7 +103,8 @@ USELESS = 1e-6
 class Played:
     """A round that is drawn from a seed and played, for a code and so many liars if they are given.
 
-    `honest` rounds have no liars; `told` says that everybody tells energies.
+    `honest` rounds have no liars; `told` says that everybody tells energies. Of each third seed, p
+    is one less than a size, and so odd: messages of packed codes are then padded.
     """
 
     def __init__(self, seed, code=None, e=None, honest=False, told=False, sizes=(2, 6, 50, 700)):
@@ -115,7 +116,7 @@ class Played:
             self.code, self.e = code, e
         self.telling = TELLING[0] if told or rng.random() < 0.85 else TELLING[rng.integers(1, 3)]
         self.limit = None if rng.random() < 0.8 else 10.0 ** rng.uniform(-10, 1)
-        self.p = int(rng.choice(sizes))
+        self.p = int(rng.choice(sizes)) - (seed % 3 == 0)
         self._draw_format()
         # Without energies, what cancels inside messages shows nowhere.
         untold = self.telling != "all" and rng.random() < 0.5
@@ -297,7 +298,8 @@ class Played:
         wide = message.astype(kind)
         noise = rng.standard_normal(message.size).astype(kind)
         element = np.zeros_like(noise)
-        element[rng.integers(message.size)] = size
+        padded = message.size > self.p and rng.random() < 0.5
+        element[self.p if padded else rng.integers(message.size)] = size
         kinds = {
             "noise": lambda: wide + size * noise,
             "negated": lambda: -wide,
@@ -512,7 +514,7 @@ class Played:
                 if explained:
                     gradients.append(gradient)
         assert gradients, f"{self}: the liars explain what the round knows"
-        size = min(map(np.linalg.norm, gradients))
+        size = min(map(self._size, gradients))
         apart = max(np.linalg.norm(a - gradients[0]) for a in gradients) / size
         least = (
             limit * fastgc.coding.verify.SEEN
@@ -544,8 +546,13 @@ class Played:
         vector = (seen / sizes) @ left.conj().T
         gradient = vector @ values
         error = POSSIBLE * np.linalg.norm(vector * scale)
-        size = np.linalg.norm(gradient)
+        size = self._size(gradient)
         return agree, gradient, error / size if size else math.inf
+
+    def _size(self, gradient):
+        """Norm of what messages decode to, but for padding."""
+        padded = np.iscomplexobj(gradient) and self.sent[0][0].size > self.p
+        return np.linalg.norm(gradient.view(float)[: self.p] if padded else gradient)
 
     @property
     def largest(self):

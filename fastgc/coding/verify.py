@@ -91,14 +91,7 @@ from ..errors import CorruptMessageError, UnverifiedError
 from ..kernels import unchecked
 from ..kernels.arrivals import ROW, SIDE, Arrivals
 from ..kernels.rows import DOUBLE, Projecting, address
-from ..numerics.parity import (
-    CHECKS,
-    SAFETY,
-    Failure,
-    Parity,
-    Sets,
-    blame,
-)
+from ..numerics.parity import CHECKS, SAFETY, Failure, Parity, Sets, blame
 from .format import Format
 from .rules import Blocks, Span, Waiting, withstands
 from .scheme import Scheme
@@ -353,6 +346,7 @@ class Inspector:
             "workers": scheme.n,
             "coded": scheme.data.coded,
             "real": form.decode_mode == kernels.REAL_PART,
+            "padding": form.gradient_size if form.message_size > form.gradient_size else 0,
         }
         # The gradient is rounded, too, and may be less precise than the messages.
         parts = np.empty(0, form.gradient_dtype).real.dtype.itemsize

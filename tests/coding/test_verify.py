@@ -554,6 +554,40 @@ def test_resolution_counts_errors_of_coefficients():
     )
 
 
+@pytest.mark.parametrize("p", [1, 3, 15, 51, 513, 1001, 40_001])
+def test_padding_is_no_part_of_a_gradient(p):
+    """Of messages of an odd p, the last real is none of the gradient's, however large it is."""
+    code, rng = ReedSolomon(7, stragglers=3), np.random.default_rng(p)
+    g = rng.standard_normal((7, p + 1))
+    g[:, -1] *= 1e9  # in honest messages only rounding errors add up to a padding
+    rnd = code.round(p, verify=1)
+    for worker in range(7):
+        send(rnd, worker, code.encode(worker, g[code.partitions(worker)]))
+    gradient = rnd.gradient()
+    off = np.linalg.norm(gradient - g.sum(axis=0)[:p]) / np.linalg.norm(gradient)
+    assert 0 < off <= rnd.resolution()
+    inspector = rnd._inspector
+    size = inspector._told[0] * inspector._top / inspector.projection.unit
+    assert 0.1 < size / np.linalg.norm(gradient) < 3
+
+
+def test_no_padding_hides_how_small_a_gradient_is():
+    """Where partial gradients cancel, more may be left of the padding than of the gradient."""
+    code, rng, worst = ReedSolomon(7, stragglers=3), np.random.default_rng(0), 0.0
+    for _ in range(much(2000, 300)):
+        g = rng.standard_normal((7, 1)).astype(np.float32)
+        g[1::2], g[-1] = -g[:6:2], 1e-7 * g[-1]
+        rnd, sent = code.round(1, np.float32, verify=1), [streamed(code, i, g) for i in range(7)]
+        for worker, (message, energy) in enumerate(sent):
+            rnd.receive(worker, message, energy=energy)
+        assert rnd.verified
+        messages = np.array([sent[i][0] for i in rnd.survivors], np.longdouble)
+        decoded = (rnd._vector() @ messages.view(np.clongdouble)).real.item()
+        off = abs(decoded - g.sum(dtype=np.longdouble)) / max(abs(decoded), 1e-15)
+        worst = max(worst, off / rnd.resolution())
+    assert worst < 0.1
+
+
 def by_singular_values(notes, basis, shown, vector, at, real):
     """The largest change of the messages `at` that nobody would see, another way."""
     units = np.sqrt(notes[0, at])
