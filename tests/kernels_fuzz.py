@@ -71,21 +71,6 @@ def _of_the_table(known, rng):
     return calls
 
 
-def _turns(rng):
-    n = int(rng.integers(4, 20))
-    return np.sort(rng.permutation(n)[: int(rng.integers(1, n - 1))]), n
-
-
-def _nearly(rng):
-    turns, n = _turns(rng)
-    # Of higher degrees there are many polynomials that are nearly as good.
-    return {"turns": turns, "n": n, "c": int(rng.integers(0, turns.size + 1)), "unit": 2.0**-53}
-
-
-# Calls of functions that the table does not have.
-OTHERS = {"near_exact": _nearly}
-
-
 @functools.cache
 def examples():
     """Map each function's name to calls that succeed: dicts of arguments."""
@@ -93,11 +78,8 @@ def examples():
     found = {name: [] for name in known}
     for name, arguments in _of_the_table(known, rng):
         found[name].append(arguments)
-    for name, make in OTHERS.items():
-        if name in found:
-            found[name] += [make(rng) for _ in range(30)]
     if lacking := [name for name, calls in found.items() if not calls]:
-        raise LookupError(f"no call that succeeds is known of {', '.join(lacking)}: see OTHERS")
+        raise LookupError(f"no call that succeeds is known of {', '.join(lacking)}")
     return found
 
 

@@ -683,7 +683,6 @@ FUNCTIONS = {
     },
     "simulation.adaptive_loads": {"selected": 3.0, "size": 2, "batch": 5},
     "simulation.completions_pmf": {"delays": LATE, "t": LINE + 2, "load": 3, "cost": 0.1},
-    "simulation.coupon_tail_bound": {"k": 6, "excess": 0.5},
     "simulation.coverage_probability": {"loads": [2, 3, 1, 4], "k": 6},
     "simulation.covered_cdf": COVERED | {"t": LINE + 2},
     "simulation.covered_mean": COVERED,
@@ -694,7 +693,6 @@ FUNCTIONS = {
         for name in ("coupon", "least", "mds", "random")
         if f"simulation.{name}_threshold" in SURFACE
     },
-    "simulation.random_communication_load": {"k": 6},
     "simulation.received_cdf": {"delays": LATE, "t": LINE + 2, "loads": [1, 2], "needed": 2},
     "simulation.received_mean": {"delays": LATE, "loads": [1, 2], "needed": 2, "cost": 0.1},
     "simulation.selected_mean": {"smoothness": [1.0, 2.0], "c": 0.3, "max_age": 4},

@@ -26,8 +26,6 @@ from .combine import __all__ as _combine
 from .cyclic import Status
 from .lagrange import *  # noqa: F403
 from .lagrange import __all__ as _lagrange
-from .near_exact import *  # noqa: F403
-from .near_exact import __all__ as _near_exact
 from .optimize import *  # noqa: F403
 from .optimize import __all__ as _optimize
 from .rows import EXPAND, PACKED, REAL, REAL_PART, Rows
@@ -35,7 +33,7 @@ from .vandermonde import *  # noqa: F403
 from .vandermonde import __all__ as _vandermonde
 
 __all__ = ["EXPAND", "PACKED", "REAL", "REAL_PART", "Rows", "Status", "backend", "threads"]
-__all__ += [*_combine, *_lagrange, *_near_exact, *_optimize, *_vandermonde]
+__all__ += [*_combine, *_lagrange, *_optimize, *_vandermonde]
 _LATER = ("c", "numba")  # loaded at their first use
 __dir__ = listing([*__all__, *_LATER])
 

@@ -1,6 +1,6 @@
 """Decoding vectors that nearly decode, or decode and are short.
 
-`near_exact` finds polynomials that nearly vanish at given roots of unity and are small at all
+`nearly_vanishing` finds polynomials that nearly vanish at given roots of unity and are small at all
 others. Of the polynomials ``p(z) = 1/n + x_1 z + ... + x_c z^c`` it finds the one that minimises
 
     sum over the given roots of |p|^2 + (2 u)^2 sum over all n-th roots of unity of |p|^2
@@ -25,48 +25,23 @@ import numpy as np
 
 from .._base.arrays import Bools, Complexes, Floats, Ints
 from . import unchecked
-from .contract import check_numbers_below, reads, takes
 from .cyclic import circle
 from .fourier import Transform, logarithms
 from .pairs import Pair, add, divide, multiply, negate
-
-__all__ = ["near_exact"]
 
 # The residual at the roots is solved for once more up to this squared norm, relative to the least.
 _SHORT = 1e4
 
 
-def _check_nearly(turns: Ints, n: int, c: int, unit: float) -> None:
-    if not 0 <= c < n:
-        raise ValueError(f"c must be a degree in 0 .. n - 1, with n = {n}, not {c}")
-    check_numbers_below("turns", turns, n)
-    if not 0 < unit < 1:
-        raise ValueError(f"unit must be a unit roundoff, over 0 and below 1, not {unit}")
-
-
-@takes(_check_nearly, turns=reads("int64", "s"))
-def near_exact(turns: Ints, n: int, c: int, unit: float) -> Complexes:
+def nearly_vanishing(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     """Values at all n-th roots of unity of the polynomial that nearly vanishes at some of them.
 
-    The objective is up to a few times as large as the least possible (twice for float64 messages,
-    five times for halves). It takes O(n log n + m n) if all but m roots are about as far apart as
-    at random. Otherwise it takes O((s + c) r) where r degrees of freedom matter: about s^2 / n and
-    a few tens if all are neighbours. A QR factorisation of all equations takes O(s c^2).
-
-    Parameters
-    ----------
-    turns : (s,) int64 array
-        The roots ``exp(2 pi i turns / n)``, distinct, turns in 0 .. n-1.
-    n : int
-    c : int
-        Degree; 0 <= c < n.
-    unit : float
-        Unit roundoff of messages.
-
-    Returns
-    -------
-    (n,) complex128 array
-        ``p(exp(2 pi i t / n))``, t = 0 .. n-1.
+    These are ``exp(2 pi i turns / n)``, distinct, turns in 0 .. n-1; c < n is the degree, `unit`
+    the unit roundoff of messages. The objective is up to a few times as large as the least possible
+    (twice for float64 messages, five times for halves). It takes O(n log n + m n) if all but m
+    roots are about as far apart as at random. Otherwise it takes O((s + c) r) where r degrees of
+    freedom matter: about s^2 / n and a few tens if all are neighbours. A QR factorisation of all
+    equations takes O(s c^2).
     """
     if not (turns.size and c):
         return np.full(n, 1 / n, dtype=np.complex128)
@@ -76,9 +51,6 @@ def near_exact(turns: Ints, n: int, c: int, unit: float) -> Complexes:
     exchanges = 32 + c - turns.size + np.ptp(turns * (turns.size / n) - np.arange(turns.size))
     quick = turns.size <= c and exchanges * n + (1 << 15) <= 2 * c * c
     return (_by_exchange if quick else _by_elimination)(turns, n, c, unit)
-
-
-nearly_vanishing: Callable[[Ints, int, int, float], Complexes] = vars(near_exact)["__wrapped__"]
 
 
 @lru_cache(maxsize=4)

@@ -46,10 +46,6 @@ def combined(listed, coef=None, out=None, mode=kernels.REAL):
     return kernels.combine(mode, listed, coef, np.zeros(3) if out is None else out)
 
 
-def nearly(turns=(1, 2), n=6, c=2, unit=2.0**-53):
-    return kernels.near_exact(np.array(turns), n, c, unit)
-
-
 def shifted(size=3):
     """Return two overlapping vectors; one begins an element later."""
     memory = np.zeros(size + 1)
@@ -104,12 +100,9 @@ REFUSED = {
         "coef must have dtype complex128",
     ),
     "no such mode": (lambda: combined(rows(), mode=7), "mode must be"),
+    "beyond 64 bits": (lambda: combined(rows(), mode=2**70), "mode is beyond 64 bits"),
     "short out": (lambda: combined(rows(), out=np.zeros(2)), "out must be as long as rows of 3"),
     "out is a row": (lambda: combined(rows(HELD), out=HELD[0]), "out and rows overlap"),
-    "turns beyond": (lambda: nearly((1, 6)), "turns must be numbers 0 to 5"),
-    "degree": (lambda: nearly(c=6), "c must be a degree in 0"),
-    "unit": (lambda: nearly(unit=float("nan")), "unit must be a unit roundoff"),
-    "beyond 64 bits": (lambda: nearly(n=2**70), "n is beyond 64 bits"),
 }
 
 

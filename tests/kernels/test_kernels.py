@@ -38,7 +38,6 @@ APART = {
     "bind_tally": "test_arrivals",
     "bind_trust": "coding/test_trust",
     "completion": "planning/simulation/test_rounds",
-    "near_exact": "test_near_exact",
     "struct_of": "coding/test_verify",
     "take_masks": "coding/test_code",
 }

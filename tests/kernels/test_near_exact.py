@@ -1,6 +1,5 @@
 """Polynomials that nearly vanish are about as good as the best."""
 
-import importlib
 import math
 
 import mpmath
@@ -9,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc import kernels
+from fastgc.kernels import near_exact
 from fastgc.kernels.cyclic import circle
-
-module = importlib.import_module("fastgc.kernels.near_exact")  # not the function of this name
 
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -57,7 +54,9 @@ def test_nothing_to_do(unit):
     """There are no roots, or no degrees of freedom."""
     empty = np.empty(0, np.int64)
     for turns, n, c in ((empty, 6, 3), (empty, 1, 0), (np.array([3, 1]), 6, 0)):
-        np.testing.assert_allclose(kernels.near_exact(turns, n, c, unit), np.full(n, 1 / n))
+        np.testing.assert_allclose(
+            near_exact.nearly_vanishing(turns, n, c, unit), np.full(n, 1 / n)
+        )
 
 
 def by_least_squares(turns, n, c, unit):
@@ -80,7 +79,7 @@ def test_elimination(n, dtype, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     turns = rng.permutation(data.draw(st.sampled_from(patterns(n, s, rng))))
     kept = turns.copy()
-    values = kernels.near_exact(turns, n, c, UNITS[dtype])
+    values = near_exact.nearly_vanishing(turns, n, c, UNITS[dtype])
     np.testing.assert_array_equal(turns, kept)
     check_form(values, n, c)
     least = cost(by_least_squares(turns, n, c, UNITS[dtype]), turns, UNITS[dtype])
@@ -106,7 +105,7 @@ def test_elimination_finds_what_matters(n, s, pattern, within):
     """For neighbours on the circle, few degrees of freedom matter; for random roots, all."""
     turns = patterns(n, s, np.random.default_rng(n))[pattern]
     unit = UNITS["float64"]
-    values = kernels.near_exact(turns, n, s, unit)
+    values = near_exact.nearly_vanishing(turns, n, s, unit)
     least = cost(by_least_squares(turns, n, s, unit), turns, unit)
     assert cost(values, turns, unit) <= within * least
 
@@ -115,7 +114,7 @@ def test_elimination_of_spare_degrees_is_short():
     """If the roots' equations hold, hardly any solution is shorter."""
     n, s, c = 97, 9, 23
     turns = np.random.default_rng(0).permutation(n)[:s]
-    values = kernels.near_exact(turns, n, c, UNITS["float64"])
+    values = near_exact.nearly_vanishing(turns, n, c, UNITS["float64"])
     assert np.abs(values[turns]).max() < 1e-15
     matrix = np.exp(2j * np.pi / n * np.multiply.outer(turns, np.arange(1, c + 1)))
     x = np.linalg.pinv(matrix) @ np.full(s, -1 / n)
@@ -128,7 +127,7 @@ def test_exchanges_are_as_good_as_any_polynomial(n, s, c):
     unit, found = UNITS["float64"], []
     for seed in range(5):
         turns = np.random.default_rng(seed).permutation(n)[:s]
-        values = kernels.near_exact(turns, n, c, unit)
+        values = near_exact.nearly_vanishing(turns, n, c, unit)
         check_form(values, n, c)
         least = cost(by_least_squares(turns, n, c, unit), turns, unit)
         found.append(cost(values, turns, unit) / least)
@@ -140,7 +139,7 @@ def test_exchanges_are_as_good_as_any_polynomial(n, s, c):
 def test_exchanges_keep_all_digits(n, c):
     """A product of distances is as precise as its sums of logarithms: they have two parts."""
     turns = np.arange(c) * n // c  # evenly spread: nothing is exchanged
-    values = kernels.near_exact(turns, n, c, UNITS["float64"])
+    values = near_exact.nearly_vanishing(turns, n, c, UNITS["float64"])
     most = (8 if np.finfo(np.longdouble).nmant > 52 else 64) * UNITS["float64"]
     with mpmath.workdps(40):
         for i in range(0, n, 37):
@@ -151,7 +150,7 @@ def test_exchanges_keep_all_digits(n, c):
 def test_nodes_are_precise():
     """Differences of tangents are precise even for the closest half angles, pi / (2 n c)."""
     n, c = 1009, 200
-    x, y, *_ = module._cauchy(n, c)
+    x, y, *_ = near_exact._cauchy(n, c)
     with mpmath.workdps(50):
         for i in range(0, n, 53):
             k = int(np.argmin([abs(4 * c * i - 4 * n * k - 2) for k in range(c)]))
@@ -168,13 +167,13 @@ def test_shortest_vector_by_all_shifts(m, step):
         column = np.zeros(m, dtype=complex)
         column[:weight] = rng.standard_normal((weight, 2)) @ [1, 1j]
         columns = np.stack([np.roll(column, step * j) for j in range(m // step)], axis=1)
-        shifts = module.Circulant.by_shifts(column, step)
+        shifts = near_exact.Circulant.by_shifts(column, step)
         most = m - m // step
         for count in (0, 1, most // 2, most) if weight == m else (most // 3,):
             lost = rng.permutation(m)[:count]
             came = np.setdiff1d(np.arange(m), lost)
             wanted = np.ones(m // step) @ np.linalg.pinv(columns[came])
-            found = module.shortest(shifts, lost)[0]
+            found = near_exact.shortest(shifts, lost)[0]
             size = np.linalg.norm(wanted)
             np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
             assert np.abs(found[lost]).max(initial=0) < 1e-11 * size
@@ -191,12 +190,12 @@ def test_shortest_vector_by_any_columns(m, columns, rank):
 
     # One row is constant, so that some vector has product 1 with all columns.
     matrix = normal(m, rank) @ np.concatenate([np.ones((1, columns)), normal(rank - 1, columns)])
-    projector = module.Projector.of(matrix)
+    projector = near_exact.Projector.of(matrix)
     for count in range(m - rank + 1):
         lost = rng.permutation(m)[:count]
         came = np.setdiff1d(np.arange(m), lost)
         wanted = np.ones(columns) @ np.linalg.pinv(matrix[came], rcond=1e-12)
-        found = module.shortest(projector, lost)[0]
+        found = near_exact.shortest(projector, lost)[0]
         size = np.linalg.norm(wanted)
         np.testing.assert_allclose(found[came], wanted, rtol=0, atol=1e-8 * size)
         assert np.abs(found[lost]).max(initial=0) < 1e-10 * size
@@ -205,4 +204,6 @@ def test_shortest_vector_by_any_columns(m, columns, rank):
 
 def test_shortest_vector_where_there_is_none():
     column = np.array([1, 0, 0, 0], dtype=complex)
-    assert np.isnan(module.shortest(module.Circulant.by_shifts(column, 2), np.array([2]))[0]).all()
+    assert np.isnan(
+        near_exact.shortest(near_exact.Circulant.by_shifts(column, 2), np.array([2]))[0]
+    ).all()

@@ -34,7 +34,6 @@ __all__ = [
     "AdaptiveLoads",
     "adaptive_loads",
     "completions_pmf",
-    "coupon_tail_bound",
     "coupon_threshold",
     "coverage_probability",
     "covered_cdf",
@@ -43,7 +42,6 @@ __all__ = [
     "fastest_of_groups_mean",
     "least_threshold",
     "mds_threshold",
-    "random_communication_load",
     "random_threshold",
     "received_cdf",
     "received_mean",
@@ -790,15 +788,6 @@ def random_threshold(k: int, load: int) -> float:
     return total / (1 << digits)
 
 
-def random_communication_load(k: int) -> float:
-    """Partial gradients that the simple randomised scheme sends, about k log k.
-
-    Li et al., eq. (6). Parameters and errors as in `least_threshold`.
-    """
-    k = at_least("k", k, 1)
-    return k * math.log(k)
-
-
 def coupon_threshold(k: int, load: int) -> float:
     """Mean number of workers that BCC waits for, b H_b with b = ceil(k / r) batches.
 
@@ -813,37 +802,6 @@ def coupon_threshold(k: int, load: int) -> float:
 def _harmonic(b: float) -> float:
     """H_b, the sum of 1/i for i up to b, also for numbers between."""
     return float(scipy("special").digamma(b + 1.0)) + np.euler_gamma
-
-
-def coupon_tail_bound(k: int, excess: float) -> float:
-    """Bound on the probability that k coupons take (1 + excess) k log k draws or more.
-
-    Li et al., Lemma 2: ``k**-excess``. The printed lemma fails for k = 2, because two draws are
-    always needed; there the result is the union bound of its proof. Errors as in `least_threshold`.
-
-    Parameters
-    ----------
-    k : int
-        Coupons: batches, or partitions drawn one by one; m in the paper.
-    excess : float
-        Not negative; epsilon in the paper, c - 1 in eq. (22).
-
-    Returns
-    -------
-    float
-        At most 1.
-
-    Notes
-    -----
-    The probability that one of k coupons is missing after t - 1 draws is at most
-    ``k (1 - 1/k)**(t - 1)``. For k >= 8 and t >= k log k, this bound is at most ``k exp(-t / k)``;
-    for k from 3 to 7, the probability itself is.
-    """
-    k, excess = at_least("k", k, 1), check_real("excess", excess)
-    if k == 2:
-        draws = math.ceil((1 + min(excess, 1e4)) * 2 * math.log(2))
-        return min(1.0, 2.0 ** (2 - draws))
-    return math.exp(-excess * math.log(k))
 
 
 @np.errstate(under="ignore")
