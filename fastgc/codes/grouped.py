@@ -357,7 +357,8 @@ class GroupedRound(Gathering):
     @property
     def survivors(self) -> Ints:
         """Numbers of the messages used, in order of arrival."""
-        return np.array(self._received, dtype=np.int64)
+        received = np.array(self._received, dtype=np.int64)
+        return received[~np.isin(received, self.scheme.messages.of(self.corrupt))]
 
     def wants(self, worker: int) -> bool:
         """Whether messages of this worker are still of use."""
@@ -394,13 +395,9 @@ class GroupedRound(Gathering):
             # padding.
             if row.size > inner.message_size:
                 row = row[:-1]
-            dropped = len(inner.corrupt)
             if inner.receive(member, row, index, energy=energy):
                 self._missing.discard(g)
             self._received.append(self.scheme.messages.first[worker] + sent)
-            if len(inner.corrupt) > dropped:
-                lost = set(self.scheme.messages.of(self.corrupt).tolist())
-                self._received = [number for number in self._received if number not in lost]
         return self.ready
 
     def gradient(self, group: int, out: Output | None = None) -> Array:

@@ -21,7 +21,9 @@ from fastgc import (
     ReedSolomon,
     Uncoded,
 )
+from fastgc.codes.grouped import GroupedRound
 from fastgc.coding.rules import Blocks, Cells, Groups, Tiling, side_by_side
+from fastgc.coding.verify import Inspector
 
 # Groups with real and complex codes, one message and several, of unequal sizes.
 MIXED = Grouped([Uncoded(2, load=2), ReedSolomon(3, 4, stragglers=1), BinaryCode(3, stragglers=1)])
@@ -440,3 +442,21 @@ def test_verified_rounds_of_groups():
         np.testing.assert_allclose(rnd.gradient(g), exact, atol=1e-9)
     rnd.reset([0])
     assert rnd.corrupt == []
+
+
+def test_rounds_look_for_lies_once_they_may_be_ready(monkeypatch):
+    """And not at each message that comes."""
+    looks, look = [], Inspector.inspect
+    monkeypatch.setattr(Inspector, "inspect", lambda *given: looks.append(0) or look(*given))
+    code = Grouped([BinaryCode(12, stragglers=3)] * 2)
+    parts = np.random.default_rng(0).standard_normal((code.k, 10))
+    rnd = GroupedRound(code, 10, np.float64, verify=1)
+    looks.clear()
+    rnd.reset([0, 1])
+    for worker in range(code.n):
+        if rnd.wants(worker):
+            energy = sum(np.sum(parts[j] ** 2) for j in code.partitions(worker))
+            rnd.receive(worker, code.encode(worker, parts[code.partitions(worker)]), energy=energy)
+    assert rnd.ready
+    assert rnd.survivors.size > 12
+    assert len(looks) <= 4
