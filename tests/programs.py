@@ -57,8 +57,10 @@ def start(command, *, folder=None, env=None, **options):
     return subprocess.Popen([*map(str, command)], cwd=folder, env=around(**env or {}), **options)
 
 
-def run(command, *, status=0, folder=None, input=None, seconds=120.0, env=None):
+def run(command, *, status=0, folder=None, input=None, env=None):
     """Run a command to its end, and return it with its outputs as text.
+
+    It has the time that pytest gives the test.
 
     Parameters
     ----------
@@ -70,8 +72,6 @@ def run(command, *, status=0, folder=None, input=None, seconds=120.0, env=None):
         Where it runs.
     input : str, optional
         Its standard input.
-    seconds : float
-        Time that it has.
     env : dict
         Names that differ in its environment; None: without this name.
     """
@@ -81,7 +81,6 @@ def run(command, *, status=0, folder=None, input=None, seconds=120.0, env=None):
         input=input,
         capture_output=True,
         text=True,
-        timeout=seconds,
         env=around(**env or {}),
         check=False,
     )

@@ -79,7 +79,6 @@ def test_the_example_is_the_plain_loop_though_ranks_are_killed(name, tmp_path):
         done = programs.run(
             programs.torchrun(3, "-m", "fastgc.guard", "dies.py"),
             folder=folder,
-            seconds=110,
             env={"DEATHS": deaths},
         )
         assert done.stderr.count("was killed by SIGKILL, and is started again") == 2, done.stderr

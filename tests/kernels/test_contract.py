@@ -150,4 +150,4 @@ def test_every_public_kernel_is_called():
 
 @pytest.mark.long
 def test_calls_for_a_minute():
-    programs.run(programs.python(kernels_fuzz.__file__, "--seconds", 60, "--seed", 1), seconds=600)
+    programs.run(programs.python(kernels_fuzz.__file__, "--seconds", 60, "--seed", 1))
