@@ -33,13 +33,7 @@ enum { STRIP = 4 };
  * once. 68 rows of 10 doubles take 0.6 times the time that groups of rows and single vectors take, 13 rows
  * of 64 doubles 0.8 times. All doubles of longer rows at once would take 1.1 times the time. */
 enum { SHORT = 16 };
-
-/* Clang unrolls by itself, and warns where `rows` is not constant. */
-#if defined(__clang__)
-#define UNROLL_GROUP
-#else
-#define UNROLL_GROUP FGC_UNROLL
-#endif
+#define IS_SHORT(len) (FGC_MASKS && (len) * (int64_t)sizeof(OUT) <= SHORT * FGC_VECTOR)
 
 /* Keep a vector in its register. Otherwise GCC reads a factor of two products from memory twice (1.15
  * times the time; 1.3 where vectors cross lines). */

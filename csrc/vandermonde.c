@@ -305,6 +305,20 @@ static FGC_INLINE void solve(points x, column c, lanes valid, const int transpos
     sweep(x, c, valid, transpose ? OVER_DIFFERENCE : TIMES_NODE, 0, bounded, wide, complex);
 }
 
+/* Functions of their own, of constants: all in one take twice as long to compile. */
+#define SOLVE(name, transpose, bounded)                                                                      \
+    static FGC_NOINLINE void name(points x, column c, lanes valid, int wide, int complex)                    \
+    {                                                                                                        \
+        if (wide)                                                                                            \
+            BY_TYPE(solve, x, c, valid, transpose, bounded, 1);                                              \
+        else                                                                                                 \
+            BY_TYPE(solve, x, c, valid, transpose, bounded, 0);                                              \
+    }
+SOLVE(solve_plainly, 0, 0)
+SOLVE(solve_bounded, 0, 1)
+SOLVE(transposed_plainly, 1, 0)
+SOLVE(transposed_bounded, 1, 1)
+
 /* Many columns, without bounds. A vector holds one row of LANES columns, so that neighbours are whole
  * vectors. WIDE such vectors are solved at once, PANEL steps in one pass, and the last vectors that each
  * step was given stay in registers. Factors are the same for all columns. */
@@ -641,21 +655,10 @@ static int solve_in_order(const task *of, ordering by, int64_t col, int bounded,
             c.error[i] = i < m && of->bound ? scaled(of->bound[at] / UNIT, up) : 0;
     }
     const points nodes = {x, y, padded / LANES};
-#define CASE(transpose, bounded, wide)                                                                       \
-    case 4 * transpose + 2 * bounded + wide: /* constants for the inlined function */                        \
-        BY_TYPE(solve, nodes, c, valid, transpose, bounded, wide);                                           \
-        break
-    switch (4 * transpose + 2 * bounded + (wide != NULL)) {
-        CASE(0, 0, 0);
-        CASE(0, 0, 1);
-        CASE(0, 1, 0);
-        CASE(0, 1, 1);
-        CASE(1, 0, 0);
-        CASE(1, 0, 1);
-        CASE(1, 1, 0);
-        CASE(1, 1, 1);
-    }
-#undef CASE
+    if (bounded)
+        (transpose ? transposed_bounded : solve_bounded)(nodes, c, valid, wide != NULL, complex);
+    else
+        (transpose ? transposed_plainly : solve_plainly)(nodes, c, valid, wide != NULL, complex);
     const int good = (wide || !underflowed()) && all_finite(c.re, (1 + complex) * padded);
     /* From here on bounds are absolute, and Inf where a bound is not a number. */
     for (int64_t i = 0; good && i < m; i++) {

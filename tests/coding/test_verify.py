@@ -164,7 +164,7 @@ def test_projections_of_tiny_messages_keep_digits():
     g = 1e-290 * rng.standard_normal((12, 700))
     for worker in range(12):
         rnd.receive(worker, streamed(code, worker, g)[0])
-    assert rnd.resolution() < 1e-9
+    assert rnd.resolution() < 4e-9  # once in 500 times 1.1e-9
 
 
 @pytest.mark.parametrize("e", [1, 2])

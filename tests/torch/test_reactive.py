@@ -394,12 +394,11 @@ def test_bad_arguments(monkeypatch):
         ReactiveDataParallel(module, store=f"127.0.0.1:{port}", hang=0.3)
 
 
+@pytest.mark.timeout(much(8000, 1200))
 def test_random_schedules_of_faults():
     """Processes that are killed, stopped and silent at random, as `schedules` says."""
     from pathlib import Path
 
     program = Path(__file__).parents[1] / "schedules.py"
-    done = programs.run(
-        programs.python(program, much(200, 2), "--seed", 7), seconds=much(8000, 110), status=None
-    )
+    done = programs.run(programs.python(program, much(200, 2), "--seed", 7), status=None)
     assert done.returncode == 0, done.stdout + done.stderr
