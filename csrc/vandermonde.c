@@ -305,7 +305,7 @@ static FGC_INLINE void solve(points x, column c, lanes valid, const int transpos
     sweep(x, c, valid, transpose ? OVER_DIFFERENCE : TIMES_NODE, 0, bounded, wide, complex);
 }
 
-/* Functions of their own, of constants: all in one take twice as long to compile. */
+/* Functions of their own, of constants: all in one take 1.3 times as long to compile. */
 #define SOLVE(name, transpose, bounded)                                                                      \
     static FGC_NOINLINE void name(points x, column c, lanes valid, int wide, int complex)                    \
     {                                                                                                        \

@@ -160,11 +160,13 @@ def test_projections_of_tiny_messages_keep_digits():
     for worker in range(12):
         rnd.receive(worker, streamed(code, worker, 1e-290 * rng.standard_normal((12, 700)))[0])
     assert len(rnd.suspects) == 12  # each sends something else
-    rnd.reset()
-    g = 1e-290 * rng.standard_normal((12, 700))
-    for worker in range(12):
-        rnd.receive(worker, streamed(code, worker, g)[0])
-    assert rnd.resolution() < 4e-9  # once in 500 times 1.1e-9
+    g, found = 1e-290 * rng.standard_normal((12, 700)), []
+    for _ in range(3):  # other projections each time: one of 500 says up to 1.2e-9
+        rnd.reset()
+        for worker in range(12):
+            rnd.receive(worker, streamed(code, worker, g)[0])
+        found.append(rnd.resolution())
+    assert np.median(found) < 1e-9
 
 
 @pytest.mark.parametrize("e", [1, 2])
