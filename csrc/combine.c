@@ -145,9 +145,6 @@ static FGC_INLINE bits_float load_bits(const uint16_t *from)
     return (bits_float)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
 #elif defined(__AVX2__)
     return (bits_float)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
-#elif defined(__x86_64__) && FGC_VECTOR == 16
-    const __m128i bits = _mm_loadl_epi64((const __m128i *)from);
-    return (bits_float)_mm_unpacklo_epi16(bits, _mm_setzero_si128());
 #else
     typedef uint16_t lanes __attribute__((vector_size(FGC_VECTOR / 2)));
     lanes v;
@@ -190,8 +187,6 @@ static FGC_INLINE sums_float widen_float(vector_float v)
 #elif defined(__AVX__) && FGC_VECTOR == 32
     return (sums_float){_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
                         _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
-#elif defined(__x86_64__) && FGC_VECTOR == 16
-    return (sums_float){_mm_cvtps_pd(v), _mm_cvtps_pd(_mm_movehl_ps(v, v))};
 #else
     typedef float half_vector __attribute__((vector_size(FGC_VECTOR / 2)));
     half_vector half[2];
@@ -207,8 +202,6 @@ static FGC_INLINE vector_float narrow_float(sums_float v)
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(v.low)), _mm512_cvtpd_ps(v.high), 1);
 #elif defined(__AVX__) && FGC_VECTOR == 32
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(v.low)), _mm256_cvtpd_ps(v.high), 1);
-#elif defined(__x86_64__) && FGC_VECTOR == 16
-    return _mm_movelh_ps(_mm_cvtpd_ps(v.low), _mm_cvtpd_ps(v.high));
 #else
     typedef float half_vector __attribute__((vector_size(FGC_VECTOR / 2)));
     const half_vector half[2] = {__builtin_convertvector(v.low, half_vector),
@@ -376,6 +369,12 @@ static FGC_INLINE int64_t stream_float(float *to, const double *u, int64_t len, 
 #define stream_double(to, u, len, bad) ((int64_t)0)
 #define stream_float(to, u, len, bad) ((int64_t)0)
 #endif
+
+/* Types that have complex rows, and those whose squares are added up while rows are in registers; others, of which
+ * squares need doubles, are read again, as are complex sums of real rows, which would be long to compile. */
+#define IS_COMPLEX_double 1
+#define IS_COMPLEX_float 1
+#define FUSES_double 1
 
 #define ROW double
 #define OUT double

@@ -330,29 +330,25 @@ typedef struct {
     int64_t m;
 } table;
 
-/* Do steps from .. to-1 of the panel on a row. The factor of step t is at t if it is a node, and at
- * panel - 1 - t if it is the reciprocal of a difference. */
-static FGC_INLINE void row_steps(number *v, number (*kept)[WIDE], const double *re, const double *im,
-                                 int from, int to, const int panel, const what factor, const int ascending,
-                                 const int vectors, const int complex)
+/* Do step t of the panel on a row. Its factor is at t if it is a node, and at panel - 1 - t if it is the reciprocal
+ * of a difference. */
+static FGC_INLINE void row_step(number *v, number (*kept)[WIDE], const double *re, const double *im, int t,
+                                const int panel, const what factor, const int ascending, const int vectors,
+                                const int complex)
 {
+    const int at = factor == TIMES_NODE ? t : panel - 1 - t;
+    const number by = {spread(re[at]), complex ? spread(im[at]) : (vector){0}};
     FGC_UNROLL
-    for (int step = 0; step < to - from; step++) {
-        const int t = ascending ? from + step : to - 1 - step;
-        const int at = factor == TIMES_NODE ? t : panel - 1 - t;
-        const number by = {spread(re[at]), complex ? spread(im[at]) : (vector){0}};
-        FGC_UNROLL
-        for (int w = 0; w < vectors; w++) {
-            number before = v[w], neighbour = kept[t][w];
-            if (factor == OVER_DIFFERENCE && !ascending)
-                before = times(before, by, complex);
-            kept[t][w] = before;
-            if (factor == TIMES_NODE)
-                neighbour = times(by, neighbour, complex);
-            v[w] = minus(before, neighbour, complex);
-            if (factor == OVER_DIFFERENCE && ascending)
-                v[w] = times(v[w], by, complex);
-        }
+    for (int w = 0; w < vectors; w++) {
+        number before = v[w], neighbour = kept[t][w];
+        if (factor == OVER_DIFFERENCE && !ascending)
+            before = times(before, by, complex);
+        kept[t][w] = before;
+        if (factor == TIMES_NODE)
+            neighbour = times(by, neighbour, complex);
+        v[w] = minus(before, neighbour, complex);
+        if (factor == OVER_DIFFERENCE && ascending)
+            v[w] = times(v[w], by, complex);
     }
 }
 
@@ -381,16 +377,21 @@ static FGC_INLINE void wide_row(table x, int64_t i, int64_t first, number (*kept
     FGC_UNROLL
     for (int w = 0; w < vectors; w++)
         v[w] = get(row + w * LANES, row + (WIDE + w) * LANES, complex);
-    if (!head)
-        row_steps(v, kept, by_re, by_im, 0, panel, panel, factor, ascending, vectors, complex);
-    else if (ascending) {
-        row_steps(v, kept, by_re, by_im, 0, own, panel, factor, 1, vectors, complex);
+    if (!head) {
+        FGC_UNROLL
+        for (int t = 0; t < panel; t++)
+            row_step(v, kept, by_re, by_im, ascending ? t : panel - 1 - t, panel, factor, ascending, vectors,
+                     complex);
+    } else if (ascending) {
+        for (int t = 0; t < own; t++)
+            row_step(v, kept, by_re, by_im, t, panel, factor, 1, vectors, complex);
         for (int w = 0; w < vectors; w++)
             kept[own][w] = v[w];
     } else {
         for (int w = 0; factor == OVER_DIFFERENCE && w < vectors; w++)
             v[w] = minus(v[w], kept[own][w], complex);
-        row_steps(v, kept, by_re, by_im, 0, own + (factor == TIMES_NODE), panel, factor, 0, vectors, complex);
+        for (int t = own + (factor == TIMES_NODE); t-- > 0;)
+            row_step(v, kept, by_re, by_im, t, panel, factor, 0, vectors, complex);
     }
     FGC_UNROLL
     for (int w = 0; w < vectors; w++)
