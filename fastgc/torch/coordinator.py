@@ -68,6 +68,7 @@ class Coordinator:
         self.gathering = False
         self.begun = False  # whether some life has held the state
         self.finished: int | None = None
+        self._refused: dict[str, Message] = {}  # names of lives that may not go on, and why
         self._know: set[int] = set()  # ranks that were told of the end
         self.world = 1  # ranks that begin
         self._heard = 0  # the largest number of a view that a life has heard of
@@ -119,6 +120,10 @@ class Coordinator:
             self.finished = int(told[0])
             self._tell(list(self.lives.values()), ["finished", self.finished])
             self._know |= {each.rank for each in self.lives.values()}
+        elif what == "refuse":
+            names = self._made | self._awaited | {each.name for each in self.lives.values()}
+            self._refused |= {name: ["refused", told[0]] for name in names}
+            self._begin_anew(["refused", told[0]])
         elif what == "bye":
             others = [each for each in self.lives.values() if each is not life]
             self._tell(others, ["gone", life.rank, *told])
@@ -169,6 +174,9 @@ class Coordinator:
             life.rank = next(r for r in range(len(taken) + 1) if r not in taken)
         for older in [e for e in self.lives.values() if life.rank == e.rank]:
             self._leave(older, "another process of the same rank has taken its place", now)
+        if life.name in self._refused:
+            self._send(line, self._refused[life.name])
+            return
         if self.finished is not None:
             self._send(line, ["finished", self.finished])
             self._know.add(life.rank)
@@ -304,6 +312,14 @@ class Coordinator:
         waiting = [e.name for e in self.lives.values() if e.ready and e not in self.view]
         self._tell(self.view, ["view", self.number, told, waiting])
 
+    def _begin_anew(self, message: Message) -> None:
+        """Tell all lives why they end. The next ones begin anew, from a checkpoint."""
+        for each in list(self.lives.values()):
+            self._send(each.line, message)
+            self._send(each.line, None)
+        self.lives, self.view, self._awaited = {}, [], set()
+        self.begun, self._alone, self.gathering = False, None, False
+
     def _serve_newcomers(self, now: float) -> None:
         """Have a life of the view send its state to each newcomer; or say that nobody has it."""
         standing = [each for each in self.view if each.holds]
@@ -313,12 +329,7 @@ class Coordinator:
         elif self._alone is None:
             self._alone = now
         elif now >= self._alone + self._grace():
-            for each in list(self.lives.values()):
-                self._send(each.line, ["lost", "nobody who held the state of the run is left"])
-                self._send(each.line, None)
-            # The next lives begin anew, from a checkpoint.
-            self.lives, self.view = {}, []
-            self.begun, self._alone, self.gathering = False, None, False
+            self._begin_anew(["lost", "nobody who held the state of the run is left"])
             return
         for each in newcomers:
             if each.source is None and not each.got and standing:

@@ -135,13 +135,11 @@ class Result:
         member.copy(view, payload, source, None if then is None else lambda: then(found))
 
 
-def compare(view: View, values: Array, what: str, of_all: Array | None = None) -> None:
-    """Raise RuntimeError if ranks tell different values: all of them do."""
-    if len(values) and (values != values[0]).any():
-        of_all = values if of_all is None else of_all
-        told = {rank: int(value) for rank, value in zip(view.ranks, of_all, strict=True)}
-        groups: dict[int, list[int]] = {}
-        for rank, value in told.items():
-            groups.setdefault(value, []).append(rank)
-        each = "; ".join(f"ranks {ranks}: {value}" for value, ranks in groups.items())
-        raise RuntimeError(f"{what} ({each})")
+def difference(view: View, values: Array, told: Array) -> str:
+    """Return what each rank has told, if some of the values differ; otherwise ""."""
+    if not len(values) or (values == values[0]).all():
+        return ""
+    groups: dict[int, list[int]] = {}
+    for rank, value in zip(view.ranks, told.tolist(), strict=True):
+        groups.setdefault(int(value), []).append(rank)
+    return "; ".join(f"ranks {ranks}: {value}" for value, ranks in groups.items())

@@ -228,13 +228,18 @@ class Member:
             self.holds, self.newcomer = True, False
         self.say("holds")
 
-    def finish(self, step: int) -> None:
+    def end(self, *message: Any) -> None:
         """Tell that the run has ended, until the coordinator knows it: it may be starting again."""
         end = Deadline(max(self.hang, _REACH))
         with self._changed:
             while self._error is None and end.left:
-                self.say("finish", step)
+                self.say(*message)
                 self._changed.wait(1.0)
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise RuntimeError on all ranks: those that lack what this one has seen would go on."""
+        self.end("refuse", why)
+        raise RuntimeError(why)
 
     def say(self, *message: Any) -> None:
         """Tell the coordinator something; what is not delivered is told again by `hello`."""
@@ -401,6 +406,8 @@ class Member:
             _LOG.warning("rank %d has left at step %d, and the others go on: %s", *told)
         elif what == "left":
             self._fail(LeftOutError(f"rank {self.rank} was left out: {told[0]}"))
+        elif what == "refused":
+            self._fail(RuntimeError(told[0]))
         elif what == "lost":
             self._fail(LostError(f"{told[0]}: start the run again, from a checkpoint"))
         elif what == "finished":

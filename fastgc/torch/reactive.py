@@ -27,7 +27,7 @@ from .heads import (
     WIDTH,
     Heads,
     Result,
-    compare,
+    difference,
 )
 from .member import BrokenViewError, Member, NewcomerError, View
 from .parameters import fingerprint
@@ -496,7 +496,7 @@ class ReactiveDataParallel:
             if self._at_odds(view, heads) is not None:
                 return None
             if (heads.of("kind")[heads.of("fresh") == 0] == LEAVE).all():
-                self._member.finish(self.step)
+                self._member.end("finish", self.step)
             else:
                 self._member.say("bye", self.step, "its loop has ended")
             return True
@@ -574,7 +574,7 @@ class ReactiveDataParallel:
                 turn.audit(share)
             return
         if len(versions) == 2:
-            raise RuntimeError(f"{what}: one of them errs, and a third one would tell which")
+            self._member.refuse(f"{what}: one of them errs, and a third one would tell which")
         wrong = outvoted(versions)
         if wrong is None:
             _LOG.warning(
@@ -647,7 +647,8 @@ class ReactiveDataParallel:
             ("seed", "have different seed="),
         ):
             values = heads.of(name)
-            compare(view, values[values >= 0], f"ranks {what.format(step=self.step)}", values)
+            if told := difference(view, values[values >= 0], values):
+                self._member.refuse(f"ranks {what.format(step=self.step)} ({told})")
         what = f"between ranks in step {self.step}: something that changes them is not the same on "
         what += (
             "all ranks. state= must name all that steps change (every optimizer and scheduler), "
@@ -658,8 +659,8 @@ class ReactiveDataParallel:
             what += "the same checkpoint"
         for name in ("print", "piece"):
             values = heads.of(name)
-            if (values >= 0).all():
-                compare(view, values, f"parameters differ {what}")
+            if (values >= 0).all() and (told := difference(view, values, values)):
+                self._member.refuse(f"parameters differ {what} ({told})")
 
     def _tell(
         self, view: View, kind: float, turn: Turn | None = None

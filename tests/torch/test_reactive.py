@@ -175,6 +175,22 @@ def test_a_scheduler_that_state_does_not_name_is_an_error():
         assert "state=" in str(each)
 
 
+def test_what_one_rank_sees_is_an_error_on_all(monkeypatch):
+    """Where the group breaks before the others have what it has seen."""
+    check_ = ReactiveDataParallel._check
+
+    def sees(self, *rest):
+        if self.rank == 1 or self.step == 0:
+            check_(self, *rest)
+
+    monkeypatch.setattr(ReactiveDataParallel, "_check", sees)
+    results = Ranks(3, differing("calls")).end()
+    assert len(results) == 3
+    for each in results.values():
+        assert isinstance(each, RuntimeError)
+        assert "different" in str(each)
+
+
 def differing(what):
     def run(rank, life, options):
         module = net()
