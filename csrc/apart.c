@@ -153,9 +153,11 @@ FGC_KINDS(COMBINE)
                                           int64_t count)                                                     \
     {                                                                                                        \
         const fgc_array *const from = array_at(table, plan->head), *const to = array_at(out, plan->head);    \
-        const int fits =                                                                                     \
-            is_vector(to, plan) && (to->flags & WRITABLE) == WRITABLE && (from->flags & CONTIGUOUS);         \
-        return fits ? fgc_combine_##kind(plan, from->data, (real *)to->data, count) : FGC_MISPLACED;         \
+        const int listed = plan->flags & FGC_OBJECTS,                                                        \
+                  fits = is_vector(to, plan) && (to->flags & WRITABLE) == WRITABLE;                          \
+        if (!fits || !(listed || (from->flags & CONTIGUOUS)))                                                \
+            return FGC_MISPLACED;                                                                            \
+        return fgc_combine_##kind(plan, listed ? (const void *)table : from->data, (real *)to->data, count); \
     }
 FGC_KINDS(COMBINE_OBJECTS)
 

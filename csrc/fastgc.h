@@ -157,8 +157,8 @@ typedef struct {
 FGC_KINDS(FGC_COMBINE)
 #undef FGC_COMBINE
 
-/* Do so with what contiguous array objects hold, by their addresses: `table` as above, and `out`. Returns
- * FGC_MISPLACED also if `out` is no writable vector as `plan` says. */
+/* Do so with what contiguous array objects hold, by their addresses: `table`, unless it is one of FGC_OBJECTS,
+ * and `out`. Returns FGC_MISPLACED also if `out` is no writable vector as `plan` says. */
 #define FGC_COMBINE(kind, read, real)                                                                        \
     fgc_status fgc_combine_objects_##kind(const fgc_combination *plan, uintptr_t table, uintptr_t out,       \
                                           int64_t count);

@@ -363,16 +363,11 @@ class Code(Recorded):
         ValueError
             If a survivor is named twice or does not exist, or there are not N booleans.
         """
-        survivors = check_workers("survivors", survivors, self.scheme.messages.count)
-        target = None
         unit = DOUBLE if message_dtype is np.float64 else _unit_of(message_dtype)
-        if out is not None:
-            wanted = empty_vector(self.scheme, survivors.size)
-            target = check_output("out", out, wanted.dtype, wanted.shape)
         found = self.scheme.decoder(unit)(survivors, method).copy()
-        if out is None or target is None:
+        if out is None:
             return found
-        target[:] = found
+        check_output("out", out, found.dtype, found.shape)[:] = found
         return out  # type: ignore[no-any-return]
 
     def decoding_vectors(

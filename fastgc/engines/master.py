@@ -26,7 +26,6 @@ __all__ = ["Master"]
 
 _LOG = logging.getLogger("fastgc")
 
-
 _CHANGES = Kind.DIED, Kind.JOINED  # events that change which workers there are
 
 _NOBODY = -1, None  # stands for a question that was never asked

@@ -43,9 +43,7 @@ class Life:
         self.asked = 0  # the last view for which it was asked where it is
         self.answered = 0  # the last one for which it said so
         self.boundary = self.waits = self.busy = False
-        self.ready = bool(
-            told["ready"]
-        )  # whether it has the state, has tried a step alone, and may enter
+        self.ready = bool(told["ready"])  # it has the state, has tried a step alone, and may enter
         self.source: Life | None = None  # who sends it the state
         self.got = False  # whether it has got the state, to try a step alone
 
@@ -244,7 +242,7 @@ class Coordinator:
         life.asked = self.number
         self._send(life.line, ["gather", self.number])
 
-    def _tell(self, lives: list[Life], message: Message) -> None:
+    def _tell(self, lives: list[Life], message: Message | None) -> None:
         for each in lives:
             self._send(each.line, message)
 
@@ -314,9 +312,8 @@ class Coordinator:
 
     def _begin_anew(self, message: Message) -> None:
         """Tell all lives why they end. The next ones begin anew, from a checkpoint."""
-        for each in list(self.lives.values()):
-            self._send(each.line, message)
-            self._send(each.line, None)
+        for told in (message, None):  # None closes the line
+            self._tell(list(self.lives.values()), told)
         self.lives, self.view, self._awaited = {}, [], set()
         self.begun, self._alone, self.gathering = False, None, False
 

@@ -18,17 +18,7 @@ from ..errors import FinishedError, LeftOutError
 from . import handover, shares
 from .audit import Version, outvoted
 from .finding import find
-from .heads import (
-    AT,
-    BOUNDARY,
-    LEAVE,
-    SUM,
-    TOPS,
-    WIDTH,
-    Heads,
-    Result,
-    difference,
-)
+from .heads import AT, BOUNDARY, LEAVE, SUM, TOPS, WIDTH, Heads, Result, difference
 from .member import BrokenViewError, Member, NewcomerError, View
 from .parameters import fingerprint
 from .samples import Samples
@@ -650,10 +640,8 @@ class ReactiveDataParallel:
             if told := difference(view, values[values >= 0], values):
                 self._member.refuse(f"ranks {what.format(step=self.step)} ({told})")
         what = f"between ranks in step {self.step}: something that changes them is not the same on "
-        what += (
-            "all ranks. state= must name all that steps change (every optimizer and scheduler), "
-        )
-        what += "and what is drawn or read must not depend on the rank"
+        what += "all ranks. state= must name all that steps change (every optimizer and scheduler),"
+        what += " and what is drawn or read must not depend on the rank"
         if self._fresh:
             what = "at the start: make the model after torch.manual_seed(0) on all ranks, or load "
             what += "the same checkpoint"

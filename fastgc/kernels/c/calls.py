@@ -271,9 +271,11 @@ def _layout():
         and (*seen.shape[0:2], *seen.strides[0:2]) == (*probe.shape, *probe.strides)
         and seen.flags == probe.flags.num
     )
-    return head if known else 0
+    table = ffi.cast("uintptr_t *", id(numbers) + _TUPLE)
+    return head if known and tuple(table[0:4]) == tuple(map(id, numbers)) else 0
 
 
+_TUPLE = tuple.__basicsize__  # bytes of a tuple before the addresses of what it holds
 _HEAD = _layout()
 
 
@@ -328,9 +330,9 @@ def bind_apart(
             return function(stack, id(rows), id(out), count)
         if kind is Rows:
             return function(anywhere, id(rows.addresses), id(out), count)
-        if type(rows[0]) is array:  # C compares the others with the first one
-            table = np.fromiter(rows, object, count)  # which holds their addresses
-            return function(given, id(table), id(out), count)
+        table = tuple(rows)  # which holds their addresses
+        if len(table) == count and type(table[0]) is array:  # C compares the others with it
+            return function(given, id(table) + _TUPLE, id(out), count)
         return misplaced
 
     return combine
