@@ -116,6 +116,8 @@ def test_no_byte_of_a_row_is_written(mode):
         assert (out == 3).all()
     gaps = [np.zeros(2 * length, row)[::2], two[1]]
     assert run(gaps, out, 2) == Status.MISPLACED
+    assert run(two[:1], out, 2) == Status.MISPLACED  # too few
+    assert run([two[0], "no array"], out, 2) == Status.MISPLACED
     assert run(np.zeros((2, 2 * length), row)[:, ::2], out, 2) == Status.MISPLACED
     assert (out == 3).all()
 
