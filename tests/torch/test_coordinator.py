@@ -245,7 +245,7 @@ class World:
         return found
 
     def is_out(self, name, number):
-        """Whether a life is dead, or has left the group of a view, which it may have yet to enter."""
+        """Whether a life is dead, or has left a view; not if it has yet to enter it."""
         life = self.lives.get(name)
         if life is None or life.left or life.number != number:
             return True
