@@ -418,6 +418,8 @@ def main(words: list[str] | None = None) -> int:
     kind = "table" if given.table else "thirty" if given.thirty else "all"
     folder = built(revision)
     found = measure(kind, folder, lambda name: given.only in name, given.turns)
+    if not found:
+        parser.error(f"no call that both versions have has {given.only!r} in its name")
     slower = {name for name, pair in found.items() if pair[0] > given.limit}
     again = [found]
     while slower and len(again) < 3:
