@@ -90,7 +90,7 @@ WAITS = {
         torch/finding: find
         torch/handover: _read receive send
         torch/member: Member._connect Member._done Member._listen Member.accept Member.call
-        torch/member: Member.close Member.finish Member.say _Board.get _Board.wait _close_all
+        torch/member: Member.close Member.end Member.say _Board.get _Board.wait _close_all
         torch/reactive: ReactiveDataParallel._hand_over
     """,
     # The other side may compute for as long as it likes; its end ends the wait.
