@@ -162,6 +162,9 @@ class Coordinator:
 
     def _hello(self, line: object, told: dict[str, Any], now: float) -> None:
         life = Life(line, told)
+        if life.name in self._refused:
+            self._send(line, self._refused[life.name])
+            return
         self._hang = float(told.get("hang") or self._hang)
         if told.get("replace") is not None:
             self._replace = float(told["replace"])
@@ -172,9 +175,6 @@ class Coordinator:
             life.rank = next(r for r in range(len(taken) + 1) if r not in taken)
         for older in [e for e in self.lives.values() if life.rank == e.rank]:
             self._leave(older, "another process of the same rank has taken its place", now)
-        if life.name in self._refused:
-            self._send(line, self._refused[life.name])
-            return
         if self.finished is not None:
             self._send(line, ["finished", self.finished])
             self._know.add(life.rank)

@@ -347,19 +347,20 @@ class World:
         return not [each for each in self.lives.values() if not each.left]
 
     def key(self):
-        """Return what tells two worlds apart."""
-        lives = [sorted((k, repr(v)) for k, v in e.__dict__.items()) for e in self.lives.values()]
-        c = {
-            k: v
-            for k, v in self.coordinator.__dict__.items()
-            if k not in ("_send", "lives", "view")
-        }
-        inner = [
-            sorted((k, repr(v)) for k, v in e.__dict__.items())
-            for e in self.coordinator.lives.values()
-        ]
-        view = [e.name for e in self.coordinator.view]
-        return repr((lives, sorted(c.items(), key=str), inner, view, self.rounds, self.faults))
+        """Return what tells two worlds apart, whatever the order of their sets."""
+
+        def state(made, without=()):
+            told = {k: v for k, v in made.__dict__.items() if k not in without}
+            for k, v in told.items():
+                if isinstance(v, (set, frozenset, dict)):
+                    told[k] = sorted(v.items() if isinstance(v, dict) else v)
+            return told
+
+        c = self.coordinator
+        lives = [[state(each) for each in some.values()] for some in (self.lives, c.lives)]
+        view = [each.name for each in c.view]
+        inner = state(c, ("_send", "lives", "view"))
+        return repr((lives, inner, view, self.rounds, self.faults))
 
 
 def walk(seed, ranks, faults, odd, likely=0.05):
@@ -481,3 +482,20 @@ def test_newcomers_hear_that_nobody_holds_the_state(ready):
     made.hello("c", 0)
     made.hello("d", 1)
     assert ("c", ["gather", made.coordinator.number]) in made.told
+
+
+def test_a_life_that_was_cut_hears_that_one_refused_and_takes_no_place():
+    made = Told()
+    for line, rank in (("a", 0), ("b", 1)):
+        made.hello(line, rank)
+    for line in ("a", "b"):
+        here = {"view": 1, "at": 0, "holds": False, "boundary": True, "waits": True}
+        made.coordinator.receive(line, ["here", here], 0.0)
+    assert [message[0] for line, message in made.told if line == "b"][-1] == "view"
+    made.coordinator.closed("b", 1.0)
+    made.coordinator.receive("a", ["refuse", "why"], 1.0)
+    made.hello("c", 1)
+    made.hello("b", 1, holds=True, at=1, view=1, lives=["a", "b"], number=1)
+    assert made.told[-1] == ("b", ["refused", "why"])
+    assert "c" in made.coordinator.lives
+    assert not any(line == "c" and message[0] == "left" for line, message in made.told)
