@@ -18,6 +18,8 @@
 #include "select.h"
 #include "tally.h"
 
+#define OFTEN 32 /* messages a block, from which on a round may do without looking at all of them */
+
 /* A worker's next message: when it comes, its number, and the number after the worker's last. */
 typedef struct {
     double at;
@@ -29,6 +31,9 @@ typedef struct {
 typedef struct {
     const fgc_completion_plan *plan;
     int single, thresholds;    /* whether every worker sends one message; whether blocks decide */
+    int covers;                /* whether each block needs one message at most, and has many */
+    double until;              /* covers: until when messages are looked at, at first */
+    double *soonest;           /* covers: when the first message of each block comes */
     int64_t together;          /* rounds that are drawn together */
     double *waits, *works;     /* of these rounds: seconds until workers begin, seconds of work, */
     double *begins, *arrivals; /* and when workers begin and messages come, in rows of full vectors */
@@ -75,6 +80,34 @@ static double blocks_ready(rounds *r)
     return ready;
 }
 
+/* Return when every block has a message. A round needs a few thousand of a million messages, so only those up
+ * to a guess are looked at: a quarter more than the last round took, doubled until all blocks have one. Of
+ * each worker, the first later arrival is filled in, too. */
+static double covered(rounds *r)
+{
+    const fgc_completion_plan *plan = r->plan;
+    for (;;) {
+        double ready = 0;
+        for (int64_t b = 0; b < plan->groups; b++)
+            r->soonest[b] = INFINITY;
+        for (int64_t i = 0; i < plan->workers; i++)
+            for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++) {
+                const double at = r->arrival[m] = r->begin[i] + r->whole[i] * plan->share[m];
+                if (at > r->until)
+                    break;
+                double *const soonest = r->soonest + plan->group[m];
+                *soonest = at < *soonest ? at : *soonest;
+            }
+        for (int64_t b = 0; b < plan->groups; b++)
+            ready = r->need[b] && r->soonest[b] > ready ? r->soonest[b] : ready;
+        if (ready <= r->until) {
+            r->until = ready > 0 ? 1.25 * ready : INFINITY;
+            return ready;
+        }
+        r->until *= 2;
+    }
+}
+
 /* Return when plan->wait workers have sent all their messages; INFINITY if wait is 0. */
 static double await_workers(rounds *r)
 {
@@ -82,7 +115,7 @@ static double await_workers(rounds *r)
     if (!plan->wait)
         return INFINITY;
     for (int64_t i = 0; i < plan->workers; i++)
-        r->work[0][i] = r->arrival[plan->first[i + 1] - 1];
+        r->work[0][i] = r->begin[i] + r->whole[i] * plan->share[plan->first[i + 1] - 1];
     end_keys(r->work[0], plan->workers);
     return select_rank(r->work[0], plan->workers, plan->wait, r->windows + plan->groups, r->work);
 }
@@ -237,7 +270,7 @@ static void arrive(rounds *r, int64_t at)
         if (r->single)
             store(r->arrival + i, begin + load(whole + i) * load(r->share + i));
     }
-    for (int64_t i = 0; i < plan->workers && !r->single; i++)
+    for (int64_t i = 0; i < plan->workers && !r->single && !r->covers; i++)
         for (int64_t m = plan->first[i]; m < plan->first[i + 1]; m++)
             r->arrival[m] = r->begin[i] + whole[i] * plan->share[m];
 }
@@ -247,7 +280,8 @@ static double ready_at(rounds *r, int64_t at)
 {
     turn_to(r, at);
     const double latest = await_workers(r);
-    const double ready = r->thresholds               ? blocks_ready(r)
+    const double ready = r->covers                   ? covered(r)
+                         : r->thresholds             ? blocks_ready(r)
                          : r->plan->kind == FGC_SPAN ? span_ready(r)
                                                      : tally_ready(r);
     return latest < ready ? latest : ready;
@@ -271,8 +305,8 @@ static int64_t count_messages(const rounds *r, double ready, int64_t *senders)
     for (int64_t i = 0; i < plan->workers; i++) {
         const int64_t first = plan->first[i], end = plan->first[i + 1];
         int64_t came = 0;
-        for (int64_t m = first; m < end; m++)
-            came += r->arrival[m] <= ready;
+        while (first + came < end && r->arrival[first + came] <= ready)
+            came++;
         heard += came;
         *senders += came > 0;
         r->sent[i] = came ? plan->share[first + came - 1] : 0;
@@ -317,7 +351,7 @@ static void finish_messages(rounds *r, double next)
     for (int64_t i = 0; i < plan->workers; i++) {
         double free_at = r->late[i];
         for (int64_t m = plan->first[i]; m < plan->first[i + 1] && free_at <= next; m++)
-            free_at = r->arrival[m];
+            free_at = r->begin[i] + r->whole[i] * plan->share[m];
         r->late[i] = free_at > next ? free_at - next : 0;
     }
 }
@@ -340,6 +374,7 @@ static size_t lay_out(rounds *r, char *memory)
     TAKE(sent, n + LANES);
     TAKE(work[0], keys + LANES);
     TAKE(work[1], keys + LANES);
+    TAKE(soonest, plan->groups);
     TAKE(windows, (plan->groups + 1) * (int64_t)(sizeof(window) / 8));
     TAKE(order, all);
     TAKE(bound, plan->groups + 1);
@@ -398,7 +433,11 @@ static void *start_rounds(rounds *r, const fgc_completion_plan *plan, int64_t to
         }
         r->thresholds = all - least < plan->total && plan->total <= all;
     }
-    if (r->thresholds)
+    r->covers = r->thresholds && !r->single && plan->first[n] > OFTEN * plan->groups;
+    for (int64_t b = 0; b < plan->groups && r->covers; b++)
+        r->covers = r->need[b] <= 1;
+    r->until = INFINITY;
+    if (r->thresholds && !r->covers)
         sort_by_group(r);
     return memory;
 }
