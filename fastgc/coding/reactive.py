@@ -111,8 +111,7 @@ class Dues:
         self._late = False  # whether the deadline has passed
         self.owing: dict[int, Share] = {}  # by worker: the share whose answer it owes
         self._until: dict[int, float] = {}  # by worker: when its time to answer is up
-        self._before: set[tuple[int, int]] = set()  # worker and share of all questions
-        self._askers: dict[int, list[int]] = {}  # by share: all workers that were asked for it
+        self._askers: dict[int, list[int]] = {}  # by missing share: all that were asked for it
         self._at: set[int] = set()  # shares asked of a worker whose time is not up
         self._new: list[tuple[int, Share]] = []  # questions that `questions` has not returned
         # Missing shares that are late or lost, and not in `_at`.
@@ -216,15 +215,14 @@ class Dues:
         """Ask a worker that has just become free for one share; no other has become free."""
         if worker in self.owing:
             return
-        for share in sorted(self._wanted & self._others[worker]):
-            if (worker, share) not in self._before:
-                self._put(worker, share, now)
-                return
+        able = self._wanted & self._others[worker]
+        new = [share for share in able if worker not in self._askers.get(share, ())]
+        if new:
+            self._put(worker, min(new), now)
 
     def _put(self, worker: int, share: int, now: float) -> None:
         self.owing[worker] = what = Share(share)
         self._until[worker] = now + self._patience(now)
-        self._before.add((worker, share))
         self._askers.setdefault(share, []).append(worker)
         self._at.add(share)
         self._wanted.discard(share)
@@ -240,9 +238,9 @@ class Dues:
             some, left = left[: len(idle)], left[len(idle) :]
             able = {}
             for share in some:
-                free = idle.intersection(self._holders[share])
-                if free := {worker for worker in free if (worker, share) not in self._before}:
-                    able[share] = sorted(free)
+                asked = self._askers.get(share, ())
+                if free := idle.intersection(self._holders[share]).difference(asked):
+                    able[share] = free
             for share, worker in zip(able, owners(list(able.values()), idle), strict=True):
                 if worker not in self.owing:  # one at a time: others may be done before
                     self._put(worker, share, now)

@@ -12,7 +12,7 @@ number of edges that cut the ends apart.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -281,7 +281,7 @@ class Network:
         return paths
 
 
-def owners(holders: Sequence[Sequence[int]], ranks: Iterable[int]) -> list[int]:
+def owners(holders: Sequence[Collection[int]], ranks: Iterable[int]) -> list[int]:
     """Return one holder for each partition, so that the largest number at one rank is least.
 
     `holders` are the ranks that hold each partition, and `ranks` those that are there;

@@ -14,6 +14,7 @@ from fastgc import (
     FractionalRepetition,
     LagrangeCode,
     LinearCode,
+    RandomAssignment,
     Reactive,
     ReedSolomon,
     Uncoded,
@@ -29,6 +30,8 @@ MEDIUM = [
     BinaryCode(31, 47, stragglers=4),
     CouponCollector(40, load=8, seed=1),
     Uncoded(40, load=5, tolerance=0.05),
+    Uncoded(40, load=40),  # 40 messages of each partition: the kernel looks at the first ones
+    RandomAssignment(36, 12, load=12, seed=1),
     LagrangeCode(20, load=6, messages=3, nodes="roots"),
 ]
 
