@@ -7,10 +7,11 @@ from itertools import chain
 
 import numpy as np
 
+from .._base.arrays import Ints
 from .rules import Blocks
 from .scheme import Scheme
 
-_PART = 4096  # messages that are made a list at a time: a round may need few of a million
+_PART = 1 << 14  # messages that are drawn first: a round may need few of a million
 
 
 def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int]]:
@@ -21,21 +22,20 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
     """
     rng = np.random.default_rng(seed)
     together, counts = scheme.messages.together, scheme.messages.counts
-    senders = np.repeat(np.arange(scheme.n, dtype=np.int32), np.where(together, 1, counts))
+    senders = np.repeat(np.arange(scheme.n), np.where(together, 1, counts))
     at_once = np.where(together, counts, 1).tolist()
     tally = scheme.rule.tally()
     rule = scheme.rule
     each_counts = scheme.messages.per_worker == 1 and not scheme.gate.waits
     for _ in range(trials):
-        order = rng.permutation(senders)
         if each_counts and isinstance(rule, Blocks) and rule.need.size == 1:
-            yield order[: rule.need[0]].tolist()  # without a tally: there may be 100,000 messages
+            # Without a tally: there may be 100,000 messages.
+            yield rng.permutation(senders)[: rule.need[0]].tolist()
             continue
         tally.reset()
         due = scheme.messages.first[:-1].copy()
         heard: list[int] = []
-        parts = (order[at : at + _PART].tolist() for at in range(0, order.size, _PART))
-        for worker in chain.from_iterable(parts):
+        for worker in chain.from_iterable(_shuffled(rng, senders)):
             first = due[worker]
             due[worker] = end = first + at_once[worker]
             ready = False
@@ -46,3 +46,12 @@ def random_arrivals(scheme: Scheme, trials: int, seed: int) -> Iterator[list[int
                 break
         scheme._kept.solution.cache_clear()  # the tally may have solved what callers time
         yield heard
+
+
+def _shuffled(rng: np.random.Generator, senders: Ints) -> Iterator[list[int]]:
+    """Yield the senders in random order, in two parts if they are many."""
+    if senders.size > _PART:
+        drawn = rng.choice(senders.size, _PART, replace=False)
+        yield senders[drawn].tolist()
+        senders = np.delete(senders, drawn)
+    yield rng.permutation(senders).tolist()

@@ -1,9 +1,11 @@
 """Orders in which messages come."""
 
 import numpy as np
+import pytest
 from tables import EVERY_SMALL, FEATURES, OUTPUTS
 
 import fastgc
+from fastgc.coding import orders
 from fastgc.coding.orders import random_arrivals
 
 
@@ -18,9 +20,9 @@ def test_random_arrivals_of_any_so_many_need_not_hear_each(monkeypatch):
 @EVERY_SMALL
 def test_random_arrivals_end_with_the_message_that_makes_a_round_ready(code):
     """Messages of a worker that sends them together come together, to the last."""
-    messages, orders = code.scheme.messages, list(random_arrivals(code.scheme, 12, 1))
+    messages, found = code.scheme.messages, list(random_arrivals(code.scheme, 12, 1))
     rnd = code.round(FEATURES * OUTPUTS)
-    for heard in orders:
+    for heard in found:
         senders = [messages.sender(m)[0] for m in heard]
         for worker in set(senders):
             sent = [m for m, sender in zip(heard, senders, strict=True) if sender == worker]
@@ -35,11 +37,13 @@ def test_random_arrivals_end_with_the_message_that_makes_a_round_ready(code):
         last = messages.counts[senders[-1]] if messages.together[senders[-1]] else 1
         assert ready[-1]
         assert not any(ready[:-last])
-    assert orders == list(random_arrivals(code.scheme, 12, 1))
+    assert found == list(random_arrivals(code.scheme, 12, 1))
 
 
-def test_random_arrivals_are_equally_likely():
+@pytest.mark.parametrize("part", [1, 3, 4])
+def test_random_arrivals_are_equally_likely(part, monkeypatch):
     """Of two workers with two messages each, six orders are; the first two messages tell."""
+    monkeypatch.setattr(orders, "_PART", part)
     code = fastgc.Uncoded(2, load=2)
     first = [tuple(heard[:2]) for heard in random_arrivals(code.scheme, 600, 0)]
     for each, share in (((0, 1), 1 / 6), ((0, 2), 1 / 3), ((2, 0), 1 / 3), ((2, 3), 1 / 6)):
