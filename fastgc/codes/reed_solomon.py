@@ -185,7 +185,8 @@ class ReedSolomon(Code):
     - ``"auto"``: "spread". In clusters of more than about 500 workers, it does not choose among
       survivors, and uses the quickest of "locator", "lookup" and "fft". If that vector would
       lose more than three eighths of the messages' digits (an error of 1e-10 in float64), or have
-      an error above `precision`, "auto" uses "near-exact" in that cluster.
+      an error above `precision`, "auto" uses "near-exact" in that cluster. If more than 128 workers
+      straggle in it, the polynomial comes before the shortest vector, and 1e-8 is good enough.
 
     Examples
     --------

@@ -617,6 +617,26 @@ def test_where_the_shortest_exact_vector_is_long():
         assert cost(code, survivors, vector) < 1e-8 < cost(code, survivors, exact)
 
 
+def test_of_many_stragglers_an_error_of_half_the_digits_is_enough(monkeypatch):
+    """ "auto" then takes the near-exact vector first, and the shortest exact one if it is worse."""
+    monkeypatch.setattr(near_exact, "QUICK", 79)
+    code, unit = ReedSolomon(192, stragglers=80), UNITS[np.float64]
+    taken = {"near-exact": 0, "shortest": 0}
+    for kind in KINDS:
+        lost = stragglers_of(kind, code, code.stragglers, np.random.default_rng(0))
+        survivors = without(code, lost)
+        near, error = near_exact._near(code.scheme.parts[0], survivors, unit)
+        found = code.decoding_vector(survivors)
+        if error <= near_exact.ENOUGH:
+            taken["near-exact"] += 1
+            same_vector(found, near)
+        else:
+            taken["shortest"] += 1
+            assert code.residual(survivors, found) < 1e-10
+        assert cost(code, survivors, found) < 1e-7
+    assert min(taken.values()) > 0
+
+
 @settings(max_examples=much(100, 20))
 @given(
     sizes=st.sampled_from([(24, 24, 7), (21, 20, 5), (192, 192, 80), (96, 32, 29), (300, 299, 99)]),
