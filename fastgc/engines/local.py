@@ -114,7 +114,8 @@ class _Processes(Answering):
     def _start(self) -> None:
         task, resources = self._task, self._resources
         self._layout = _Layout(task)
-        self._told = resources.enter_context(Memory(self._layout.told.nbytes, alone=True))
+        with interrupts_put_off():  # or a file could stay open that `resources` do not have yet
+            self._told = resources.enter_context(Memory(self._layout.told.nbytes, alone=True))
         resources.callback(self._forget)
         thetas, self._newest = self._layout.told.arrays(self._told)
         self._thetas = list(thetas)
@@ -129,8 +130,9 @@ class _Processes(Answering):
             prepared = {key: v for key, v in prepared.items() if not key.startswith("init_main")}
         prepared["authkey"] = bytes(prepared["authkey"])  # its own type refuses to be pickled
         common = self._layout, prepared, os.environ | dict.fromkeys(THREADS, "1")
-        self._common = resources.enter_context(Memory.of(common))
-        self._shared = resources.enter_context(Memory.of(task.without_data()))
+        with interrupts_put_off():
+            self._common = resources.enter_context(Memory.of(common))
+            self._shared = resources.enter_context(Memory.of(task.without_data()))
         self._modules = [__name__, kernels.unchecked.__name__]
         resources.callback(self._stop)
         for worker in range(task.code.n):

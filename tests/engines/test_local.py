@@ -340,3 +340,32 @@ def test_a_start_that_the_system_refuses_leaves_nothing(module, name, monkeypatc
                 errors.add(error.errno)
         assert open_files() == before
     assert errors == {errno.ENOSPC}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the open files of a process")
+@pytest.mark.parametrize("interrupted", range(5))  # the cluster's three, and two of a worker
+def test_ctrl_c_while_memory_is_made_leaves_no_file_open(interrupted, monkeypatch):
+    made = []
+
+    class Interrupted(local.Memory):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            made.append(self.nbytes)
+            if len(made) == interrupted + 1:
+                signal.raise_signal(signal.SIGINT)
+
+    def files():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    LocalCluster(Uncoded(1), [1.0], np.multiply, 2).close()  # opens what a program keeps
+    before = files()
+    monkeypatch.setattr(local, "Memory", Interrupted)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # not if it is ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            LocalCluster(Uncoded(1), [1.0], np.multiply, 2)
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert len(made) > interrupted
+    assert files() == before
