@@ -164,14 +164,17 @@ def nearer_vector(
                 vector[at] = exact[at]
                 continue
         projector = projector_of(c.alone) if (c.m - members.size) ** 2 <= ENTRIES else None
+        if projector is None:
+            vector[at] = _near(c, members, unit)[0]
+            continue
         enough, least = kept_error(unit, precision), math.inf
-        ways: list[_Way] = [_near]
-        if projector is not None:
-            ways.insert(0, partial(_short, projector, enough))
-            if exact is not None and c.m - members.size > QUICK:
-                enough, ways = max(enough, ENOUGH), ways[::-1]
+        ways: list[_Way] = [partial(_short, projector), _near]
+        if exact is not None and c.m - members.size > QUICK:
+            enough, ways = max(enough, ENOUGH), ways[::-1]
         for way in ways:
             found, error = way(c, members, unit)
+            if error > enough:
+                error = _error(c.alone, members, found, unit)
             if error < least or (way is _near and least == math.inf):
                 vector[at], least = found, error
             if least <= enough:
@@ -183,19 +186,15 @@ _Way = Callable[[Cluster, Ints, float], tuple[Complexes, float]]
 
 
 def _near(c: Cluster, members: Ints, unit: float) -> tuple[Complexes, float]:
-    """The near-exact vector, and its expected error."""
+    """The near-exact vector; no bound of its expected error is known."""
     turns = c.q * members % c.m
-    found = nearly_vanishing(unnamed(c.m, turns), c.m, c.tolerance, unit)[turns]
-    return found, _error(c.alone, members, found, unit)
+    return nearly_vanishing(unnamed(c.m, turns), c.m, c.tolerance, unit)[turns], math.inf
 
 
-def _short(
-    projector: Projector, enough: float, c: Cluster, members: Ints, unit: float
-) -> tuple[Complexes, float]:
-    """The shortest exact vector, and its expected error, or a bound that is small enough."""
-    whole, off = shortest(projector, unnamed(c.m, members))
-    found, bound = whole[members], _error_bound(c.alone, off, square(whole), unit)
-    return found, bound if bound <= enough else _error(c.alone, members, found, unit)
+def _short(projector: Projector, c: Cluster, members: Ints, unit: float) -> tuple[Complexes, float]:
+    """The shortest exact vector, and a bound of its expected error."""
+    found, off = shortest(projector, unnamed(c.m, members))
+    return found[members], _error_bound(c.alone, off, square(found), unit)
 
 
 def _error_bound(alone: Cluster, off: float, length: float, unit: float) -> float:

@@ -625,8 +625,9 @@ def test_of_many_stragglers_an_error_of_half_the_digits_is_enough(monkeypatch):
     for kind in KINDS:
         lost = stragglers_of(kind, code, code.stragglers, np.random.default_rng(0))
         survivors = without(code, lost)
-        near, error = near_exact._near(code.scheme.parts[0], survivors, unit)
-        found = code.decoding_vector(survivors)
+        alone, found = code.scheme.parts[0], code.decoding_vector(survivors)
+        near = near_exact._near(alone, survivors, unit)[0]
+        error = near_exact._error(alone, survivors, near, unit)
         if error <= near_exact.ENOUGH:
             taken["near-exact"] += 1
             same_vector(found, near)
