@@ -4,7 +4,8 @@
  * computations that are complete by then. Rules of two kinds are told apart:
  *
  * - Thresholds: every block needs so many of its messages, which is one selection a block. Cells are blocks
- *   that need one message if no cell can be left out, as in all repetition codes.
+ *   that need one message if no cell can be left out, as in all repetition codes. If such a block has many
+ *   messages, only those that come early are looked at.
  * - Tallies: all other rules take messages in order of arrival, from a heap of workers, until they suffice.
  *   FGC_SPAN goes backwards: the first message, from the latest on, that cannot be spared is the one that
  *   the round waits for. If rows are shorter than messages to spare are many, it goes forwards instead.
