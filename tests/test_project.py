@@ -29,8 +29,17 @@ def test_the_version_is_the_same_everywhere():
     assert newest == fastgc.__version__
     assert f"\nversion: {newest}\n" in read("CITATION.cff")
     assert f"\ndate-released: {day}\n" in read("CITATION.cff")
-    if there_is(".ci/conda/recipe.yaml") and (ROOT / ".ci").exists():
-        assert f'version: "{newest}"' in read(".ci/conda/recipe.yaml")
+
+
+def test_the_conda_recipe_says_what_the_project_says():
+    if not (ROOT / ".ci").exists():
+        pytest.skip("a source distribution has no recipe")
+    recipe = read(".ci/conda/recipe.yaml")
+    assert f'version: "{fastgc.__version__}"' in recipe
+    assert f"license: {PROJECT['license']}\n" in recipe
+    python, needs = PROJECT["requires-python"], PROJECT["dependencies"]
+    lines = re.search(r"  run:\n((?:    - .*\n)+)", recipe)[1].splitlines()
+    assert lines == [f"    - {each.replace('>=', ' >=')}" for each in [f"python{python}", *needs]]
 
 
 # -------------------------------------------------------------------------------- guides

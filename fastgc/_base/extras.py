@@ -43,7 +43,7 @@ def _is_checkout(folder: Path) -> bool:
 
 @contextmanager
 def one_thread_of_blas() -> Iterator[None]:
-    """Limit BLAS to one thread if threadpoolctl is installed; scikit-learn depends on it.
+    """Limit BLAS to one thread if threadpoolctl is installed, as it is with ``[train]``.
 
     With small matrices, threads of BLAS mostly wait for each other, long if other processes run.
     """

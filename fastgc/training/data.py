@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._base.arrays import Array, as_real, at_least, check_word, refuse_masks
-from .._base.extras import pip_install
 from .._base.files import path_of, read_bytes, read_npz, refusing
 from .._base.text import listed, listing
 from ..coding.arguments import partition
@@ -197,7 +195,7 @@ def load(
     source : str or path
         One of
 
-        - ``"digits"``: scikit-learn's 1797 handwritten digits of 8 x 8 pixels;
+        - ``"digits"``: 1797 handwritten digits of 8 x 8 pixels, which come with fastgc (see Notes);
         - an ``.npz`` file with arrays ``X_train``, ``y_train``, ``X_test``, ``y_test``, or with
           ``X`` and ``y``, which are split (``x`` may be lower-case);
         - a folder with MNIST's four idx files, gzipped or not, named with dashes or dots
@@ -233,8 +231,12 @@ def load(
         If there is no such file, or a file that belongs to it is missing.
     ValueError
         If a file does not hold what it should; the error names the file.
-    ImportError
-        If you ask for the digits and scikit-learn is not installed.
+
+    Notes
+    -----
+    The digits are the test set of "Optical recognition of handwritten digits" by E. Alpaydin and
+    C. Kaynak, UCI Machine Learning Repository (1998), doi:10.24432/C50P49, under the licence
+    CC BY 4.0. scikit-learn's ``load_digits`` returns the same.
     """
     dtype = _sample_dtype(dtype)
     test_fraction = as_real("test_fraction", test_fraction)
@@ -371,21 +373,7 @@ def _sample_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def _digits() -> tuple[Array, ...]:
-    package = importlib.util.find_spec("sklearn")
-    if package is None:
-        raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}")
-    # Importing the package takes two seconds in every rank of a job, most of a short run. So read
-    # its file directly.
-    for folder in package.submodule_search_locations or ():
-        path = Path(folder, "datasets", "data", "digits.csv.gz")
-        if path.exists():
-            table = np.loadtxt(path, delimiter=",")
-            return table[:, :-1] / 16, table[:, -1].astype(np.int64)
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError(f"the digits come with scikit-learn: {pip_install('train')}") from error
-    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = _read_npz(Path(__file__).with_name("digits.npz"))
     return pixels / 16, labels
 
 

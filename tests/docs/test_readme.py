@@ -43,7 +43,6 @@ def test_quick_start_is_two_commands(tmp_path):
     (text,) = blocks("text", "Quick start")
     command, table = text.removeprefix("$ ").replace("\\\n", "").split("\n\n")
     assert shlex.split(command) == shlex.split(demo)
-    pytest.importorskip("sklearn")
     found = run(demo.replace(".venv/bin/fastgc", "fastgc"), tmp_path)
     rows = [line.split() for line in found.splitlines() if line.strip()]
     assert [line.split() for line in table.splitlines()] == rows[1:]
@@ -52,7 +51,6 @@ def test_quick_start_is_two_commands(tmp_path):
 
 @pytest.mark.long
 def test_its_picture_is_what_the_script_draws(tmp_path):
-    pytest.importorskip("sklearn")
     image = pytest.importorskip("PIL.Image")
     script = ROOT / "docs" / "pictures.py"
     programs.run(programs.python(script, "--out", tmp_path))

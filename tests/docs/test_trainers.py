@@ -62,7 +62,6 @@ def plain(steps=60, size=240):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["ranks", "accelerate", "lightning"])
 def test_the_example_is_the_plain_loop_though_ranks_are_killed(name, tmp_path):
-    pytest.importorskip("sklearn")
     if name != "ranks" and importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
     text = (EXAMPLES / f"reactive_{name}.py").read_text(encoding="utf-8")
@@ -95,7 +94,6 @@ def test_the_example_is_the_plain_loop_though_ranks_are_killed(name, tmp_path):
 
 @pytest.mark.long
 def test_the_example_goes_on_from_its_checkpoint(tmp_path):
-    pytest.importorskip("sklearn")
     text = (EXAMPLES / "reactive_ranks.py").read_text(encoding="utf-8")
     told, _ = plain()
     for steps, expected in ((45, ["20", "40"]), (60, ["60"])):

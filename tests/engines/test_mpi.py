@@ -269,7 +269,6 @@ def test_interrupt_ends_the_job(job):
 
 @pytest.mark.long
 def test_command(tmp_path):
-    pytest.importorskip("sklearn")
     file = tmp_path / "history.json"
     job = Job(
         5,

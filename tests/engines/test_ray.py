@@ -378,7 +378,6 @@ def test_without_ray(monkeypatch):
 
 
 def test_training():
-    pytest.importorskip("sklearn")
     code = ReedSolomon(3, stragglers=1)
     found = [
         fastgc.train(code, rounds=4, engine=engine, seed=2).rounds[-1]

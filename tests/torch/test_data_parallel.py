@@ -369,7 +369,6 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "coded_tor
 
 
 def test_the_example_learns():
-    pytest.importorskip("sklearn")
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 40
     done = programs.run(programs.python(str(EXAMPLE)))
     shown = re.findall(r"(\d+): loss ([\d.]+), (\d+) of 256", done.stdout)

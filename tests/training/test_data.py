@@ -2,18 +2,13 @@
 
 import gzip
 import math
-import re
 import struct
-import sys
-from pathlib import Path
 
 import numpy as np
-import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastgc._base.extras import pip_install
 from fastgc.training.data import Dataset, MiniBatches, load, partition, read_idx
 
 IDX_CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
@@ -163,12 +158,9 @@ def test_load_refused(options, error):
         load(**options)
 
 
-@pytest.mark.parametrize("file", ["there", "elsewhere"])
-def test_load_digits(monkeypatch, file):
+def test_load_digits():
     datasets = pytest.importorskip("sklearn.datasets")
     pixels, labels = datasets.load_digits(return_X_y=True)
-    if file == "elsewhere":
-        monkeypatch.setattr(Path, "exists", lambda path: False)
     data = load("digits", dtype=np.float32)
     assert (data.name, data.features, data.classes) == ("digits", 64, 10)
     assert (len(data.X_train), len(data.X_test)) == (1797 - 359, 359)
@@ -188,25 +180,10 @@ def test_load_digits(monkeypatch, file):
 
 
 def test_load_seed_decides_the_split():
-    pytest.importorskip("sklearn")
     first, again, other = load(seed=5), load(seed=5), load(seed=6)
     np.testing.assert_array_equal(first.X_train, again.X_train)
     np.testing.assert_array_equal(first.y_test, again.y_test)
     assert not np.array_equal(first.y_train, other.y_train)
-
-
-def test_load_digits_without_importing_scikit_learn():
-    pytest.importorskip("sklearn")
-    source = "import sys, fastgc.training.data as d; d.load(); print('sklearn' in sys.modules)"
-    assert programs.printed(source) == "False"
-
-
-@pytest.mark.parametrize("missing", ["sklearn", "sklearn.datasets"])
-def test_load_digits_without_scikit_learn(monkeypatch, missing):
-    monkeypatch.setattr(Path, "exists", lambda path: False)
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=re.escape(pip_install("train"))):
-        load("digits")
 
 
 @settings(deadline=None)
