@@ -79,34 +79,47 @@ static FGC_INLINE void add_row(sums *of, const vector *sum, int first, const dou
         }
 }
 
-/* Add the sums of two rows of so many eights. */
+/* Add the sums of two rows of so many eights: those with the columns `first` to `first` + SUMS - 1. */
 #define PROJECT_BLOCK(kind, read, real)                                                                      \
+    static FGC_INLINE void project_columns_##kind(const read *x, int64_t eights, int first,                  \
+                                                  const double *left, const double *right, int paired,       \
+                                                  sums *of)                                                  \
+    {                                                                                                        \
+        vector sum[2][SUMS] = {{{0}}}, square[2] = {of->square[0], of->square[1]};                           \
+        for (int64_t q = 0; q < eights; q++) {                                                               \
+            vector v[2][EIGHT / LANES];                                                                      \
+            FGC_UNROLL                                                                                       \
+            for (int r = 0; r < 2; r++) {                                                                    \
+                eight_##kind(x + EIGHT * (2 * q + r), v[r]);                                                 \
+                FGC_PREFETCH(x + EIGHT * (2 * q + r) + AHEAD);                                               \
+            }                                                                                                \
+            FGC_UNROLL                                                                                       \
+            for (int t = 0; t < EIGHT / LANES; t++) {                                                        \
+                FGC_UNROLL                                                                                   \
+                for (int r = 0; r < 2 && first == 0; r++)                                                    \
+                    square[r] += v[r][t] * v[r][t];                                                          \
+                FGC_UNROLL                                                                                   \
+                for (int j = 0; j < SUMS; j++) {                                                             \
+                    vector number = load(right + EIGHT * (SIDE * q + first + j) + LANES * t);                \
+                    ROUND(number); /* so that it is kept in a register */                                    \
+                    sum[0][j] += v[0][t] * number;                                                           \
+                    sum[1][j] += v[1][t] * number;                                                           \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
+        FGC_UNROLL                                                                                           \
+        for (int r = 0; r < 2; r++) {                                                                        \
+            of->square[r] = square[r];                                                                       \
+            add_row(of, sum[r], first, left + SIDE * r, paired);                                             \
+        }                                                                                                    \
+    }                                                                                                        \
+                                                                                                             \
     static FGC_INLINE void project_block_##kind(const read *x, int64_t eights, const double *left,           \
                                                 const double *right, int paired, sums *of)                   \
     {                                                                                                        \
-        for (int first = 0; first < SIDE; first += SUMS) {                                                   \
-            vector sum[2][SUMS] = {{{0}}}, square[2] = {of->square[0], of->square[1]}, v[2][EIGHT / LANES];  \
-            for (int64_t q = 0; q < eights; q++)                                                             \
-                for (int t = 0; t < EIGHT / LANES; t++) {                                                    \
-                    for (int r = 0; r < 2 && t == 0; r++) {                                                  \
-                        eight_##kind(x + EIGHT * (2 * q + r), v[r]);                                         \
-                        FGC_PREFETCH(x + EIGHT * (2 * q + r) + AHEAD);                                       \
-                    }                                                                                        \
-                    for (int r = 0; r < 2 && first == 0; r++)                                                \
-                        square[r] += v[r][t] * v[r][t];                                                      \
-                    FGC_UNROLL                                                                               \
-                    for (int j = 0; j < SUMS; j++) {                                                         \
-                        vector number = load(right + EIGHT * (SIDE * q + first + j) + LANES * t);            \
-                        ROUND(number); /* so that it is kept in a register */                                \
-                        sum[0][j] += v[0][t] * number;                                                       \
-                        sum[1][j] += v[1][t] * number;                                                       \
-                    }                                                                                        \
-                }                                                                                            \
-            for (int r = 0; r < 2; r++) {                                                                    \
-                of->square[r] = square[r];                                                                   \
-                add_row(of, sum[r], first, left + SIDE * r, paired);                                         \
-            }                                                                                                \
-        }                                                                                                    \
+        FGC_UNROLL                                                                                           \
+        for (int first = 0; first < SIDE; first += SUMS)                                                     \
+            project_columns_##kind(x, eights, first, left, right, paired, of);                               \
     }                                                                                                        \
                                                                                                              \
     double FGC_AT_LEVEL(fgc_project_part_##kind)(const read *x, int64_t len, const double *left,             \
