@@ -53,7 +53,7 @@ def test_messages_name_extras_that_there_are():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "fastgc").rglob("*.py")]
     called = r"pip_install\('(\w+)'\)|return _optional\(.*\"(\w+)\"\)"
     named = {a or b for text in sources for a, b in re.findall(called, text)}
-    assert named == {"cli", "half", "mpi", "parquet", "plot", "planning", "ray", "torch", "train"}
+    assert named == {"cli", "half", "mpi", "parquet", "plot", "planning", "ray", "torch"}
     assert named <= EXTRAS.keys()
     # No text names a distribution literally: that may be another project's.
     assert not [text for text in sources if re.search(r"pip install [\w\"'](?!\{)", text)]
