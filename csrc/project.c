@@ -5,7 +5,8 @@
 /* Two rows lie in a block, and take turns by eights: so memory is read in order, and each random number is
  * loaded once for both. Measured with 3 * 10^5 doubles from memory: 78 us; 175 with one row after the other,
  * or with numbers loaded twice; 145 row by row; the sum of squares alone takes 50. SUMS columns of numbers are
- * used at a time: as many as there are registers for their sums. AHEAD elements ahead are prefetched. */
+ * used at a time: as many as there are registers for their sums. AHEAD elements ahead are prefetched. Loops of
+ * fixed lengths say that they are to be unrolled: without, GCC at -O2 takes 1.7 times as long in caches. */
 enum { SIDE = FGC_SIDE, EIGHT = 8, BLOCK = 2 * FGC_ROW, SUMS = FGC_VECTOR == 64 ? 8 : 4, AHEAD = 512 };
 
 /* Read eight elements as vectors of doubles. */

@@ -236,7 +236,7 @@ def load(
     -----
     The digits are the test set of "Optical recognition of handwritten digits" by E. Alpaydin and
     C. Kaynak, UCI Machine Learning Repository (1998), doi:10.24432/C50P49, under the licence
-    CC BY 4.0. scikit-learn's ``load_digits`` returns the same.
+    CC BY 4.0. scikit-learn's ``load_digits`` holds the same.
     """
     dtype = _sample_dtype(dtype)
     test_fraction = as_real("test_fraction", test_fraction)

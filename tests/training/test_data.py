@@ -5,6 +5,7 @@ import math
 import struct
 
 import numpy as np
+import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,6 +178,17 @@ def test_load_digits():
     np.testing.assert_array_equal(table(rows, y), table(pixels / 16, labels))
     share = np.bincount(data.y_test) / np.bincount(labels)
     np.testing.assert_allclose(share, 0.2, atol=1 / 170)  # the rarest class has 174 samples
+
+
+def test_load_digits_without_optional_packages():
+    source = """
+import sys
+sys.modules |= dict.fromkeys(["sklearn", "scipy", "rich", "typer", "threadpoolctl"])
+import fastgc
+code = fastgc.ReedSolomon(3, stragglers=1)
+print(len(fastgc.train(code, rounds=2, engine="simulated").rounds))
+"""
+    assert programs.printed(source) == "2"
 
 
 def test_load_seed_decides_the_split():
